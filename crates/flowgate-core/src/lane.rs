@@ -1,0 +1,183 @@
+//! A lane: the live state of one key, and the one decision everything obeys.
+//!
+//! Owns who may start ([`Lane::decide`], [`Lane::hold`]) and what each step changes. It keeps counts, never the
+//! entrants themselves: who waits, and how they are woken, is the caller's.
+
+use crate::{Limits, Overflow, RateState, Reason, Tick};
+
+/// The live state of one key under a gate. The default is an idle lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lane {
+    in_use: u32,
+    waiting: u32,
+    rate: RateState,
+    paused: bool,
+}
+
+/// What may become of an entrant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It starts now.
+    Admit,
+    /// It joins the line.
+    Wait(Hold),
+    /// It is turned away.
+    Refuse(Reason),
+}
+
+/// What holds an entrant back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The lane is paused.
+    Paused,
+    /// Others are before it in line.
+    Line,
+    /// Too few slots are free.
+    Slots,
+    /// The rate is spent.
+    Rate {
+        /// The earliest moment at which it allows one more.
+        until: Tick,
+    },
+}
+
+impl Hold {
+    /// The reason given to one who will not wait.
+    pub const fn reason(self) -> Reason {
+        match self {
+            Hold::Paused => Reason::Paused,
+            Hold::Line | Hold::Slots => Reason::Busy,
+            Hold::Rate { .. } => Reason::Rate,
+        }
+    }
+}
+
+impl Lane {
+    /// What becomes of a newcomer of this weight. `now` is looked at only where there is a rate.
+    #[inline]
+    pub fn decide(&self, limits: &Limits, weight: u32, now: Tick) -> Decision {
+        if weight > limits.heaviest() {
+            return Decision::Refuse(Reason::TooHeavy);
+        }
+        let hold = if self.waiting > 0 { Some(Hold::Line) } else { self.hold(limits, weight, now) };
+        match (hold, limits.overflow()) {
+            (None, _) => Decision::Admit,
+            (Some(hold), Overflow::Reject) => Decision::Refuse(hold.reason()),
+            (Some(_), Overflow::Queue { max: Some(max), .. }) if self.waiting >= max.get() => {
+                Decision::Refuse(Reason::QueueFull)
+            }
+            (Some(hold), Overflow::Queue { .. }) => Decision::Wait(hold),
+        }
+    }
+
+    /// What holds back the head of the line, or one for whom there is no line.
+    #[inline]
+    pub fn hold(&self, limits: &Limits, weight: u32, now: Tick) -> Option<Hold> {
+        if self.paused {
+            return Some(Hold::Paused);
+        }
+        let most = limits.max().unwrap_or(u32::MAX);
+        if self.in_use.checked_add(weight).is_none_or(|in_use| in_use > most) {
+            return Some(Hold::Slots);
+        }
+        let rate = limits.rate()?;
+        rate.spend(self.rate, now).err().map(|until| Hold::Rate { until })
+    }
+
+    /// A pass of this weight goes out. Only after [`Lane::hold`] said nothing holds it at the same `now`.
+    #[inline]
+    pub fn admit(&mut self, limits: &Limits, weight: u32, now: Tick) {
+        debug_assert_eq!(self.hold(limits, weight, now), None, "admitted past a hold");
+        self.in_use += weight;
+        if let Some(rate) = limits.rate() {
+            self.rate = rate.spend(self.rate, now).unwrap_or(self.rate);
+        }
+    }
+
+    /// A pass of this weight came back.
+    #[inline]
+    pub fn settle(&mut self, weight: u32) {
+        debug_assert!(self.in_use >= weight, "more came back than went out");
+        self.in_use -= weight;
+    }
+
+    /// A start that was spent never began: `spent` is the lane's rate right after it was given.
+    pub fn refund(&mut self, limits: &Limits, spent: RateState) {
+        if let Some(rate) = limits.rate() {
+            self.rate = rate.refund(self.rate, spent);
+        }
+    }
+
+    /// One more waits.
+    pub fn join(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// One fewer waits.
+    pub fn leave(&mut self) {
+        self.waiting -= 1;
+    }
+
+    /// Nobody starts until [`Lane::resume`].
+    pub fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    /// Ends a pause.
+    pub fn resume(&mut self) {
+        self.paused = false;
+    }
+
+    /// Forgets what of the rate was spent.
+    pub fn reset_rate(&mut self) {
+        self.rate = RateState::default();
+    }
+
+    /// Other limits now hold here: what was spent under `old` stays spent under `new`.
+    pub fn relimit(&mut self, old: &Limits, new: &Limits, now: Tick) {
+        self.rate = match (old.rate(), new.rate()) {
+            (Some(old), Some(new)) => new.carry(old, self.rate, now),
+            _ => RateState::default(),
+        };
+    }
+
+    /// How many slots are taken.
+    #[inline]
+    pub const fn in_use(&self) -> u32 {
+        self.in_use
+    }
+
+    /// How many wait.
+    #[inline]
+    pub const fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// What of the rate is spent.
+    #[inline]
+    pub const fn rate(&self) -> RateState {
+        self.rate
+    }
+
+    /// Whether it is paused.
+    pub const fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Whether nothing is in flight and nobody waits.
+    #[inline]
+    pub const fn is_idle(&self) -> bool {
+        self.in_use == 0 && self.waiting == 0
+    }
+
+    /// From when on an idle lane says nothing more than a new one would, so that it can be forgotten.
+    #[inline]
+    pub fn rests_at(&self, limits: &Limits) -> Tick {
+        limits.rate().map_or(Tick::ZERO, |rate| rate.rests_at(self.rate))
+    }
+
+    /// An idle lane with this much of its slots taken and its rate spent: for counts kept elsewhere.
+    pub const fn with_counts(in_use: u32, rate: RateState) -> Self {
+        Lane { in_use, waiting: 0, rate, paused: false }
+    }
+}

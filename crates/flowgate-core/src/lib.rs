@@ -1,0 +1,31 @@
+//! The rules of Flowgate, pure.
+//!
+//! This crate owns every rule that says whether work may start: limits and how they are checked, lanes and how
+//! they change, rates, adaptive maxima, and the words for a refusal. It must never read a clock, spawn, lock,
+//! allocate a queue or do I/O: whoever calls it says what time it is ([`Tick`]) and keeps the state.
+//!
+//! The one decision everything obeys is [`Lane::decide`]: given [`Limits`], a [`Lane`] and `now`, work is
+//! admitted, waits, or is refused. The in-process gates of the `flowgate` crate call it under their lock; stores
+//! call it inside their claim transaction or restate it in SQL and are checked against it.
+
+mod adaptive;
+mod error;
+mod event;
+mod key;
+mod lane;
+mod limits;
+mod period;
+mod rate;
+mod refusal;
+mod tick;
+
+pub use adaptive::{Adaptive, AdaptiveState, Outcome, Sample};
+pub use error::{Code, OptionError};
+pub use event::{Event, Ident, What};
+pub use key::Key;
+pub use lane::{Decision, Hold, Lane};
+pub use limits::{Limits, LimitsBuilder, MAX_MAX, MAX_QUEUE, Overflow, Terms};
+pub use period::Period;
+pub use rate::{Rate, RateLook, RateState, Shape};
+pub use refusal::{Reason, Refusal, Spot};
+pub use tick::Tick;

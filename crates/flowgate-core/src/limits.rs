@@ -1,0 +1,310 @@
+//! Limits: what a lane may do, checked once.
+//!
+//! Owns the options of a limit and their ranges. What is built is valid: every other part takes a [`Limits`] and asks
+//! no more. It holds no state.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use crate::{Adaptive, OptionError, Period, Rate};
+
+/// The largest `max`.
+pub const MAX_MAX: u32 = 1_000_000_000;
+/// The largest `queue`.
+pub const MAX_QUEUE: u32 = 1_000_000_000;
+const MAX_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// What happens to an entrant that cannot start at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// It waits in line.
+    Queue {
+        /// How many may wait; `None` for any number.
+        max: Option<NonZeroU32>,
+        /// How long one may wait; `None` for as long as it takes.
+        timeout: Option<Duration>,
+    },
+    /// It is refused.
+    Reject,
+}
+
+/// How many may be in flight, how often one may start, and what becomes of the rest. Valid by construction.
+///
+/// ```
+/// # use flowgate_core::Limits;
+/// let limits = Limits::builder().max(5).rate(20, "1m").queue(50).build()?;
+/// assert_eq!(limits.to_string(), "max 5, rate 20 per 1m, queue 50");
+///
+/// let wrong = Limits::builder().max(0).build().unwrap_err();
+/// assert_eq!(wrong.to_string(), "RC5003: option `max` is 0; accepted: an integer from 1 to 1000000000");
+/// # Ok::<(), flowgate_core::OptionError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    max: Option<NonZeroU32>,
+    adaptive: Option<Adaptive>,
+    rate: Option<Rate>,
+    overflow: Overflow,
+}
+
+impl Limits {
+    /// Starts with nothing set.
+    pub fn builder() -> LimitsBuilder {
+        LimitsBuilder::default()
+    }
+
+    /// How many may be in flight; `None` when only a rate holds.
+    #[inline]
+    pub const fn max(&self) -> Option<u32> {
+        match self.max {
+            Some(max) => Some(max.get()),
+            None => None,
+        }
+    }
+
+    /// The rule that moves `max`, if one does.
+    pub const fn adaptive(&self) -> Option<Adaptive> {
+        self.adaptive
+    }
+
+    /// How often one may start.
+    #[inline]
+    pub const fn rate(&self) -> Option<&Rate> {
+        self.rate.as_ref()
+    }
+
+    /// What becomes of those that cannot start at once.
+    #[inline]
+    pub const fn overflow(&self) -> Overflow {
+        self.overflow
+    }
+
+    /// How long one may wait in line.
+    pub const fn timeout(&self) -> Option<Duration> {
+        match self.overflow {
+            Overflow::Queue { timeout, .. } => timeout,
+            Overflow::Reject => None,
+        }
+    }
+
+    /// The heaviest entrant that can ever start: `max`, or the floor below which an adaptive `max` never goes.
+    pub fn heaviest(&self) -> u32 {
+        match (self.adaptive, self.max()) {
+            (Some(adaptive), _) => adaptive.floor(),
+            (None, Some(max)) => max,
+            (None, None) => MAX_MAX,
+        }
+    }
+
+    /// The same limits with another `max`.
+    pub fn with_max(self, max: u32) -> Result<Self, OptionError> {
+        Ok(Limits { max: Some(checked_max(max)?), ..self })
+    }
+
+    /// The same limits with `max` where an adaptive rule has moved it.
+    #[must_use]
+    pub fn moved_to(self, max: NonZeroU32) -> Self {
+        Limits { max: Some(max), ..self }
+    }
+}
+
+impl std::fmt::Display for Limits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.max, self.adaptive) {
+            (Some(max), Some(adaptive)) => write!(f, "max {max} ({adaptive}), ")?,
+            (Some(max), None) => write!(f, "max {max}, ")?,
+            (None, _) => {}
+        }
+        if let Some(rate) = &self.rate {
+            write!(f, "rate {rate}, ")?;
+        }
+        match self.overflow {
+            Overflow::Reject => write!(f, "reject"),
+            Overflow::Queue { max, timeout } => {
+                match max {
+                    Some(max) => write!(f, "queue {max}")?,
+                    None => write!(f, "queue unbounded")?,
+                }
+                timeout.map_or(Ok(()), |timeout| write!(f, ", timeout {timeout:?}"))
+            }
+        }
+    }
+}
+
+/// Limits as they were sent, and the pinned ones that overrule them while there are any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    sent: Limits,
+    pinned: Option<Limits>,
+}
+
+impl Terms {
+    /// Terms with nothing pinned.
+    pub const fn new(sent: Limits) -> Self {
+        Terms { sent, pinned: None }
+    }
+
+    /// The limits that hold.
+    pub const fn in_force(&self) -> &Limits {
+        match &self.pinned {
+            Some(pinned) => pinned,
+            None => &self.sent,
+        }
+    }
+
+    /// Whether the limits in force are pinned ones.
+    pub const fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
+    /// From now on these hold, whatever is sent.
+    pub fn pin(&mut self, limits: Limits) {
+        self.pinned = Some(limits);
+    }
+
+    /// From now on what is sent holds again.
+    pub fn unpin(&mut self) {
+        self.pinned = None;
+    }
+
+    /// Other limits were sent; they hold unless some are pinned.
+    pub fn send(&mut self, limits: Limits) {
+        self.sent = limits;
+    }
+}
+
+/// Collects the options of a [`Limits`]; what is wrong with them is told by [`LimitsBuilder::build`].
+#[derive(Clone, Debug, Default)]
+pub struct LimitsBuilder {
+    max: Option<u32>,
+    adaptive: Option<Adaptive>,
+    rate: Option<(u32, Result<Period, OptionError>)>,
+    burst: Option<u32>,
+    queue: Option<u32>,
+    timeout: Option<Duration>,
+    reject: bool,
+}
+
+impl LimitsBuilder {
+    /// At most `max` in flight at once: 1 to 1,000,000,000. Not set: no such limit, and a rate must be set.
+    #[must_use]
+    pub fn max(mut self, max: u32) -> Self {
+        self.max = Some(max);
+        self
+    }
+
+    /// Lets a rule move `max` between its floor and the `max` set, by what is observed. Off by default.
+    #[must_use]
+    pub fn adaptive(mut self, rule: Adaptive) -> Self {
+        self.adaptive = Some(rule);
+        self
+    }
+
+    /// At most `rate` starts per `period` (text like `"1m"`, milliseconds, or a `Duration`), counted from the period's
+    /// first start; with [`LimitsBuilder::burst`] refilled steadily instead.
+    #[must_use]
+    pub fn rate<P: TryInto<Period, Error = OptionError>>(mut self, rate: u32, period: P) -> Self {
+        self.rate = Some((rate, period.try_into()));
+        self
+    }
+
+    /// Makes the rate a bucket: refilled steadily, and at most `burst` starts at once.
+    #[must_use]
+    pub fn burst(mut self, burst: u32) -> Self {
+        self.burst = Some(burst);
+        self
+    }
+
+    /// At most `max_queue` may wait, counting waiters only: 1 to 1,000,000,000. Not set: any number.
+    #[must_use]
+    pub fn queue(mut self, max_queue: u32) -> Self {
+        self.queue = Some(max_queue);
+        self
+    }
+
+    /// Nobody waits longer than this. Not set: as long as it takes.
+    #[must_use]
+    pub fn timeout(mut self, queue_timeout: Duration) -> Self {
+        self.timeout = Some(queue_timeout);
+        self
+    }
+
+    /// Nobody waits at all: who cannot start at once is refused.
+    #[must_use]
+    pub fn reject(mut self) -> Self {
+        self.reject = true;
+        self
+    }
+
+    /// The limits, or the first option that is wrong.
+    pub fn build(self) -> Result<Limits, OptionError> {
+        let max = self.max.map(checked_max).transpose()?;
+        let rate = match (self.rate, self.burst) {
+            (Some((rate, period)), None) => Some(Rate::window(rate, period?)?),
+            (Some((rate, period)), Some(burst)) => Some(Rate::bucket(rate, period?, burst)?),
+            (None, Some(burst)) => {
+                return Err(OptionError::new("burst", burst, "a burst beside a rate; set `rate` as well"));
+            }
+            (None, None) => None,
+        };
+        if max.is_none() && rate.is_none() {
+            return Err(OptionError::new(
+                "max",
+                "not set",
+                "`max`, `rate` or both: a gate without a limit is none",
+            ));
+        }
+        if let Some(adaptive) = self.adaptive {
+            adaptive.check(max)?;
+        }
+        Ok(Limits {
+            max,
+            adaptive: self.adaptive,
+            rate,
+            overflow: overflow(self.reject, self.queue, self.timeout)?,
+        })
+    }
+}
+
+fn checked_max(max: u32) -> Result<NonZeroU32, OptionError> {
+    NonZeroU32::new(max)
+        .filter(|max| max.get() <= MAX_MAX)
+        .ok_or_else(|| OptionError::new("max", max, format!("an integer from 1 to {MAX_MAX}")))
+}
+
+fn overflow(reject: bool, queue: Option<u32>, timeout: Option<Duration>) -> Result<Overflow, OptionError> {
+    if reject {
+        return match (queue, timeout) {
+            (Some(queue), _) => Err(OptionError::new(
+                "queue",
+                queue,
+                "no queue in reject mode: drop `queue` or drop `reject`",
+            )),
+            (_, Some(timeout)) => Err(OptionError::new(
+                "timeout",
+                format_args!("{timeout:?}"),
+                "no timeout in reject mode, where nobody waits: drop `timeout` or drop `reject`",
+            )),
+            (None, None) => Ok(Overflow::Reject),
+        };
+    }
+    let max = match queue {
+        None => None,
+        Some(queue) => {
+            Some(NonZeroU32::new(queue).filter(|max| max.get() <= MAX_QUEUE).ok_or_else(|| {
+                OptionError::new(
+                    "queue",
+                    queue,
+                    format!("an integer from 1 to {MAX_QUEUE}; for no queue at all, `reject`"),
+                )
+            })?)
+        }
+    };
+    match timeout {
+        Some(timeout) if timeout.is_zero() || timeout > MAX_TIMEOUT => Err(OptionError::new(
+            "timeout",
+            format_args!("{timeout:?}"),
+            "a duration above zero and up to 366 days; for no wait at all, `reject`",
+        )),
+        _ => Ok(Overflow::Queue { max, timeout }),
+    }
+}

@@ -1,0 +1,167 @@
+//! Why there is no pass.
+//!
+//! Owns the reasons, their words, their codes and whether trying again can help. A refusal is a value, never a string.
+
+use std::{fmt, panic::Location, sync::Arc, time::Duration};
+
+use crate::{Code, Ident, Key};
+
+/// Why there is no pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// All slots are taken, and the entrant would not wait.
+    Busy,
+    /// The line is full.
+    QueueFull,
+    /// It waited as long as it may.
+    QueueTimeout,
+    /// The rate is spent, and the entrant would not wait.
+    Rate,
+    /// The gate is paused, and the entrant would not wait.
+    Paused,
+    /// The gate is closed.
+    Closed,
+    /// As many keys are in use as the gate may hold.
+    KeysFull,
+    /// It would have waited for itself.
+    Reentrant,
+    /// It asks for more slots than the gate ever has.
+    TooHeavy,
+}
+
+impl Reason {
+    /// All reasons, in the order of [`Reason::index`].
+    pub const ALL: [Reason; 9] = [
+        Reason::Busy,
+        Reason::QueueFull,
+        Reason::QueueTimeout,
+        Reason::Rate,
+        Reason::Paused,
+        Reason::Closed,
+        Reason::KeysFull,
+        Reason::Reentrant,
+        Reason::TooHeavy,
+    ];
+
+    /// The word for it, in messages, events and on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::Busy => "busy",
+            Reason::QueueFull => "queue-full",
+            Reason::QueueTimeout => "queue-timeout",
+            Reason::Rate => "rate",
+            Reason::Paused => "paused",
+            Reason::Closed => "closed",
+            Reason::KeysFull => "keys-full",
+            Reason::Reentrant => "re-entrant",
+            Reason::TooHeavy => "too-heavy",
+        }
+    }
+
+    /// Its place in [`Reason::ALL`], to count by.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Its code.
+    pub const fn code(self) -> Code {
+        match self {
+            Reason::Rate => Code::RateRefused,
+            _ => Code::Refused,
+        }
+    }
+
+    /// Whether the same entry may succeed later, with nothing else changed.
+    pub const fn is_retryable(self) -> bool {
+        !matches!(self, Reason::Closed | Reason::Reentrant | Reason::TooHeavy)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A place in the code that asked for a pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Spot(&'static Location<'static>);
+
+impl Spot {
+    /// The place that called.
+    #[inline]
+    #[track_caller]
+    pub fn here() -> Self {
+        Spot(Location::caller())
+    }
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.0.file(), self.0.line())
+    }
+}
+
+impl fmt::Debug for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why there is no pass, with what was seen when it was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// Which gate.
+    pub ident: Arc<Ident>,
+    /// Which key, where the gate has keys.
+    pub key: Option<Key>,
+    /// Why.
+    pub reason: Reason,
+    /// How many slots were taken.
+    pub in_use: u32,
+    /// How many waited.
+    pub waiting: u32,
+    /// How many may be in flight.
+    pub max: Option<u32>,
+    /// When trying again can help, where that is known.
+    pub retry_after: Option<Duration>,
+    /// For [`Reason::Reentrant`]: where the slot is held, and where it was asked for again.
+    pub places: Option<(Spot, Spot)>,
+}
+
+impl Refusal {
+    /// A refusal of which only the reason is known yet.
+    pub fn new(ident: Arc<Ident>, key: Option<Key>, reason: Reason) -> Self {
+        Refusal { ident, key, reason, in_use: 0, waiting: 0, max: None, retry_after: None, places: None }
+    }
+
+    /// Its code.
+    pub fn code(&self) -> Code {
+        self.reason.code()
+    }
+
+    /// Whether the same entry may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        self.reason.is_retryable()
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: gate {}", self.code(), self.ident)?;
+        if let Some(key) = &self.key {
+            write!(f, " key {key:?}")?;
+        }
+        write!(f, " refused: {} ({} in use", self.reason, self.in_use)?;
+        if let Some(max) = self.max {
+            write!(f, " of {max}")?;
+        }
+        write!(f, ", {} waiting)", self.waiting)?;
+        if let Some((held, asked)) = self.places {
+            write!(f, "; held at {held}, asked for again at {asked}")?;
+        }
+        self.retry_after.map_or(Ok(()), |after| write!(f, "; retry after {after:?}"))
+    }
+}

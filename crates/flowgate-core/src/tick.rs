@@ -1,0 +1,38 @@
+//! A moment, as data.
+//!
+//! Owns the one representation of time in the rules: nanoseconds since an origin that the caller chose. It never
+//! asks what time it is.
+
+use std::time::Duration;
+
+/// A moment in nanoseconds since the origin of whoever tells the time. Monotonic by contract.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tick(u64);
+
+impl Tick {
+    /// The origin.
+    pub const ZERO: Tick = Tick(0);
+    /// Later than every moment: "not due at all".
+    pub const NEVER: Tick = Tick(u64::MAX);
+
+    /// The moment `nanos` nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Tick(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// This moment plus `span`; [`Tick::NEVER`] when that lies beyond what can be counted.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Tick(u64::try_from(span.as_nanos()).map_or(u64::MAX, |nanos| self.0.saturating_add(nanos)))
+    }
+
+    /// How long after `earlier` this is; zero when it is not.
+    pub const fn since(self, earlier: Tick) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
