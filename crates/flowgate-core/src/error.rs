@@ -68,3 +68,10 @@ impl OptionError {
         Code::Misconfigured
     }
 }
+
+/// What cannot be wrong, a [`crate::Period`] that is one already, goes where options are checked.
+impl From<std::convert::Infallible> for OptionError {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}

@@ -102,9 +102,9 @@ impl Lane {
     }
 
     /// A start that was spent never began: `spent` is the lane's rate right after it was given.
-    pub fn refund(&mut self, limits: &Limits, spent: RateState) {
+    pub fn refund(&mut self, limits: &Limits, spent: RateState, now: Tick) {
         if let Some(rate) = limits.rate() {
-            self.rate = rate.refund(self.rate, spent);
+            self.rate = rate.refund(self.rate, spent, now);
         }
     }
 
@@ -170,9 +170,13 @@ impl Lane {
         self.in_use == 0 && self.waiting == 0
     }
 
-    /// From when on an idle lane says nothing more than a new one would, so that it can be forgotten.
+    /// From when on an idle lane says nothing more than a new one would, so that it can be forgotten. A paused one
+    /// always says more.
     #[inline]
     pub fn rests_at(&self, limits: &Limits) -> Tick {
+        if self.paused {
+            return Tick::NEVER;
+        }
         limits.rate().map_or(Tick::ZERO, |rate| rate.rests_at(self.rate))
     }
 

@@ -95,15 +95,19 @@ impl Limits {
         }
     }
 
-    /// The same limits with another `max`.
+    /// The same limits with another `max`, which an adaptive rule then has as its ceiling.
     pub fn with_max(self, max: u32) -> Result<Self, OptionError> {
-        Ok(Limits { max: Some(checked_max(max)?), ..self })
+        let max = Some(checked_max(max)?);
+        self.adaptive.map_or(Ok(()), |adaptive| adaptive.check(max))?;
+        Ok(Limits { max, ..self })
     }
 
-    /// The same limits with `max` where an adaptive rule has moved it.
+    /// The same limits with `max` where an adaptive rule has moved it: never below its floor, so that the heaviest
+    /// entrant can still start.
     #[must_use]
     pub fn moved_to(self, max: NonZeroU32) -> Self {
-        Limits { max: Some(max), ..self }
+        let floor = self.adaptive.map_or(1, |adaptive| adaptive.floor());
+        Limits { max: NonZeroU32::new(max.get().clamp(floor, MAX_MAX)), ..self }
     }
 }
 
@@ -202,8 +206,12 @@ impl LimitsBuilder {
     /// At most `rate` starts per `period` (text like `"1m"`, milliseconds, or a `Duration`), counted from the period's
     /// first start; with [`LimitsBuilder::burst`] refilled steadily instead.
     #[must_use]
-    pub fn rate<P: TryInto<Period, Error = OptionError>>(mut self, rate: u32, period: P) -> Self {
-        self.rate = Some((rate, period.try_into()));
+    pub fn rate<P>(mut self, rate: u32, period: P) -> Self
+    where
+        P: TryInto<Period>,
+        OptionError: From<P::Error>,
+    {
+        self.rate = Some((rate, period.try_into().map_err(OptionError::from)));
         self
     }
 
@@ -242,7 +250,11 @@ impl LimitsBuilder {
             (Some((rate, period)), None) => Some(Rate::window(rate, period?)?),
             (Some((rate, period)), Some(burst)) => Some(Rate::bucket(rate, period?, burst)?),
             (None, Some(burst)) => {
-                return Err(OptionError::new("burst", burst, "a burst beside a rate; set `rate` as well"));
+                return Err(OptionError::new(
+                    "burst",
+                    burst,
+                    "no burst without a rate: set `rate` or drop `burst`",
+                ));
             }
             (None, None) => None,
         };
@@ -250,7 +262,7 @@ impl LimitsBuilder {
             return Err(OptionError::new(
                 "max",
                 "not set",
-                "`max`, `rate` or both: a gate without a limit is none",
+                "`max`, `rate` or both: without either there is no limit",
             ));
         }
         if let Some(adaptive) = self.adaptive {

@@ -148,16 +148,23 @@ impl Rate {
         }
     }
 
-    /// Takes back one start that was spent and never began. `spent` is the state that [`Rate::spend`] gave then; if
-    /// its window is over there is nothing to take back.
+    /// Takes back at `now` one start that was spent and never began. `spent` is the state that [`Rate::spend`] gave
+    /// then; if its window is over, or its token refilled since, there is nothing to take back.
     #[must_use]
-    pub fn refund(&self, state: RateState, spent: RateState) -> RateState {
+    pub fn refund(&self, state: RateState, spent: RateState, now: Tick) -> RateState {
         match self.shape {
-            Shape::Window => {
-                let (end, count) = self.open_window(state);
-                if end == self.open_window(spent).0 && count > 0 { RateState(state.0 - 1) } else { state }
+            Shape::Window => match self.open_window(state) {
+                (end, _) if end != self.open_window(spent).0 => state,
+                // No start is left, so the window never began: the next one opens its own.
+                (_, 0 | 1) => RateState::default(),
+                _ => RateState(state.0 - 1),
+            },
+            Shape::Bucket { .. } => {
+                // Where others spent since, only what the bucket would be missing without them is still there to give:
+                // a token that has refilled was theirs to take, and must not be given twice.
+                let missing = if state == spent { self.step } else { spent.0.saturating_sub(now.as_nanos()) };
+                RateState(state.0.saturating_sub(missing.min(self.step)))
             }
-            Shape::Bucket { .. } => RateState(state.0.saturating_sub(self.step)),
         }
     }
 
@@ -191,11 +198,15 @@ impl Rate {
         }
     }
 
-    /// The state under this rate of a lane that was counted under `old` until `now`: what was spent stays spent.
+    /// The state under this rate of a lane that was counted under `old` until `now`: what was spent stays spent, up to
+    /// all that this rate allows at once.
     #[must_use]
     pub fn carry(&self, old: &Rate, state: RateState, now: Tick) -> RateState {
-        if old == self || old.rests_at(state) <= now {
-            return if old == self { state } else { RateState::default() };
+        if old == self {
+            return state;
+        }
+        if old.rests_at(state) <= now {
+            return RateState::default();
         }
         let seen = old.look(state, now);
         let used = seen.limit - seen.remaining;
@@ -208,9 +219,16 @@ impl Rate {
             (Shape::Bucket { .. }, Shape::Window) => {
                 self.window_word(now.as_nanos().saturating_add(self.period.as_nanos()), used.min(self.rate()))
             }
-            (_, Shape::Bucket { burst }) => {
+            (Shape::Window, Shape::Bucket { burst }) => {
                 let used = u64::from(used.min(burst.get()));
                 RateState(now.as_nanos().saturating_add(used * self.step))
+            }
+            (Shape::Bucket { .. }, Shape::Bucket { burst }) => {
+                // In tokens and their fractions: rounded to whole ones, a faster rate would begin with a longer wait.
+                let owed = u128::from(state.0 - now.as_nanos()) * u128::from(self.step);
+                let empty = self.step * u64::from(burst.get());
+                let owed = u64::try_from(owed.div_ceil(u128::from(old.step))).unwrap_or(u64::MAX).min(empty);
+                RateState(now.as_nanos().saturating_add(owed))
             }
         }
     }

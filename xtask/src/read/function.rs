@@ -20,21 +20,23 @@ pub(crate) struct Function {
 pub(super) fn functions(text: &str, tokens: &[Token]) -> Vec<Function> {
     let lines: Vec<&str> = text.lines().collect();
     let mut functions = Vec::new();
-    for (at, pair) in tokens.windows(2).enumerate() {
-        let [keyword, name] = pair else { continue };
-        if keyword.text != "fn" || !name.text.starts_with(|first: char| first == '_' || first.is_alphabetic()) {
+    for (at, (keyword, name)) in tokens.iter().zip(tokens.iter().skip(1)).enumerate() {
+        let is_name = name.text.starts_with(|first: char| first == '_' || first.is_alphabetic());
+        if keyword.text != "fn" || !is_name {
             continue;
         }
         let Some(end) = item_end(tokens, at).filter(|&end| tokens[end].text == "}") else { continue };
         let head = head(&lines, keyword.line);
-        let before = tokens[..at].iter().rev().take_while(|token| token.line >= head);
-        let is_test = before.take_while(|token| !matches!(token.text.as_str(), "{" | "}" | ";"));
+        let attributes = tokens[..at]
+            .iter()
+            .rev()
+            .take_while(|token| token.line >= head && !matches!(token.text.as_str(), "{" | "}" | ";"));
         functions.push(Function {
             name: name.text.clone(),
             head,
             first: keyword.line,
             last: tokens[end].line,
-            is_test: is_test.into_iter().any(|token| token.text == "test"),
+            is_test: attributes.into_iter().any(|token| token.text == "test"),
         });
     }
     functions

@@ -85,10 +85,13 @@ impl Manifest {
         let sets_package = rest.first().is_some_and(|key| key == "package")
             || value.split(['{', ',']).any(|part| part.trim_start().starts_with("package"));
         match table {
-            Table::Package if name == "name" => self.package = Some(value.trim().trim_matches('"').to_owned()),
+            Table::Package if name == "name" => {
+                self.package = Some(value.trim().trim_matches('"').to_owned());
+            }
             Table::Dependencies(kind) => {
                 // `tokio.workspace` and `tokio.features` are one dependency.
-                let known = self.dependencies.iter_mut().find(|known| known.name == *name && known.kind == *kind);
+                let known =
+                    self.dependencies.iter_mut().find(|known| known.name == *name && known.kind == *kind);
                 match known {
                     Some(known) if !rest.is_empty() => known.renamed |= sets_package,
                     _ => self.dependencies.push(Dependency {

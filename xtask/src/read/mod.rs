@@ -2,6 +2,7 @@
 //!
 //! Nothing here judges. What is right or wrong is said in `tidy` and `snippets`.
 
+mod attribute;
 mod function;
 mod lexer;
 mod manifest;
@@ -9,7 +10,9 @@ mod markdown;
 mod source;
 mod tree;
 
+pub(crate) use attribute::after_attributes;
 pub(crate) use function::Function;
+pub(crate) use lexer::Token;
 pub(crate) use manifest::{Dependency, Kind, Manifest};
 pub(crate) use markdown::{Block, blocks, links};
 pub(crate) use source::Source;

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::attribute::{after_attributes, attribute_end};
 use super::function::{self, Function};
 use super::lexer::{Token, tokens};
 
@@ -62,9 +63,8 @@ impl Source {
 
     /// How many lines hold code, not only blanks and comments: outside of tests, and in tests.
     pub(crate) fn size(&self) -> (usize, usize) {
-        let code = self.lines.iter().filter(|line| line.code);
-        let (test, plain): (Vec<_>, Vec<_>) = code.partition(|line| line.test);
-        (plain.len(), test.len())
+        let count = |test| self.lines.iter().filter(|line| line.code && line.test == test).count();
+        (count(false), count(true))
     }
 
     /// How many of these lines hold code.
@@ -107,44 +107,16 @@ fn test_spans(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     spans
 }
 
-/// The first token at or after `at` that is not part of an attribute.
-pub(super) fn after_attributes(tokens: &[Token], mut at: usize) -> usize {
-    while let Some(end) = attribute_end(tokens, at) {
-        at = end;
-    }
-    at
-}
-
-/// If an attribute begins at `at`, the place just behind its `]`.
-fn attribute_end(tokens: &[Token], at: usize) -> Option<usize> {
-    let text = |at: usize| tokens.get(at).map(|token| token.text.as_str());
-    if text(at)? != "#" {
-        return None;
-    }
-    let open = if text(at + 1)? == "!" { at + 2 } else { at + 1 };
-    if text(open)? != "[" {
-        return None;
-    }
-    let mut depth = 0_usize;
-    for (offset, token) in tokens[open..].iter().enumerate() {
-        match token.text.as_str() {
-            "[" => depth += 1,
-            "]" if depth == 1 => return Some(open + offset + 1),
-            "]" => depth -= 1,
-            _ => {}
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::Source;
 
     #[test]
     fn a_cfg_test_item_is_test_code_and_the_rest_is_not() {
-        let source =
-            Source::new("a.rs", "fn a() {}\n#[cfg(test)]\n#[allow(x)]\nmod tests {\n fn b() {}\n}\nfn c() {}");
+        let source = Source::new(
+            "a.rs",
+            "fn a() {}\n#[cfg(test)]\n#[allow(x)]\nmod tests {\n fn b() {}\n}\nfn c() {}",
+        );
         let tests: Vec<_> = (1..=7).filter(|&line| source.is_test(line)).collect();
         assert_eq!(tests, [2, 3, 4, 5, 6]);
         assert_eq!(source.size(), (2, 5));

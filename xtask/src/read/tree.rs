@@ -101,7 +101,8 @@ fn walk(folder: &Path, path: &str, files: &mut BTreeMap<String, Option<String>>)
         }
         if kind.is_dir() {
             // Cargo marks each of its build folders with this file, whatever their name.
-            if !matches!(name.as_str(), "target" | "node_modules") && !entry.path().join("CACHEDIR.TAG").exists()
+            if !matches!(name.as_str(), "target" | "node_modules")
+                && !entry.path().join("CACHEDIR.TAG").exists()
             {
                 walk(&entry.path(), &path, files)?;
             }

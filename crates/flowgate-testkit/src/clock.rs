@@ -1,0 +1,83 @@
+//! A clock that stands still until it is moved.
+//!
+//! Owns time in tests. Moving it rings every alarm that falls due on the way, in order, each at its own moment.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use flowgate::{
+    Tick,
+    clock::{Alarm, Clock},
+};
+
+/// A clock moved by hand.
+#[derive(Default)]
+pub struct FakeClock {
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    now: Tick,
+    /// By moment, then by alarm: one entry per alarm.
+    alarms: BTreeMap<(Tick, usize), &'static dyn Alarm>,
+}
+
+impl FakeClock {
+    /// A clock at a moment other than the origin, as real ones are.
+    pub fn new() -> Arc<Self> {
+        let clock = Arc::new(FakeClock::default());
+        clock.lock().now = Tick::ZERO.after(Duration::from_secs(1000));
+        clock
+    }
+
+    /// Moves on by `span`, ringing on the way.
+    pub fn advance(&self, span: Duration) {
+        let goal = self.now().after(span);
+        loop {
+            let mut inside = self.lock();
+            let due = inside.alarms.first_key_value().map(|(&at, _)| at).filter(|&(at, _)| at <= goal);
+            let Some(due) = due else {
+                inside.now = goal;
+                return;
+            };
+            inside.now = inside.now.max(due.0);
+            let alarm = inside.alarms.remove(&due);
+            drop(inside);
+            if let Some(alarm) = alarm {
+                alarm.ring();
+            }
+        }
+    }
+
+    /// How many alarms are set.
+    pub fn alarms(&self) -> usize {
+        self.lock().alarms.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().expect("no panic under the clock's lock")
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Tick {
+        self.lock().now
+    }
+
+    fn wake_at(&self, at: Tick, alarm: &'static dyn Alarm) {
+        let address = std::ptr::from_ref(alarm).cast::<()>().addr();
+        let mut inside = self.lock();
+        match inside.alarms.keys().find(|&&(_, known)| known == address) {
+            Some(&(earlier, _)) if earlier <= at => return,
+            Some(&later) => {
+                inside.alarms.remove(&later);
+            }
+            None => {}
+        }
+        inside.alarms.insert((at, address), alarm);
+    }
+}

@@ -1,0 +1,175 @@
+//! The only file that reads time.
+//!
+//! Owns the [`Clock`] seam, the system's clock behind it, and the one thread that rings alarms when they are due. Gates
+//! hold at most one alarm per desk, set only while somebody waits, so a fast entry touches no timer. Works under any
+//! async runtime, and under none.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
+};
+
+use flowgate_core::Tick;
+
+/// Tells the time and rings alarms. Implement it to move time by hand in tests.
+pub trait Clock: Send + Sync + 'static {
+    /// The time now. Never less than it said before.
+    fn now(&self) -> Tick;
+
+    /// Rings `alarm` once, soon after `at`, without a lock held that `now` or `wake_at` take. A call for an alarm that is
+    /// already set keeps the earlier of the two moments.
+    fn wake_at(&self, at: Tick, alarm: &'static dyn Alarm);
+}
+
+/// What a [`Clock`] rings.
+pub trait Alarm: Send + Sync {
+    /// The moment has come.
+    fn ring(&'static self);
+}
+
+/// The clock a gate was built with.
+pub(crate) enum Time {
+    System(SystemClock),
+    Given(Arc<dyn Clock>),
+}
+
+impl Time {
+    pub(crate) fn system() -> Self {
+        Time::System(SystemClock::default())
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Tick {
+        match self {
+            Time::System(clock) => clock.now(),
+            Time::Given(clock) => clock.now(),
+        }
+    }
+
+    pub(crate) fn wake_at(&self, at: Tick, alarm: &'static dyn Alarm) {
+        match self {
+            Time::System(clock) => clock.wake_at(at, alarm),
+            Time::Given(clock) => clock.wake_at(at, alarm),
+        }
+    }
+}
+
+/// The system's monotonic clock, read from the processor's counter where it is steady.
+#[derive(Clone)]
+pub struct SystemClock {
+    clock: quanta::Clock,
+    origin: u64,
+}
+
+static ORIGIN: LazyLock<(quanta::Clock, u64)> = LazyLock::new(|| {
+    let clock = quanta::Clock::new();
+    let origin = clock.raw();
+    (clock, origin)
+});
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        let (clock, origin) = &*ORIGIN;
+        SystemClock { clock: clock.clone(), origin: *origin }
+    }
+}
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now(&self) -> Tick {
+        Tick::from_nanos(self.clock.delta_as_nanos(self.origin, self.clock.raw()))
+    }
+
+    fn wake_at(&self, at: Tick, alarm: &'static dyn Alarm) {
+        static RINGER: OnceLock<&'static Ringer> = OnceLock::new();
+        RINGER.get_or_init(Ringer::start).set(at, alarm);
+    }
+}
+
+/// Rings alarms from a thread of its own, started with the first alarm of the process.
+#[derive(Default)]
+struct Ringer {
+    alarms: Mutex<Alarms>,
+    sooner: Condvar,
+}
+
+/// The alarms that are set: one entry each, by address.
+#[derive(Default)]
+struct Alarms {
+    by_time: BTreeSet<(Tick, usize)>,
+    by_alarm: HashMap<usize, (Tick, &'static dyn Alarm)>,
+}
+
+impl Ringer {
+    fn start() -> &'static Self {
+        let ringer: &'static Ringer = Box::leak(Box::default());
+        thread::Builder::new()
+            .name("flowgate-clock".to_owned())
+            .spawn(move || ringer.run())
+            .expect("a process that may wait with a deadline may start one thread");
+        ringer
+    }
+
+    fn set(&self, at: Tick, alarm: &'static dyn Alarm) {
+        let mut alarms = self.lock();
+        let soonest = alarms.soonest();
+        alarms.set(at, alarm);
+        if at < soonest {
+            self.sooner.notify_one();
+        }
+    }
+
+    fn run(&self) {
+        let clock = SystemClock::default();
+        let mut alarms = self.lock();
+        loop {
+            let now = clock.now();
+            if let Some(alarm) = alarms.take_due(now) {
+                drop(alarms);
+                // A waker of the user's that panics must not end every other deadline of the process; its panic has
+                // been reported by the panic hook.
+                let _ = catch_unwind(AssertUnwindSafe(|| alarm.ring()));
+                alarms = self.lock();
+                continue;
+            }
+            let soonest = alarms.soonest();
+            alarms = if soonest == Tick::NEVER {
+                self.sooner.wait(alarms).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                let wait = soonest.since(now);
+                self.sooner.wait_timeout(alarms, wait).unwrap_or_else(PoisonError::into_inner).0
+            };
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Alarms> {
+        self.alarms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Alarms {
+    fn soonest(&self) -> Tick {
+        self.by_time.first().map_or(Tick::NEVER, |&(at, _)| at)
+    }
+
+    fn set(&mut self, at: Tick, alarm: &'static dyn Alarm) {
+        let address = std::ptr::from_ref(alarm).cast::<()>().addr();
+        match self.by_alarm.get(&address) {
+            Some(&(earlier, _)) if earlier <= at => return,
+            Some(&(later, _)) => {
+                self.by_time.remove(&(later, address));
+            }
+            None => {}
+        }
+        self.by_alarm.insert(address, (at, alarm));
+        self.by_time.insert((at, address));
+    }
+
+    fn take_due(&mut self, now: Tick) -> Option<&'static dyn Alarm> {
+        let &(at, address) = self.by_time.first().filter(|&&(at, _)| at <= now)?;
+        self.by_time.remove(&(at, address));
+        self.by_alarm.remove(&address).map(|(_, alarm)| alarm)
+    }
+}

@@ -1,0 +1,68 @@
+//! Closing a gate and waiting for it to empty.
+//!
+//! Owns the future of a drain. The gate is closed whether it is awaited or not.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use flowgate_core::Tick;
+
+use super::engine::Engine;
+
+/// A gate that closes: await it to know when nothing is in flight and nobody waits, or the deadline has come.
+///
+/// Cancel safety: dropping it changes nothing; the gate stays closed.
+#[must_use = "the gate is closed already; await this to know when it is empty"]
+#[derive(Debug)]
+pub struct Closing {
+    engine: Arc<Engine>,
+    deadline: Tick,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Drained {
+    /// How many slots were still taken at the deadline. They stay taken until their passes are dropped.
+    pub still_out: u64,
+}
+
+impl Drained {
+    /// Whether everything came back in time.
+    pub fn is_clean(&self) -> bool {
+        self.still_out == 0
+    }
+}
+
+impl Closing {
+    pub(crate) fn new(engine: Arc<Engine>, deadline: Tick) -> Self {
+        engine.at_every_desk(|desk| desk.close(deadline));
+        Closing { engine, deadline }
+    }
+}
+
+impl Future for Closing {
+    type Output = Drained;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Drained> {
+        let mut still_out = 0;
+        let mut is_drained = true;
+        for desk in &self.engine.desks {
+            let mut desk = desk.lock();
+            still_out += desk.in_use;
+            if !desk.is_drained() {
+                is_drained = false;
+                desk.tell_when_drained(cx.waker());
+            }
+        }
+        if is_drained || self.engine.meta.time.now() >= self.deadline {
+            Poll::Ready(Drained { still_out })
+        } else {
+            Poll::Pending
+        }
+    }
+}

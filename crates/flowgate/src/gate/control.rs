@@ -1,0 +1,157 @@
+//! What an operator does at a desk: other limits, pins, pause, resume, close.
+//!
+//! Owns the live changes. Those who wait are never lost or reordered by one; whoever may start after it starts at once.
+
+use std::{sync::Arc, task::Waker};
+
+use flowgate_core::{Key, Lane, Limits, Tick};
+
+use super::{
+    due::Due,
+    lanes::Lanes,
+    line::Line,
+    meta::Meta,
+    state::{Ask, State, Wakes},
+};
+
+impl State {
+    /// A desk for a gate, open and empty.
+    pub(crate) fn open(owner: Arc<Meta>, limits: Limits, is_keyed: bool) -> Self {
+        let mut state = State {
+            owner: Some(owner),
+            limits,
+            adaptive: adaptive(&limits),
+            is_keyed,
+            is_paused: false,
+            closing: None,
+            is_orphan: false,
+            lanes: Lanes::new(),
+            line: Line::new(),
+            pins: Default::default(),
+            in_use: 0,
+            spare: 0,
+            closers: Vec::new(),
+            express_rate: limits.rate().copied(),
+            wakes: Wakes::default(),
+            is_out: false,
+            armed: Tick::NEVER,
+            timed: Due::default(),
+            idle: Due::default(),
+        };
+        if !is_keyed {
+            state.lanes.insert_unlisted(0, Key::new(""), Lane::default());
+        }
+        state
+    }
+
+    /// Gives up all memory: the desk goes to the pool.
+    pub(crate) fn vacate(&mut self) {
+        self.owner = None;
+        self.lanes = Lanes::new();
+        self.line = Line::new();
+        self.pins.clear();
+        self.closers = Vec::new();
+        self.timed = Due::default();
+        self.idle = Due::default();
+    }
+
+    /// From now on these limits hold, for those who wait as well.
+    pub(crate) fn relimit(&mut self, limits: Limits) {
+        let now = self.now();
+        self.carry_rates(&limits, now);
+        self.limits = limits;
+        self.adaptive = adaptive(&limits);
+        if self.limits.timeout().is_some() {
+            self.expire_line();
+        }
+        self.pump_all();
+    }
+
+    /// From now on these limits hold for this key, whatever the gate's are.
+    pub(crate) fn pin(&mut self, ask: &Ask<'_>, limits: Limits) -> bool {
+        let Some((text, hash)) = ask.key else { return false };
+        let index = match self.find(ask) {
+            Some(index) => index,
+            None => {
+                let Some(spare) = self.spare.checked_sub(1) else { return false };
+                self.spare = spare;
+                let mut lane = Lane::default();
+                if self.is_paused {
+                    lane.pause();
+                }
+                self.lanes.insert(hash, Key::new(text), lane)
+            }
+        };
+        let now = self.now();
+        let old = *self.limits_at(Some(index));
+        let slot = &mut self.lanes[index];
+        slot.lane.relimit(&old, &limits, now);
+        slot.is_pinned = true;
+        self.pins.insert(slot.key.clone(), limits);
+        self.look_again(index);
+        true
+    }
+
+    /// From now on the gate's limits hold for this key again.
+    pub(crate) fn unpin(&mut self, ask: &Ask<'_>) -> bool {
+        let Some(index) = self.find(ask).filter(|&index| self.lanes[index].is_pinned) else { return false };
+        let now = self.now();
+        let old = *self.limits_at(Some(index));
+        let slot = &mut self.lanes[index];
+        slot.is_pinned = false;
+        slot.lane.relimit(&old, &self.limits, now);
+        self.pins.remove(&slot.key);
+        self.look_again(index);
+        true
+    }
+
+    fn look_again(&mut self, index: u32) {
+        // A moment set under other limits may be too late; one that comes too early only makes us look once more.
+        self.lanes[index].is_timed = false;
+        self.pump(index);
+        self.rest(index);
+    }
+
+    pub(crate) fn pause(&mut self) {
+        self.is_paused = true;
+        for index in self.lanes.indices() {
+            self.lanes[index].lane.pause();
+        }
+    }
+
+    pub(crate) fn resume(&mut self) {
+        self.is_paused = false;
+        for index in self.lanes.indices() {
+            self.lanes[index].lane.resume();
+        }
+        self.pump_all();
+    }
+
+    /// No newcomers from now on; those in line may start until `deadline`.
+    pub(crate) fn close(&mut self, deadline: Tick) {
+        let sooner = self.closing.map_or(deadline, |set| set.min(deadline));
+        self.closing = Some(sooner);
+        let now = self.now();
+        self.expire(now);
+    }
+
+    /// Whether nothing is in flight and nobody waits.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.in_use == 0 && self.line.waiting() == 0
+    }
+
+    pub(crate) fn wake_closers(&mut self) {
+        self.wakes.wake_all_later(&mut self.closers);
+    }
+
+    /// Wakes `waker` when the desk is drained or its deadline has come.
+    pub(crate) fn tell_when_drained(&mut self, waker: &Waker) {
+        if !self.closers.iter().any(|known| known.will_wake(waker)) {
+            self.closers.push(waker.clone());
+        }
+    }
+}
+
+fn adaptive(limits: &Limits) -> Option<flowgate_core::AdaptiveState> {
+    limits.adaptive().zip(limits.max()).map(|(rule, ceiling)| rule.begin(ceiling))
+}

@@ -1,0 +1,222 @@
+//! A desk: a lock, what it guards, and the express lane beside it.
+//!
+//! A gate without keys has one desk, a gate with keys several, each for a share of the keys. Owns how the lock is taken and
+//! left: the counts come in from the express lane and go back out, alarms are set, and wakers are woken only when the lock
+//! is gone.
+//!
+//! Desks are never freed: one whose gate is gone waits in a pool for the next gate. So a pass is a plain reference, not a
+//! counted one (which would cost half as much again as the whole entry), and there is no moment at which a late exit could
+//! touch freed memory.
+
+use std::ops::{Deref, DerefMut};
+
+use flowgate_core::{Lane, Outcome, Tick};
+
+use super::{express::Express, state::State};
+use crate::{
+    clock::Alarm,
+    sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock},
+};
+
+#[repr(align(128))]
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) express: Express,
+    state: Mutex<State>,
+    /// What `State::spare` was when the lock was last left.
+    spare: AtomicU32,
+    /// At or before when the least recently used idle lane was used.
+    oldest: AtomicU64,
+}
+
+impl Desk {
+    /// A desk that serves this gate.
+    pub(crate) fn hire(state: State) -> &'static Self {
+        match pool::take() {
+            Some(desk) => {
+                *lock(&desk.state) = state;
+                drop(desk.lock());
+                desk
+            }
+            None => {
+                let desk: &'static Desk = Box::leak(Box::new(Desk {
+                    express: Express::new(),
+                    state: Mutex::new(state),
+                    spare: AtomicU32::new(0),
+                    oldest: AtomicU64::new(u64::MAX),
+                }));
+                drop(desk.lock());
+                desk
+            }
+        }
+    }
+
+    /// The gate is gone: as soon as the last pass is back, the desk can serve another.
+    pub(crate) fn dismiss(&'static self) {
+        self.lock().is_orphan = true;
+    }
+
+    #[inline]
+    pub(crate) fn lock(&'static self) -> Locked {
+        let mut state = lock(&self.state);
+        if state.is_out {
+            self.fetch(&mut state);
+        }
+        Locked { desk: self, state: Some(state) }
+    }
+
+    /// A pass comes back that the express lane could not take.
+    #[inline(never)]
+    pub(crate) fn leave(&'static self, lane: u32, weight: u32, started: Tick, outcome: Outcome) {
+        self.lock().leave(lane, weight, started, outcome);
+    }
+
+    /// By what holders find it.
+    pub(crate) fn address(&'static self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    pub(super) fn spare(&self) -> u32 {
+        self.spare.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn oldest(&self) -> Tick {
+        Tick::from_nanos(self.oldest.load(Ordering::Relaxed))
+    }
+
+    fn fetch(&self, state: &mut State) {
+        let lane = &mut state.lanes[0].lane;
+        if let (Some(free), Some(max)) = (self.express.fetch_slots(), state.limits.max()) {
+            let in_use = max - free;
+            *lane = Lane::with_counts(in_use, lane.rate());
+            state.in_use = u64::from(in_use);
+        }
+        if let Some(rate) = self.express.fetch_rate() {
+            *lane = Lane::with_counts(lane.in_use(), rate);
+        }
+        state.is_out = false;
+    }
+
+    fn put(&self, state: &mut State) {
+        let (free, rate) = state.express();
+        if let (Some(free), Some(max)) = (free, state.limits.max()) {
+            self.express.put_slots(free, max);
+        }
+        if let Some(rate) = rate {
+            self.express.put_rate(rate);
+        }
+        state.is_out = free.is_some() || rate.is_some();
+    }
+
+    /// Shows what other desks of the gate look for, and gives back what this one has too much of.
+    #[inline]
+    fn show(&self, state: &mut State) {
+        let State { owner, spare, .. } = state;
+        if let Some(meta) = owner {
+            meta.quota.trim(spare);
+        }
+        self.spare.store(*spare, Ordering::Relaxed);
+        self.oldest.store(state.idle_since().as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Sets the alarm if something is due before it rings.
+    #[inline]
+    fn arm(&'static self, state: &mut State) {
+        let due = state.next_due();
+        if due < state.armed {
+            state.armed = due;
+            if let Some(meta) = &state.owner {
+                meta.time.wake_at(due, self);
+            }
+        }
+    }
+}
+
+impl Alarm for Desk {
+    fn ring(&'static self) {
+        let mut desk = self.lock();
+        desk.armed = Tick::NEVER;
+        let now = desk.now();
+        desk.expire(now);
+    }
+}
+
+/// Desks without a gate, waiting for the next.
+#[cfg(not(loom))]
+mod pool {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::Desk;
+
+    static POOL: Mutex<Vec<&'static Desk>> = Mutex::new(Vec::new());
+
+    pub(super) fn take() -> Option<&'static Desk> {
+        POOL.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    pub(super) fn put(desk: &'static Desk) {
+        POOL.lock().unwrap_or_else(PoisonError::into_inner).push(desk);
+    }
+}
+
+/// Loom's locks do not outlive one run of a model: each gets new desks.
+#[cfg(loom)]
+mod pool {
+    use super::Desk;
+
+    pub(super) fn take() -> Option<&'static Desk> {
+        None
+    }
+
+    pub(super) fn put(_: &'static Desk) {}
+}
+
+/// The desk, locked: all counts are here.
+pub(crate) struct Locked {
+    desk: &'static Desk,
+    state: Option<MutexGuard<'static, State>>,
+}
+
+impl Deref for Locked {
+    type Target = State;
+
+    #[inline]
+    fn deref(&self) -> &State {
+        self.state.as_deref().expect("the lock is held until the drop")
+    }
+}
+
+impl DerefMut for Locked {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        self.state.as_deref_mut().expect("the lock is held until the drop")
+    }
+}
+
+impl Drop for Locked {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut state) = self.state.take() else { return };
+        if state.is_keyed {
+            self.desk.show(&mut state);
+        } else {
+            self.desk.put(&mut state);
+        }
+        if state.closing.is_some() && state.is_drained() {
+            state.wake_closers();
+        }
+        self.desk.arm(&mut state);
+        let is_free = state.is_orphan && state.in_use == 0 && state.owner.is_some();
+        if is_free {
+            state.vacate();
+        }
+        let wakes = state.wakes.take();
+        drop(state);
+        if is_free {
+            pool::put(self.desk);
+        }
+        if let Some(wakes) = wakes {
+            wakes.wake();
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What the work being polled right now holds.
+//!
+//! Owns a list per thread, filled for as long as a [`Scoped`](super::Scoped) future is being polled: so an entry asked for
+//! inside knows which passes its own work holds. It costs nothing to those who never have to wait.
+
+use std::cell::RefCell;
+
+use flowgate_core::Spot;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) desk: usize,
+    pub(crate) lane: u32,
+    pub(crate) weight: u32,
+    pub(crate) spot: Spot,
+}
+
+thread_local! {
+    static CHAIN: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The pass is held by what is polled until the guard is dropped.
+pub(crate) struct Guard(());
+
+pub(crate) fn hold(held: Held) -> Guard {
+    CHAIN.with_borrow_mut(|chain| chain.push(held));
+    Guard(())
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        CHAIN.with_borrow_mut(|chain| chain.pop());
+    }
+}
+
+/// How much of this lane the work being polled holds, and where it took it last.
+pub(crate) fn held(desk: usize, lane: u32) -> Option<(u32, Spot)> {
+    CHAIN.with_borrow(|chain| {
+        let mut of_lane = chain.iter().filter(|held| held.desk == desk && held.lane == lane);
+        let first = of_lane.next()?;
+        let (weight, last) =
+            of_lane.fold((first.weight, first), |(weight, _), held| (weight + held.weight, held));
+        Some((weight, last.spot))
+    })
+}

@@ -1,0 +1,173 @@
+//! The line: those who wait, in the order they came.
+//!
+//! Owns the waiters of one desk: for each lane a row, first in first out, and across lanes the order of arrival, which is
+//! also the order of deadlines, for all wait equally long. Joining and leaving anywhere is constant time. It decides
+//! nothing.
+
+use std::task::Waker;
+
+use flowgate_core::{RateState, Reason, Tick};
+
+use super::slab::{NONE, Slab};
+
+/// Those who wait at one desk.
+#[derive(Debug)]
+pub(crate) struct Line {
+    waiters: Slab<Waiter>,
+    oldest: u32,
+    newest: u32,
+    waiting: u64,
+}
+
+/// The row of one lane: its first and its last waiter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    first: u32,
+    last: u32,
+}
+
+/// One who waits, or whose fate is decided and who has not looked yet.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) lane: u32,
+    pub(crate) weight: u32,
+    /// The weight of the passes for this same lane that the waiting work already holds.
+    pub(crate) holds: u32,
+    pub(crate) since: Tick,
+    pub(crate) fate: Fate,
+    pub(crate) waker: Option<Waker>,
+    ahead: u32,
+    behind: u32,
+    older: u32,
+    newer: u32,
+}
+
+/// What became of one who waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Waiting,
+    /// The slot is its own already; `spent` is the lane's rate right after.
+    Granted {
+        spent: RateState,
+        at: Tick,
+    },
+    /// Turned away, with what was seen then.
+    Refused {
+        reason: Reason,
+        in_use: u32,
+        waiting: u32,
+    },
+}
+
+impl Row {
+    pub(crate) const EMPTY: Row = Row { first: NONE, last: NONE };
+
+    #[inline]
+    pub(crate) fn first(&self) -> Option<u32> {
+        (self.first != NONE).then_some(self.first)
+    }
+}
+
+impl Waiter {
+    pub(crate) fn new(lane: u32, weight: u32, holds: u32, since: Tick, waker: Waker) -> Self {
+        let (fate, waker) = (Fate::Waiting, Some(waker));
+        Waiter {
+            lane,
+            weight,
+            holds,
+            since,
+            fate,
+            waker,
+            ahead: NONE,
+            behind: NONE,
+            older: NONE,
+            newer: NONE,
+        }
+    }
+}
+
+impl Line {
+    pub(crate) const fn new() -> Self {
+        Line { waiters: Slab::new(), oldest: NONE, newest: NONE, waiting: 0 }
+    }
+
+    /// How many wait.
+    #[inline]
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    /// Since when the longest-waiting one waits, and who it is.
+    pub(crate) fn oldest(&self) -> Option<(Tick, u32)> {
+        self.waiters.find(self.oldest).map(|waiter| (waiter.since, self.oldest))
+    }
+
+    /// Who stands right behind.
+    pub(crate) fn behind(&self, index: u32) -> Option<u32> {
+        let behind = self.waiters[index].behind;
+        (behind != NONE).then_some(behind)
+    }
+
+    /// Joins at the end of its lane's row.
+    pub(crate) fn join(&mut self, row: &mut Row, mut waiter: Waiter) -> u32 {
+        (waiter.ahead, waiter.older) = (row.last, self.newest);
+        let index = self.waiters.insert(waiter);
+        match row.last {
+            NONE => row.first = index,
+            last => self.waiters[last].behind = index,
+        }
+        match self.newest {
+            NONE => self.oldest = index,
+            newest => self.waiters[newest].newer = index,
+        }
+        (row.last, self.newest) = (index, index);
+        self.waiting += 1;
+        index
+    }
+
+    /// Leaves the row, keeping its place in memory until [`Line::forget`]: its fate is decided. Gives the waker to wake.
+    pub(crate) fn part(&mut self, row: &mut Row, index: u32, fate: Fate) -> Option<Waker> {
+        let waiter = &mut self.waiters[index];
+        debug_assert_eq!(waiter.fate, Fate::Waiting, "a fate is decided once");
+        waiter.fate = fate;
+        let waker = waiter.waker.take();
+        let Waiter { ahead, behind, older, newer, .. } = *waiter;
+        match ahead {
+            NONE => row.first = behind,
+            ahead => self.waiters[ahead].behind = behind,
+        }
+        match behind {
+            NONE => row.last = ahead,
+            behind => self.waiters[behind].ahead = ahead,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.waiters[older].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.waiters[newer].older = older,
+        }
+        self.waiting -= 1;
+        waker
+    }
+
+    /// Gives up the memory of one who has left its row.
+    pub(crate) fn forget(&mut self, index: u32) -> Waiter {
+        self.waiters.remove(index)
+    }
+}
+
+impl std::ops::Index<u32> for Line {
+    type Output = Waiter;
+
+    fn index(&self, index: u32) -> &Waiter {
+        &self.waiters[index]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Line {
+    fn index_mut(&mut self, index: u32) -> &mut Waiter {
+        &mut self.waiters[index]
+    }
+}

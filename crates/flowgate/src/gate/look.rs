@@ -1,0 +1,194 @@
+//! What a gate looks like right now.
+//!
+//! Owns the answers of [`Gate::look`](super::Gate::look): taken with every desk locked at once, so that the numbers belong to
+//! one moment.
+
+use std::{fmt, time::Duration};
+
+use flowgate_core::{Key, Limits, RateLook, Reason, Tick};
+
+use super::{
+    engine::Engine,
+    lanes::Slot,
+    state::{Ask, State, in_force},
+};
+
+/// A gate at one moment.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Look {
+    /// The limits in force. Where `max` adapts, where it is now.
+    pub limits: Limits,
+    /// Whether the gate lets anyone in.
+    pub phase: Phase,
+    /// How many slots are taken, over all lanes.
+    pub in_use: u64,
+    /// How many wait, over all lanes.
+    pub waiting: u64,
+    /// How long the longest-waiting one has waited.
+    pub oldest_wait: Option<Duration>,
+    /// What the rate has left, for a gate without keys.
+    pub rate: Option<Allowance>,
+    /// How many lanes there are: keys in use, and keys whose rate still remembers something.
+    pub lanes: usize,
+    /// How many entries were refused since the gate was built, by reason.
+    pub refusals: Refusals,
+    /// How often a listener panicked.
+    pub listener_panics: u64,
+}
+
+/// Whether a gate lets anyone in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It does.
+    Open,
+    /// Nobody starts until it is resumed.
+    Paused,
+    /// Newcomers are refused; those in line may still start.
+    Closing,
+    /// Everybody is refused.
+    Closed,
+}
+
+/// What a rate has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// How many may start at once after a rest.
+    pub limit: u32,
+    /// How many may start now.
+    pub remaining: u32,
+    /// In how long everything is allowed again.
+    pub resets_in: Duration,
+}
+
+/// One lane at one moment.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LaneLook {
+    /// Its key.
+    pub key: Key,
+    /// The limits in force: its own where some are pinned.
+    pub limits: Limits,
+    /// Whether limits of its own are pinned.
+    pub is_pinned: bool,
+    /// How many slots are taken.
+    pub in_use: u32,
+    /// How many wait.
+    pub waiting: u32,
+    /// How long the head of its row has waited.
+    pub oldest_wait: Option<Duration>,
+    /// What its rate has left.
+    pub rate: Option<Allowance>,
+}
+
+/// How many entries were refused, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals([u64; Reason::ALL.len()]);
+
+impl Refusals {
+    /// How many for this reason.
+    pub fn of(&self, reason: Reason) -> u64 {
+        self.0[reason.index()]
+    }
+
+    /// How many in all.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Each reason with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        Reason::ALL.iter().map(|&reason| (reason, self.of(reason)))
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Open => "open",
+            Phase::Paused => "paused",
+            Phase::Closing => "closing",
+            Phase::Closed => "closed",
+        })
+    }
+}
+
+impl Allowance {
+    fn new(look: RateLook, now: Tick) -> Self {
+        let RateLook { limit, remaining, resets_at } = look;
+        Allowance { limit, remaining, resets_in: resets_at.since(now) }
+    }
+}
+
+impl Engine {
+    pub(crate) fn look(&self) -> Look {
+        let now = self.meta.time.now();
+        let desks: Vec<_> = self.desks.iter().map(|desk| desk.lock()).collect();
+        let first = &desks[0];
+        let oldest = desks.iter().filter_map(|desk| desk.line.oldest()).map(|(since, _)| since).min();
+        let rate = match (first.is_keyed, first.limits.rate()) {
+            (false, Some(rate)) => Some(Allowance::new(rate.look(first.lanes[0].lane.rate(), now), now)),
+            _ => None,
+        };
+        let mut refusals = Refusals::default();
+        for reason in Reason::ALL {
+            refusals.0[reason.index()] = self.meta.refused(reason);
+        }
+        Look {
+            limits: first.limits,
+            phase: first.phase(now),
+            in_use: desks.iter().map(|desk| desk.in_use).sum(),
+            waiting: desks.iter().map(|desk| desk.line.waiting()).sum(),
+            oldest_wait: oldest.map(|since| now.since(since)),
+            rate,
+            lanes: desks.iter().map(|desk| desk.lanes.len()).sum(),
+            refusals,
+            listener_panics: self.meta.bus.panics(),
+        }
+    }
+
+    /// The lane of a key, if it has any state.
+    pub(crate) fn look_key(&self, key: &str) -> Option<LaneLook> {
+        let now = self.meta.time.now();
+        let (desk, hashed) = self.locate(Some(key));
+        let ask = Ask::of(desk, hashed);
+        let desk = desk.lock();
+        desk.find(&ask).map(|index| desk.look_at(&desk.lanes[index], now))
+    }
+
+    /// Up to `limit` lanes, in no order.
+    pub(crate) fn look_lanes(&self, limit: usize) -> Vec<LaneLook> {
+        let now = self.meta.time.now();
+        let mut lanes = Vec::new();
+        for desk in &self.desks {
+            let desk = desk.lock();
+            let room = limit - lanes.len();
+            lanes.extend(desk.lanes.iter().take(room).map(|slot| desk.look_at(slot, now)));
+        }
+        lanes
+    }
+}
+
+impl State {
+    fn phase(&self, now: Tick) -> Phase {
+        match self.closing {
+            Some(deadline) if now >= deadline || self.is_drained() => Phase::Closed,
+            Some(_) => Phase::Closing,
+            None if self.is_paused => Phase::Paused,
+            None => Phase::Open,
+        }
+    }
+
+    fn look_at(&self, slot: &Slot, now: Tick) -> LaneLook {
+        let limits = *in_force(&self.limits, &self.pins, slot);
+        LaneLook {
+            key: slot.key.clone(),
+            limits,
+            is_pinned: slot.is_pinned,
+            in_use: slot.lane.in_use(),
+            waiting: slot.lane.waiting(),
+            oldest_wait: slot.row.first().map(|ticket| now.since(self.line[ticket].since)),
+            rate: limits.rate().map(|rate| Allowance::new(rate.look(slot.lane.rate(), now), now)),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Gates in the process: bounded, fair, keyed, live.
+//!
+//! Reading order: [`handle`] is what users hold; [`engine`] finds the desk; [`desk`] is the lock with the [`express`] lane
+//! beside it; [`state`] is what happens under the lock ([`timing`] because time passes, [`control`] because an operator says
+//! so, [`reentry`] because work would wait for itself); [`lanes`] and [`line`] keep the lanes and who waits; [`pass`] and
+//! [`enter`] are the two ends of an entry. Who may start is decided in `flowgate-core` only.
+
+mod builder;
+mod bus;
+mod close;
+mod control;
+mod desk;
+mod due;
+mod engine;
+mod enter;
+mod express;
+mod handle;
+mod holding;
+mod lanes;
+mod line;
+mod look;
+mod meta;
+mod pass;
+mod quota;
+mod reentry;
+mod slab;
+mod state;
+mod timing;
+
+pub use builder::GateBuilder;
+pub use bus::{Listener, Notice, Subscription};
+pub use close::{Closing, Drained};
+pub use enter::Enter;
+pub use handle::{EntryError, Gate, Keyed, KeyedGate, Single};
+pub use look::{Allowance, LaneLook, Look, Phase, Refusals};
+pub use pass::{Pass, Scoped};
+
+pub use flowgate_core::{Event, Ident, What};

@@ -1,0 +1,43 @@
+//! Work that would wait for itself.
+//!
+//! Owns the rule of G12: when every slot of a lane is held by work that itself waits in that lane's row, and the head of
+//! the row waits for a slot, nobody can ever go on. One of them is refused instead. Only work whose holder is known
+//! ([`holding`]) is seen.
+
+use flowgate_core::{Hold, Reason, Spot, Tick};
+
+use super::{
+    holding,
+    lanes::Slot,
+    state::{Ask, State},
+};
+
+impl Slot {
+    /// Whether all that is in use here is held by work that waits here.
+    pub(super) fn is_knotted(&self) -> bool {
+        self.stuck > 0 && self.stuck >= self.lane.in_use()
+    }
+}
+
+impl State {
+    /// Where the work that asks holds a slot of this lane, if joining the row would tie the knot.
+    pub(super) fn waits_for_itself(&self, ask: &Ask<'_>, found: Option<u32>, now: Tick) -> Option<Spot> {
+        let index = found?;
+        let (weight, spot) = holding::held(ask.desk, index)?;
+        let slot = &self.lanes[index];
+        let head = slot.row.first().map_or(ask.weight, |ticket| self.line[ticket].weight);
+        let waits_for_slots = slot.lane.hold(self.limits_at(found), head, now) == Some(Hold::Slots);
+        (waits_for_slots && slot.stuck + weight >= slot.lane.in_use()).then_some(spot)
+    }
+
+    /// Refuses the first in the row that holds a slot of this lane, so that its work can end and give the slot back.
+    pub(super) fn cut_knot(&mut self, index: u32) {
+        let mut ticket = self.lanes[index].row.first();
+        while let Some(waiting) = ticket {
+            if self.line[waiting].holds > 0 {
+                return self.refuse(waiting, Reason::Reentrant);
+            }
+            ticket = self.line.behind(waiting);
+        }
+    }
+}

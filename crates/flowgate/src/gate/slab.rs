@@ -1,0 +1,115 @@
+//! Places with numbers: constant-time insert and remove, no allocation once warm.
+//!
+//! Owns the memory of lanes and waiters, and gives it back when the last one leaves. It never moves an entry.
+
+/// "No entry" in links between entries.
+pub(crate) const NONE: u32 = u32::MAX;
+/// What may stay allocated when empty, so that a lane that comes and goes does not allocate each time.
+const KEEP: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    entries: Vec<Entry<T>>,
+    free: u32,
+    len: u32,
+}
+
+#[derive(Debug)]
+enum Entry<T> {
+    Used(T),
+    Free { next: u32 },
+}
+
+impl<T> Slab<T> {
+    pub(crate) const fn new() -> Self {
+        Slab { entries: Vec::new(), free: NONE, len: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        self.len += 1;
+        let index = self.free;
+        if let Some(entry) = self.entries.get_mut(index as usize) {
+            if let Entry::Free { next } = *entry {
+                self.free = next;
+            }
+            *entry = Entry::Used(value);
+            return index;
+        }
+        self.grow(value)
+    }
+
+    #[inline(never)]
+    fn grow(&mut self, value: T) -> u32 {
+        let index = self.entries.len();
+        if index == self.entries.capacity() {
+            // A quarter more, not double: at a million lanes the slack is memory somebody pays for.
+            self.entries.reserve_exact((index / 4).max(8));
+        }
+        self.entries.push(Entry::Used(value));
+        u32::try_from(index).ok().filter(|&index| index != NONE).expect("fewer than four billion entries")
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, index: u32) -> T {
+        let entry = std::mem::replace(&mut self.entries[index as usize], Entry::Free { next: self.free });
+        self.free = index;
+        self.len -= 1;
+        if self.len == 0 && self.entries.capacity() > KEEP {
+            self.entries = Vec::new();
+            self.free = NONE;
+        }
+        match entry {
+            Entry::Used(value) => value,
+            Entry::Free { .. } => unreachable!("entry {index} was removed twice"),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, index: u32) -> Option<&T> {
+        match self.entries.get(index as usize) {
+            Some(Entry::Used(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        let used =
+            |(index, entry): (usize, &Entry<T>)| matches!(entry, Entry::Used(_)).then_some(index as u32);
+        self.entries.iter().enumerate().filter_map(used).collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Used(value) => Some(value),
+            Entry::Free { .. } => None,
+        })
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, index: u32) -> &T {
+        match &self.entries[index as usize] {
+            Entry::Used(value) => value,
+            Entry::Free { .. } => unreachable!("entry {index} is not in use"),
+        }
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        match &mut self.entries[index as usize] {
+            Entry::Used(value) => value,
+            Entry::Free { .. } => unreachable!("entry {index} is not in use"),
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! What one desk knows, and what each step changes: the gate's rules at work, under the desk's lock.
+//!
+//! Owns entering, leaving, waiting and handing over. Who may start is asked of [`Lane::decide`] and [`Lane::hold`] only.
+//! No user code runs here: wakers to wake or to drop are collected and dealt with when the lock is gone.
+
+use std::{collections::BTreeMap, sync::Arc, task::Waker, time::Duration};
+
+use flowgate_core::{
+    AdaptiveState, Decision, Hold, Key, Lane, Limits, Outcome, Rate, RateState, Reason, Sample, Spot, Tick,
+};
+
+use super::{
+    desk::Desk,
+    due::Due,
+    holding,
+    lanes::{Lanes, Slot},
+    line::{Fate, Line, Waiter},
+    meta::Meta,
+};
+
+#[derive(Debug)]
+pub(crate) struct State {
+    /// The gate this desk belongs to; `None` while it waits in the pool for one.
+    pub(crate) owner: Option<Arc<Meta>>,
+    pub(crate) limits: Limits,
+    pub(crate) adaptive: Option<AdaptiveState>,
+    pub(crate) is_keyed: bool,
+    pub(crate) is_paused: bool,
+    /// Until when those in line may still start, once the gate is closed.
+    pub(crate) closing: Option<Tick>,
+    /// No handle is left: when the last pass is back, the desk can serve another gate.
+    pub(crate) is_orphan: bool,
+    pub(crate) lanes: Lanes,
+    pub(crate) line: Line,
+    pub(crate) pins: BTreeMap<Key, Limits>,
+    pub(crate) in_use: u64,
+    /// Lanes this desk may add before it has to ask for more.
+    pub(crate) spare: u32,
+    pub(crate) closers: Vec<Waker>,
+    /// The rate the express lane was built for.
+    pub(crate) express_rate: Option<Rate>,
+    pub(crate) wakes: Wakes,
+    /// Whether the counts are out on the express lane.
+    pub(crate) is_out: bool,
+    /// When the desk's alarm rings next.
+    pub(crate) armed: Tick,
+    pub(super) timed: Due,
+    pub(super) idle: Due,
+}
+
+/// Wakers to wake, and wakers to drop, after the lock is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes {
+    first: Option<Waker>,
+    more: Vec<Waker>,
+    /// One is enough: a step at the desk drops the waker of the entrant that takes it, if any.
+    spent: Option<Waker>,
+}
+
+/// One who asks to enter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    pub(crate) key: Option<(&'a str, u64)>,
+    pub(crate) weight: u32,
+    /// The desk's own address: what work holds there is found by it.
+    pub(crate) desk: usize,
+    /// Whether the moment of admission has to be known.
+    pub(crate) is_timed: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    In(Admission),
+    Line {
+        ticket: u32,
+        depth: u32,
+    },
+    Out(Turned),
+    /// A lane has to be added and there is no room for one here.
+    NoRoom,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Admission {
+    pub(crate) lane: u32,
+    pub(crate) weight: u32,
+    pub(crate) in_use: u32,
+    pub(crate) started: Tick,
+    pub(crate) waited: Duration,
+}
+
+/// A refusal, as far as a desk knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turned {
+    pub(crate) reason: Reason,
+    pub(crate) in_use: u32,
+    pub(crate) waiting: u32,
+    pub(crate) max: Option<u32>,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) held_at: Option<Spot>,
+}
+
+impl<'a> Ask<'a> {
+    /// An ordinary question about a key.
+    pub(crate) fn of(desk: &'static Desk, key: Option<(&'a str, u64)>) -> Self {
+        Ask { key, weight: 1, desk: desk.address(), is_timed: false }
+    }
+}
+
+impl Turned {
+    pub(crate) fn new(reason: Reason) -> Self {
+        Turned { reason, in_use: 0, waiting: 0, max: None, retry_after: None, held_at: None }
+    }
+}
+
+impl State {
+    /// Enters, joins the line if there is a waker to wake, or is refused.
+    #[inline]
+    pub(crate) fn enter(&mut self, ask: &Ask<'_>, waker: Option<&Waker>) -> Entry {
+        if self.closing.is_some() {
+            return Entry::Out(self.turned(Reason::Closed, Lane::default()));
+        }
+        let now = if ask.is_timed || self.needs_time() { self.now() } else { Tick::ZERO };
+        let found = self.find(ask);
+        let mut lane = match found {
+            Some(index) => self.lanes[index].lane,
+            None => Lane::default(),
+        };
+        if self.is_paused {
+            lane.pause();
+        }
+        let limits = self.limits_at(found);
+        match lane.decide(limits, ask.weight, now) {
+            Decision::Admit => match self.room(found, ask, lane) {
+                Some(index) => Entry::In(self.admit(index, ask.weight, now)),
+                None => Entry::NoRoom,
+            },
+            Decision::Refuse(reason) => Entry::Out(self.refusal_of(ask, found, lane, reason, now)),
+            Decision::Wait(hold) => match (waker, self.waits_for_itself(ask, found, now)) {
+                (_, Some(held_at)) => {
+                    let turned = self.turned(Reason::Reentrant, lane);
+                    Entry::Out(Turned { held_at: Some(held_at), ..turned })
+                }
+                (None, None) => Entry::Out(self.refusal_of(ask, found, lane, hold.reason(), now)),
+                (Some(waker), None) => self.join(ask, found, lane, hold, waker),
+            },
+        }
+    }
+
+    /// A pass comes back.
+    #[inline]
+    pub(crate) fn leave(&mut self, index: u32, weight: u32, started: Tick, outcome: Outcome) {
+        if self.line.waiting() > 0 {
+            self.expire_line();
+        }
+        let in_use = self.lanes[index].lane.in_use();
+        self.lanes[index].lane.settle(weight);
+        self.in_use -= u64::from(weight);
+        if self.adaptive.is_some() {
+            let sample = Sample { started, ended: self.now(), in_use, outcome };
+            self.adapt(sample);
+        }
+        self.pump(index);
+        self.rest(index);
+    }
+
+    /// Looks at the fate of one who waits; when it is decided, gives up its place.
+    pub(crate) fn look_up(&mut self, desk: usize, ticket: u32, waker: &Waker) -> Option<Entry> {
+        let waiter = &mut self.line[ticket];
+        match waiter.fate {
+            Fate::Waiting => {
+                if !waiter.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                    let old = waiter.waker.replace(waker.clone());
+                    self.wakes.drop_later(old);
+                }
+                None
+            }
+            Fate::Granted { at, .. } => {
+                let Waiter { lane, weight, since, .. } = self.line.forget(ticket);
+                let in_use = self.lanes[lane].lane.in_use();
+                Some(Entry::In(Admission { lane, weight, in_use, started: at, waited: at.since(since) }))
+            }
+            Fate::Refused { reason, in_use, waiting } => {
+                let Waiter { lane, holds, .. } = self.line.forget(ticket);
+                let held_at = if holds > 0 { holding::held(desk, lane).map(|(_, spot)| spot) } else { None };
+                Some(Entry::Out(Turned { in_use, waiting, held_at, ..self.turned(reason, Lane::default()) }))
+            }
+        }
+    }
+
+    /// One who waited gives up. `true` if it was still waiting.
+    pub(crate) fn cancel(&mut self, ticket: u32) -> bool {
+        let Waiter { lane: index, weight, fate, .. } = self.line[ticket];
+        match fate {
+            Fate::Waiting => {
+                let waker =
+                    self.part(ticket, Fate::Refused { reason: Reason::Closed, in_use: 0, waiting: 0 });
+                self.wakes.drop_later(waker);
+                self.line.forget(ticket);
+                self.pump(index);
+                self.rest(index);
+                true
+            }
+            Fate::Granted { spent, .. } => {
+                self.line.forget(ticket);
+                let now = if self.needs_time() { self.now() } else { Tick::ZERO };
+                let slot = &mut self.lanes[index];
+                slot.lane.refund(in_force(&self.limits, &self.pins, slot), spent, now);
+                self.leave(index, weight, Tick::ZERO, Outcome::Ignored);
+                false
+            }
+            Fate::Refused { .. } => {
+                self.line.forget(ticket);
+                false
+            }
+        }
+    }
+
+    /// Hands slots over to the head of the row for as long as nothing holds it.
+    pub(crate) fn pump(&mut self, index: u32) {
+        if self.lanes[index].row.first().is_none() {
+            return;
+        }
+        let now = self.now();
+        while let Some(ticket) = self.lanes[index].row.first() {
+            let weight = self.line[ticket].weight;
+            let slot = &mut self.lanes[index];
+            let limits = in_force(&self.limits, &self.pins, slot);
+            if weight > limits.heaviest() {
+                self.refuse(ticket, Reason::TooHeavy);
+                continue;
+            }
+            match slot.lane.hold(limits, weight, now) {
+                None => {
+                    self.admit(index, weight, now);
+                    let spent = self.lanes[index].lane.rate();
+                    let waker = self.part(ticket, Fate::Granted { spent, at: now });
+                    self.wakes.wake_later(waker);
+                }
+                Some(Hold::Rate { until }) => {
+                    self.set_time(index, until);
+                    return;
+                }
+                Some(Hold::Slots) if slot.is_knotted() => self.cut_knot(index),
+                Some(_) => return,
+            }
+        }
+    }
+
+    /// Turns away one who waits.
+    pub(crate) fn refuse(&mut self, ticket: u32, reason: Reason) {
+        let lane = self.lanes[self.line[ticket].lane].lane;
+        let fate = Fate::Refused { reason, in_use: lane.in_use(), waiting: lane.waiting() };
+        let waker = self.part(ticket, fate);
+        self.wakes.wake_later(waker);
+    }
+
+    /// Takes one out of its row with its fate decided, and gives its waker.
+    fn part(&mut self, ticket: u32, fate: Fate) -> Option<Waker> {
+        let Waiter { lane, holds, .. } = self.line[ticket];
+        let slot = &mut self.lanes[lane];
+        slot.lane.leave();
+        slot.stuck -= holds;
+        self.line.part(&mut slot.row, ticket, fate)
+    }
+
+    fn join(&mut self, ask: &Ask<'_>, found: Option<u32>, lane: Lane, hold: Hold, waker: &Waker) -> Entry {
+        let Some(index) = self.room(found, ask, lane) else {
+            return Entry::NoRoom;
+        };
+        let holds = holding::held(ask.desk, index).map_or(0, |(weight, _)| weight);
+        let waiter = Waiter::new(index, ask.weight, holds, self.now(), waker.clone());
+        let slot = &mut self.lanes[index];
+        slot.lane.join();
+        slot.stuck += holds;
+        let depth = slot.lane.waiting();
+        let ticket = self.line.join(&mut slot.row, waiter);
+        if let Hold::Rate { until } = hold {
+            self.set_time(index, until);
+        }
+        Entry::Line { ticket, depth }
+    }
+
+    /// The lane, put in if it is not there; `None` if there is no room for one more.
+    #[inline]
+    fn room(&mut self, found: Option<u32>, ask: &Ask<'_>, lane: Lane) -> Option<u32> {
+        if found.is_some() {
+            return found;
+        }
+        let (key, hash) = ask.key?;
+        self.spare = self.spare.checked_sub(1)?;
+        Some(self.lanes.insert(hash, Key::new(key), lane))
+    }
+
+    #[inline]
+    fn admit(&mut self, index: u32, weight: u32, now: Tick) -> Admission {
+        let slot = &mut self.lanes[index];
+        slot.lane.admit(in_force(&self.limits, &self.pins, slot), weight, now);
+        slot.used_at = now;
+        self.in_use += u64::from(weight);
+        Admission { lane: index, weight, in_use: slot.lane.in_use(), started: now, waited: Duration::ZERO }
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, ask: &Ask<'_>) -> Option<u32> {
+        match ask.key {
+            Some((key, hash)) => self.lanes.find(hash, key),
+            None => Some(0),
+        }
+    }
+
+    fn refusal_of(&self, ask: &Ask<'_>, found: Option<u32>, lane: Lane, reason: Reason, now: Tick) -> Turned {
+        let held_at = match reason {
+            Reason::Busy | Reason::QueueFull => self.waits_for_itself(ask, found, now),
+            _ => None,
+        };
+        let reason = if held_at.is_some() { Reason::Reentrant } else { reason };
+        let retry_after = match lane.hold(self.limits_at(found), ask.weight, now) {
+            Some(Hold::Rate { until }) => Some(until.since(now)),
+            _ => None,
+        };
+        Turned { retry_after, held_at, ..self.turned(reason, lane) }
+    }
+
+    pub(crate) fn turned(&self, reason: Reason, lane: Lane) -> Turned {
+        let (in_use, waiting, max) = (lane.in_use(), lane.waiting(), self.limits.max());
+        Turned { in_use, waiting, max, ..Turned::new(reason) }
+    }
+
+    #[inline]
+    pub(crate) fn limits_at(&self, found: Option<u32>) -> &Limits {
+        match found {
+            Some(index) => in_force(&self.limits, &self.pins, &self.lanes[index]),
+            None => &self.limits,
+        }
+    }
+
+    fn adapt(&mut self, sample: Sample) {
+        if let (Some(state), Some(rule)) = (&mut self.adaptive, self.limits.adaptive()) {
+            let max = rule.observe(state, sample);
+            self.limits = self.limits.moved_to(max);
+        }
+    }
+
+    /// Whether admissions here are timed.
+    #[inline]
+    fn needs_time(&self) -> bool {
+        self.limits.rate().is_some() || self.adaptive.is_some() || !self.pins.is_empty()
+    }
+
+    pub(crate) fn now(&self) -> Tick {
+        self.owner.as_ref().map_or(Tick::ZERO, |meta| meta.time.now())
+    }
+
+    /// The free slots and the rate's state that the express lane may carry now, if it may.
+    pub(crate) fn express(&self) -> (Option<u32>, Option<RateState>) {
+        let is_quiet = !self.is_keyed
+            && !self.is_paused
+            && self.closing.is_none()
+            && !self.is_orphan
+            && self.owner.is_some()
+            && self.adaptive.is_none()
+            && self.line.waiting() == 0;
+        if !is_quiet {
+            return (None, None);
+        }
+        let lane = &self.lanes[0].lane;
+        match (self.limits.max(), self.limits.rate()) {
+            (Some(max), None) => (max.checked_sub(lane.in_use()), None),
+            (None, Some(rate)) if self.express_rate.as_ref() == Some(rate) => (None, Some(lane.rate())),
+            _ => (None, None),
+        }
+    }
+}
+
+/// The limits that hold in a lane: its own where some are pinned.
+#[inline]
+pub(crate) fn in_force<'a>(limits: &'a Limits, pins: &'a BTreeMap<Key, Limits>, slot: &Slot) -> &'a Limits {
+    if slot.is_pinned { pins.get(&slot.key).unwrap_or(limits) } else { limits }
+}
+
+impl Wakes {
+    fn wake_later(&mut self, waker: Option<Waker>) {
+        match (&self.first, waker) {
+            (None, waker) => self.first = waker,
+            (Some(_), Some(waker)) => self.more.push(waker),
+            (Some(_), None) => {}
+        }
+    }
+
+    pub(crate) fn wake_all_later(&mut self, wakers: &mut Vec<Waker>) {
+        for waker in wakers.drain(..) {
+            self.wake_later(Some(waker));
+        }
+    }
+
+    fn drop_later(&mut self, waker: Option<Waker>) {
+        debug_assert!(self.spent.is_none(), "one step, one entrant");
+        self.spent = waker;
+    }
+
+    /// What there is to do, if anything.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Wakes> {
+        (self.first.is_some() || self.spent.is_some()).then(|| std::mem::take(self))
+    }
+
+    pub(crate) fn wake(self) {
+        for waker in self.first.into_iter().chain(self.more) {
+            waker.wake();
+        }
+    }
+}
