@@ -1,1 +1,83 @@
-fn main() {}
+//! Flowgate beside its peers, in one process and one run.
+//!
+//! `gates` measures the gates of the process. Each case runs ours and the peer in turn, round by round, and tells the
+//! medians, their ratio and whether the goal holds; a goal that does not hold is told and fails nothing. Owns the order
+//! of the cases and what becomes of the command line. It must never be a dependency of anything.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a table on stdout is the whole point of it")]
+
+mod gates;
+mod keys;
+mod machine;
+mod measure;
+mod options;
+mod report;
+mod suite;
+
+use std::{env, fs, io, path::Path, process::ExitCode};
+
+use machine::Machine;
+use options::{Command, HELP, Options};
+use suite::Suite;
+
+/// The groups of cases, in the order of the table.
+const GATES: [fn(&mut Suite); 10] = [
+    gates::enter::run,
+    gates::service::run,
+    gates::contended::run,
+    gates::keyed::run,
+    gates::flat::run,
+    gates::memory::run,
+    gates::rate::run,
+    gates::features::run,
+    gates::waiters::run,
+    gates::refusal::run,
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    match Command::parse(&words) {
+        Ok(Command::Help) => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Gates(options)) => gates(&options),
+        Err(error) => {
+            eprintln!("error: {error}\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn gates(options: &Options) -> ExitCode {
+    let machine = Machine::here();
+    let mut suite = Suite::new(options);
+    for group in GATES {
+        group(&mut suite);
+    }
+    if suite.is_empty() {
+        let only = options.only.as_deref().unwrap_or_default();
+        eprintln!("error: no case contains `{only}`; these are accepted, and every part of them:");
+        suite.known().iter().for_each(|case| eprintln!("  {case}"));
+        return ExitCode::from(2);
+    }
+    if !options.as_json {
+        print!("\n{machine}\n\n{}", report::table(suite.cases()));
+    }
+    if !options.writes() {
+        return ExitCode::SUCCESS;
+    }
+    match write(&report::markdown(&machine, suite.cases())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: docs/figures/gates.md could not be written: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let figures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/figures");
+    fs::create_dir_all(&figures)?;
+    fs::write(figures.join("gates.md"), text)
+}

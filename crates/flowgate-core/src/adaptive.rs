@@ -79,7 +79,7 @@ pub struct AdaptiveState {
     probe: Option<Probe>,
 }
 
-/// What was seen since the round began, of work that also started in it.
+/// What was seen since the round began, of work that also started after it did.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Round {
     began: Tick,
@@ -286,7 +286,7 @@ impl Round {
     }
 
     fn take(&mut self, sample: Sample, latency: Duration) {
-        if sample.started < self.began {
+        if sample.started <= self.began {
             return;
         }
         self.seen += 1;

@@ -9,10 +9,12 @@ use crate::{Limits, Overflow, RateState, Reason, Tick};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lane {
     in_use: u32,
+    /// How many wait, and in the topmost bit whether the lane is paused: a lane is 16 bytes, and there may be a million.
     waiting: u32,
     rate: RateState,
-    paused: bool,
 }
+
+const PAUSED: u32 = 1 << 31;
 
 /// What may become of an entrant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +61,11 @@ impl Lane {
         if weight > limits.heaviest() {
             return Decision::Refuse(Reason::TooHeavy);
         }
-        let hold = if self.waiting > 0 { Some(Hold::Line) } else { self.hold(limits, weight, now) };
+        let hold = if self.waiting() > 0 { Some(Hold::Line) } else { self.hold(limits, weight, now) };
         match (hold, limits.overflow()) {
             (None, _) => Decision::Admit,
             (Some(hold), Overflow::Reject) => Decision::Refuse(hold.reason()),
-            (Some(_), Overflow::Queue { max: Some(max), .. }) if self.waiting >= max.get() => {
+            (Some(_), Overflow::Queue { max: Some(max), .. }) if self.waiting() >= max.get() => {
                 Decision::Refuse(Reason::QueueFull)
             }
             (Some(hold), Overflow::Queue { .. }) => Decision::Wait(hold),
@@ -73,7 +75,7 @@ impl Lane {
     /// What holds back the head of the line, or one for whom there is no line.
     #[inline]
     pub fn hold(&self, limits: &Limits, weight: u32, now: Tick) -> Option<Hold> {
-        if self.paused {
+        if self.is_paused() {
             return Some(Hold::Paused);
         }
         let most = limits.max().unwrap_or(u32::MAX);
@@ -120,12 +122,12 @@ impl Lane {
 
     /// Nobody starts until [`Lane::resume`].
     pub fn pause(&mut self) {
-        self.paused = true;
+        self.waiting |= PAUSED;
     }
 
     /// Ends a pause.
     pub fn resume(&mut self) {
-        self.paused = false;
+        self.waiting &= !PAUSED;
     }
 
     /// Forgets what of the rate was spent.
@@ -150,7 +152,7 @@ impl Lane {
     /// How many wait.
     #[inline]
     pub const fn waiting(&self) -> u32 {
-        self.waiting
+        self.waiting & !PAUSED
     }
 
     /// What of the rate is spent.
@@ -161,20 +163,20 @@ impl Lane {
 
     /// Whether it is paused.
     pub const fn is_paused(&self) -> bool {
-        self.paused
+        self.waiting & PAUSED != 0
     }
 
     /// Whether nothing is in flight and nobody waits.
     #[inline]
     pub const fn is_idle(&self) -> bool {
-        self.in_use == 0 && self.waiting == 0
+        self.in_use == 0 && self.waiting() == 0
     }
 
     /// From when on an idle lane says nothing more than a new one would, so that it can be forgotten. A paused one
     /// always says more.
     #[inline]
     pub fn rests_at(&self, limits: &Limits) -> Tick {
-        if self.paused {
+        if self.is_paused() {
             return Tick::NEVER;
         }
         limits.rate().map_or(Tick::ZERO, |rate| rate.rests_at(self.rate))
@@ -182,6 +184,6 @@ impl Lane {
 
     /// An idle lane with this much of its slots taken and its rate spent: for counts kept elsewhere.
     pub const fn with_counts(in_use: u32, rate: RateState) -> Self {
-        Lane { in_use, waiting: 0, rate, paused: false }
+        Lane { in_use, waiting: 0, rate }
     }
 }

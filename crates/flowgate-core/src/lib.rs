@@ -27,5 +27,5 @@ pub use lane::{Decision, Hold, Lane};
 pub use limits::{Limits, LimitsBuilder, MAX_MAX, MAX_QUEUE, Overflow, Terms};
 pub use period::Period;
 pub use rate::{Rate, RateLook, RateState, Shape};
-pub use refusal::{Reason, Refusal, Spot};
+pub use refusal::{Details, Reason, Refusal, Spot};
 pub use tick::Tick;

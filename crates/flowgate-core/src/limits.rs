@@ -87,6 +87,7 @@ impl Limits {
     }
 
     /// The heaviest entrant that can ever start: `max`, or the floor below which an adaptive `max` never goes.
+    #[inline]
     pub fn heaviest(&self) -> u32 {
         match (self.adaptive, self.max()) {
             (Some(adaptive), _) => adaptive.floor(),

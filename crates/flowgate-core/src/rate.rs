@@ -149,9 +149,13 @@ impl Rate {
     }
 
     /// Takes back at `now` one start that was spent and never began. `spent` is the state that [`Rate::spend`] gave
-    /// then; if its window is over, or its token refilled since, there is nothing to take back.
+    /// then; if its window is over, or its token refilled, there is nothing to take back. A bucket takes back only the
+    /// latest start: others since may have had what refilled meanwhile, and nothing may be given twice.
     #[must_use]
     pub fn refund(&self, state: RateState, spent: RateState, now: Tick) -> RateState {
+        if self.rests_at(spent) <= now {
+            return state;
+        }
         match self.shape {
             Shape::Window => match self.open_window(state) {
                 (end, _) if end != self.open_window(spent).0 => state,
@@ -159,12 +163,8 @@ impl Rate {
                 (_, 0 | 1) => RateState::default(),
                 _ => RateState(state.0 - 1),
             },
-            Shape::Bucket { .. } => {
-                // Where others spent since, only what the bucket would be missing without them is still there to give:
-                // a token that has refilled was theirs to take, and must not be given twice.
-                let missing = if state == spent { self.step } else { spent.0.saturating_sub(now.as_nanos()) };
-                RateState(state.0.saturating_sub(missing.min(self.step)))
-            }
+            Shape::Bucket { .. } if state == spent => RateState(state.0.saturating_sub(self.step)),
+            Shape::Bucket { .. } => state,
         }
     }
 

@@ -2,7 +2,13 @@
 //!
 //! Owns the reasons, their words, their codes and whether trying again can help. A refusal is a value, never a string.
 
-use std::{fmt, panic::Location, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    panic::Location,
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{Code, Ident, Key};
 
@@ -109,10 +115,15 @@ impl fmt::Debug for Spot {
     }
 }
 
-/// Why there is no pass, with what was seen when it was refused.
+/// Why there is no pass, with what was seen when it was refused: see [`Details`] for its fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(Box<Details>);
+
+/// The fields of a [`Refusal`]. Kept behind a pointer, for a refusal travels beside every pass and must not weigh on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Refusal {
+pub struct Details {
     /// Which gate.
     pub ident: Arc<Ident>,
     /// Which key, where the gate has keys.
@@ -134,7 +145,16 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal of which only the reason is known yet.
     pub fn new(ident: Arc<Ident>, key: Option<Key>, reason: Reason) -> Self {
-        Refusal { ident, key, reason, in_use: 0, waiting: 0, max: None, retry_after: None, places: None }
+        Refusal(Box::new(Details {
+            ident,
+            key,
+            reason,
+            in_use: 0,
+            waiting: 0,
+            max: None,
+            retry_after: None,
+            places: None,
+        }))
     }
 
     /// Its code.
@@ -148,9 +168,23 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl Deref for Refusal {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
+    }
+}
+
+impl DerefMut for Refusal {
+    fn deref_mut(&mut self) -> &mut Details {
+        &mut self.0
+    }
+}
+
+impl fmt::Display for Details {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: gate {}", self.code(), self.ident)?;
+        write!(f, "{}: gate {}", self.reason.code(), self.ident)?;
         if let Some(key) = &self.key {
             write!(f, " key {key:?}")?;
         }

@@ -58,7 +58,7 @@ impl Simulation {
             floor: rule.floor(),
             ceiling,
             max: ceiling,
-            now: 0,
+            now: 1,
             clients: u32::MAX,
             in_use: 0,
             servers,
@@ -171,7 +171,7 @@ fn assert_near(course: &Course, low: f64, high: f64) {
 
 #[test]
 fn aimd_settles_at_what_the_upstream_takes_before_it_says_overloaded() {
-    // Seen to fail: with CUT at 0.5; with the cut taken for every overload instead of one per round trip.
+    // Seen to fail: with CUT at 0.5.
     for (servers, patience) in [(5, 5), (20, 20), (100, 30)] {
         let takes = f64::from(servers) + patience as f64;
         let mut simulation = Simulation::new(Adaptive::aimd(), 400, servers, Service::Varied(10 * MS));
@@ -181,7 +181,7 @@ fn aimd_settles_at_what_the_upstream_takes_before_it_says_overloaded() {
         assert_near(&course, 0.85 * takes, 1.05 * takes);
         assert!(course.used > 0.97, "{course:?}");
         assert!(f64::from(course.highest) < takes + 3.0, "one step above and it is told: {course:?}");
-        assert!(f64::from(course.lowest) > 0.7 * takes, "one overload is one signal: {course:?}");
+        assert!(f64::from(course.lowest) > 0.7 * takes, "and never far below: {course:?}");
     }
 }
 
@@ -196,8 +196,8 @@ fn aimd_follows_an_upstream_that_loses_servers_and_gets_them_back() {
     let weak = simulation.run(20_000);
     assert_near(&weak, 0.85 * 30.0, 1.05 * 30.0);
     simulation.servers = 40;
-    simulation.run(10_000);
-    let strong = simulation.run(20_000);
+    simulation.run(3_000);
+    let strong = simulation.run(3_000);
     assert_near(&strong, 0.85 * 60.0, 1.05 * 60.0);
     assert!(weak.used > 0.97 && strong.used > 0.97, "{weak:?} {strong:?}");
 }
@@ -333,14 +333,41 @@ fn a_cut_during_a_probe_is_not_forgotten_after_it() {
 }
 
 #[test]
+fn one_overload_is_one_signal_however_many_feel_it() {
+    // Seen to fail: with a cut for each that was overloaded; with a cut that also covers what starts the moment it ends.
+    for rule in [Adaptive::aimd(), Adaptive::gradient()] {
+        let mut state = rule.begin(100);
+        for started in 0..50 {
+            assert_eq!(rule.observe(&mut state, sample(started, Outcome::Overloaded)).get(), 90);
+        }
+        assert_eq!(
+            rule.observe(&mut state, sample(MS, Outcome::Overloaded)).get(),
+            81,
+            "and the next is the next"
+        );
+    }
+}
+
+#[test]
+fn gradient_probes_down_to_the_floor_and_no_lower() {
+    // Seen to fail: with a probe given up where half is below the floor; with one that goes below it.
+    let rule = Adaptive::gradient().floor_at(20).tolerance_percent(100);
+    let mut simulation = Simulation::new(rule, 39, 20, Service::Fixed(10 * MS));
+    simulation.run(10_000);
+    let course = simulation.run(50_000);
+    assert_near(&course, 20.0, 27.0);
+    assert_eq!(course.lowest, 20);
+}
+
+#[test]
 fn what_says_nothing_about_load_moves_nothing() {
     // Seen to fail: with Ignored taken for Overloaded, and for Done.
     for rule in [Adaptive::aimd(), Adaptive::gradient()] {
         let mut state = rule.begin(50);
-        rule.observe(&mut state, sample(Outcome::Overloaded));
+        rule.observe(&mut state, sample(0, Outcome::Overloaded));
         let before = state.clone();
-        for _ in 0..1_000 {
-            rule.observe(&mut state, sample(Outcome::Ignored));
+        for beat in 1..1_000 {
+            rule.observe(&mut state, sample(beat * MS, Outcome::Ignored));
         }
         assert_eq!(state, before);
     }
@@ -360,6 +387,7 @@ fn neither_rule_leaves_its_floor_and_ceiling() {
     assert_eq!(below.max(), 7, "a ceiling below the floor is the floor");
 }
 
-fn sample(outcome: Outcome) -> Sample {
-    Sample { started: Tick::ZERO, ended: Tick::from_nanos(MS), in_use: 50, outcome }
+/// Work that took a millisecond, among fifty in flight.
+fn sample(started: u64, outcome: Outcome) -> Sample {
+    Sample { started: Tick::from_nanos(started), ended: Tick::from_nanos(started + MS), in_use: 50, outcome }
 }

@@ -67,7 +67,7 @@ fn limits_that_are_none_or_out_of_range_cannot_be_built() {
 
 #[test]
 fn rates_that_cannot_be_kept_cannot_be_built() {
-    // Seen to fail: with `>` for `>=` in the check of a window's grain; with the bucket's check of its speed, or of
+    // Seen to fail: with 32 instead of 64 grains to a window; with the bucket's check of its speed, or of
     // its refill, left out.
     let burst = "accepted: a burst that refills within ten years";
     table(&[

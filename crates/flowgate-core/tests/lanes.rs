@@ -21,7 +21,7 @@ enum Step {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let max = prop::option::of(1..6_u32);
-    let rate = prop::option::of((1..6_u32, 1..30_u64));
+    let rate = prop::option::of((1..6_u32, 1..15_u64));
     let queue = prop_oneof![2 => Just(None), 2 => (1..4_u32).prop_map(Some)];
     (max, rate, queue, prop::bool::weighted(0.2)).prop_map(|(max, rate, queue, reject)| {
         let builder = match (max, rate) {
@@ -118,7 +118,7 @@ impl Desk {
         self.next += 1;
         match decision {
             Decision::Refuse(Reason::TooHeavy) => {
-                prop_assert!(self.limits.max().is_some_and(|max| weight > max))
+                prop_assert!(self.limits.max().is_some_and(|max| weight > max));
             }
             Decision::Admit => {
                 prop_assert_eq!(holds, None);
@@ -132,7 +132,7 @@ impl Desk {
                 self.line.push_back((number, weight));
             }
             Decision::Refuse(Reason::QueueFull) => {
-                prop_assert!(holds.is_some() && self.line.len() >= queue && queue > 0)
+                prop_assert!(holds.is_some() && self.line.len() >= queue && queue > 0);
             }
             Decision::Refuse(reason) => prop_assert_eq!((Some(reason), queue), (holds, 0)),
         }
@@ -222,17 +222,25 @@ proptest! {
 
     #[test]
     fn g7_an_idle_lane_that_rests_can_be_forgotten(first in limits(), steps in steps()) {
-        // Seen to fail: with a lane that rests while it is paused; with one that rests a beat early.
+        // Seen to fail: with a lane that rests while it is paused; with one that rests a millisecond early.
         let mut desk = Desk::new(first);
         for step in &steps {
             desk.take(step)?;
             desk.hand_over()?;
-            let rests_at = desk.lane.rests_at(&desk.limits);
+            let (kept, limits, rests_at) = (desk.lane, desk.limits, desk.lane.rests_at(&desk.limits));
             prop_assert_eq!(rests_at == Tick::NEVER, desk.paused);
-            if desk.lane.is_idle() && desk.tick() >= rests_at {
-                let (kept, new) = (desk.lane, Lane::default());
-                prop_assert_eq!(kept.decide(&desk.limits, 1, desk.tick()), new.decide(&desk.limits, 1, desk.tick()));
-                desk.lane = new;
+            if desk.paused {
+                continue;
+            }
+            let look = |lane: Lane, now| limits.rate().map(|rate| rate.look(lane.rate(), now));
+            prop_assert_eq!(look(kept, rests_at), look(Lane::default(), rests_at));
+            if let Some(before) = rests_at.as_nanos().checked_sub(1).map(Tick::from_nanos) {
+                prop_assert_ne!(look(kept, before), look(Lane::default(), before), "no later than it must");
+            }
+            if kept.is_idle() && desk.tick() >= rests_at {
+                let decide = |lane: Lane| lane.decide(&limits, 1, desk.tick());
+                prop_assert_eq!(decide(kept), decide(Lane::default()));
+                desk.lane = Lane::default();
             }
         }
     }

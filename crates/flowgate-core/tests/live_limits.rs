@@ -105,7 +105,7 @@ fn g8_pinned_limits_overrule_what_is_sent_until_they_are_unpinned() {
 
 #[test]
 fn g9_rate_and_max_hold_independently() {
-    // Seen to fail: with the rate checked first; with `settle` giving a start back.
+    // Seen to fail: with the rate looked at only where there is no max; with `settle` giving starts back.
     let limits = build(Limits::builder().max(2).rate(3, "1m"));
     let mut lane = Lane::default();
     assert_eq!(fill(&mut lane, &limits, NOW), 2);

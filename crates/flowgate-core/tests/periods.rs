@@ -57,10 +57,17 @@ fn periods_are_in_order_of_length() {
     assert!(period("59s") < period("1m") && period("999ms") < period("1s") && period("1d") < period("25h"));
 }
 
+/// None, one or a few of each unit: where a carry would go wrong.
+fn round() -> impl Strategy<Value = u64> {
+    let few = || 0..3_u64;
+    let sum = |(d, h, m, s, ms)| (((d * 24 + h) * 60 + m) * 60 + s) * 1000 + ms;
+    (few(), few(), few(), few(), 1..3_u64).prop_map(sum)
+}
+
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(millis in prop_oneof![1..=MOST, 1..=100_000_u64]) {
-        // Seen to fail: with units that are zero left out of the sum but not out of the order; with `s` before `m`.
+    fn what_is_written_is_read_again(millis in prop_oneof![1..=MOST, 1..=100_000_u64, round()]) {
+        // Seen to fail: with `>` for `>=` in `Display`: one of the last unit is lost.
         let period = Period::from_millis(millis).expect("in range");
         prop_assert_eq!(period.to_string().parse::<Period>(), Ok(period));
         prop_assert_eq!(Period::try_from(period.as_duration()), Ok(period));
@@ -69,8 +76,10 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused_and_what_is_read_is_in_range(text in "[0-9dhms .-]{0,12}|\\PC{0,8}") {
-        // Seen to fail: with a plain `*` for `checked_mul`.
+    fn any_text_is_read_or_refused_and_what_is_read_is_in_range(
+        text in "[0-9dhms .-]{0,12}|[0-9]{1,21}(d|h|m|s|ms)|\\PC{0,8}",
+    ) {
+        // Seen to fail: with a plain `*` for `checked_mul`; without the range.
         if let Ok(period) = text.parse::<Period>() {
             prop_assert!((1..=MOST).contains(&period.as_millis()));
         }

@@ -5,14 +5,15 @@ use proptest::prelude::*;
 
 /// Any window: from one start to as many as fit, over any period.
 fn windows() -> impl Strategy<Value = Rate> {
-    (prop_oneof![1..20_u32, 1..=8_191_u32], prop_oneof![1..10_u64, 1..10_000_000_u64])
+    (prop_oneof![1..4_u32, 1..20_u32, 1..=8_191_u32], prop_oneof![1..10_u64, 1..10_000_000_u64])
         .prop_map(|(rate, millis)| Rate::window(rate, period(millis)).expect("8191 fit into any period"))
 }
 
 fn buckets() -> impl Strategy<Value = Rate> {
-    (prop_oneof![1..20_u32, 1..=15_625_u32], prop_oneof![1..10_u64, 1..10_000_000_u64], 1..30_u32).prop_map(
-        |(rate, millis, burst)| Rate::bucket(rate, period(millis), burst).expect("15625 fit into any period"),
-    )
+    (prop_oneof![1..4_u32, 1..20_u32, 1..=15_625_u32], prop_oneof![1..10_u64, 1..10_000_000_u64], 1..30_u32)
+        .prop_map(|(rate, millis, burst)| {
+            Rate::bucket(rate, period(millis), burst).expect("15625 fit into any period")
+        })
 }
 
 fn rates() -> impl Strategy<Value = Rate> {
@@ -26,15 +27,19 @@ fn gaps(most: usize) -> impl Strategy<Value = Vec<(u16, bool, u64)>> {
     prop::collection::vec((part, any::<bool>(), prop_oneof![3 => Just(0), 1 => 0..5_u64]), 1..most)
 }
 
-fn moments(rate: &Rate, from: u64, gaps: &[(u16, bool, u64)]) -> Vec<u64> {
+fn span(rate: &Rate, &(part, short, nanos): &(u16, bool, u64)) -> u64 {
     let whole = rate.period().as_nanos();
+    let whole = if short { whole.div_ceil(u64::from(rate.rate())) } else { whole };
+    whole / 1_000 * u64::from(part) + nanos
+}
+
+fn moments(rate: &Rate, from: u64, gaps: &[(u16, bool, u64)]) -> Vec<u64> {
     let mut now = from;
-    let step = |&(part, short, nanos): &(u16, bool, u64)| {
-        let span = if short { whole.div_ceil(u64::from(rate.rate())) } else { whole };
-        now += span / 1_000 * u64::from(part) + nanos;
+    let next = |gap| {
+        now += span(rate, gap);
         now
     };
-    gaps.iter().map(step).collect()
+    gaps.iter().map(next).collect()
 }
 
 fn period(millis: u64) -> Period {
@@ -63,7 +68,7 @@ fn obeys_bucket(rate: &Rate, starts: &[u64]) -> Result<(), TestCaseError> {
     let (per, whole) = (u128::from(rate.rate()), u128::from(rate.period().as_nanos()));
     for (i, first) in starts.iter().enumerate() {
         for (count, last) in (1_u128..).zip(&starts[i..]) {
-            let refilled = (u128::from(last - first) * per).div_ceil(whole);
+            let refilled = u128::from(last - first) * per / whole;
             prop_assert!(count <= u128::from(burst(rate)) + refilled, "{count} starts, {first} to {last}");
         }
     }
@@ -72,47 +77,61 @@ fn obeys_bucket(rate: &Rate, starts: &[u64]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn g9_a_window_allows_its_rate_from_its_first_start_to_its_end(rate in windows(), from in 0..1_u64 << 60, gaps in gaps(60)) {
+    fn g9_a_window_allows_its_rate_from_its_first_start_to_its_end(
+        rate in windows(),
+        from in 0..1_u64 << 60,
+        gaps in gaps(60),
+    ) {
         // Seen to fail: with `count <= rate`; with the end rounded down; with a window that ends a period after its
         // latest start.
         let (most, whole) = (u64::from(rate.rate()), rate.period().as_nanos());
-        let mut state = RateState::default();
-        let mut open: Option<(u64, u64)> = None;
+        let (mut state, mut open) = (RateState::default(), None);
         for now in moments(&rate, from, &gaps) {
-            // Spends what is left but for a few, so that large rates meet their bound too.
-            let left = rate.look(state, at(now)).remaining;
-            for _ in 3..left {
-                state = rate.spend(state, at(now)).expect("it is left");
-                let count = open.filter(|(_, end)| now < *end).map_or(0, |(count, _)| count);
-                open = Some((count + 1, rate.rests_at(state).as_nanos()));
-            }
-            match (rate.spend(state, at(now)), open) {
-                (Ok(spent), Some((count, end))) if now < end => {
-                    prop_assert!(count < most, "{} starts before {end}", count + 1);
-                    prop_assert_eq!(rate.rests_at(spent).as_nanos(), end, "a window does not move");
-                    (state, open) = (spent, Some((count + 1, end)));
+            // All that is left but for two, so that large rates meet their bound as well.
+            let tries = rate.look(state, at(now)).remaining.saturating_sub(2).max(1);
+            for _ in 0..tries {
+                match (rate.spend(state, at(now)), open) {
+                    (Ok(spent), Some((count, end))) if now < end => {
+                        prop_assert!(count < most, "one more than {count} starts before {end}");
+                        prop_assert_eq!(rate.rests_at(spent).as_nanos(), end, "a window does not move");
+                        (state, open) = (spent, Some((count + 1, end)));
+                    }
+                    (Ok(spent), _) => {
+                        let end = rate.rests_at(spent).as_nanos();
+                        let ends = now + whole..=now + whole + 2 * (most + 1);
+                        prop_assert!(ends.contains(&end), "{now} to {end}");
+                        (state, open) = (spent, Some((1, end)));
+                    }
+                    (Err(until), open) => prop_assert_eq!(open, Some((most, until.as_nanos()))),
                 }
-                (Ok(spent), _) => {
-                    let end = rate.rests_at(spent).as_nanos();
-                    prop_assert!((now + whole..=now + whole + 2 * (most + 1)).contains(&end), "{now} to {end}");
-                    (state, open) = (spent, Some((1, end)));
-                }
-                (Err(until), open) => prop_assert_eq!(open, Some((most, until.as_nanos()))),
             }
         }
     }
 
     #[test]
-    fn g9_a_bucket_allows_its_burst_and_what_refilled(rate in buckets(), from in 0..1_u64 << 60, gaps in gaps(60)) {
+    fn g9_a_bucket_allows_its_burst_and_what_refilled(
+        rate in buckets(),
+        from in 0..1_u64 << 60,
+        gaps in gaps(60),
+    ) {
         // Seen to fail: with a tolerance of `burst` steps; with a step rounded down.
-        let moments = moments(&rate, from, &gaps);
-        let (admitted, _) = admissions(&rate, RateState::default(), &moments);
-        let starts = moments.iter().zip(admitted).filter(|(_, admitted)| *admitted);
-        obeys_bucket(&rate, &starts.map(|(&now, _)| now).collect::<Vec<_>>())?;
+        let (mut state, mut starts, mut now) = (RateState::default(), Vec::new(), from);
+        for gap in &gaps {
+            now += span(&rate, gap);
+            // Who must wait comes again at the very moment it was told.
+            now = rate.spend(state, at(now)).map_or_else(Tick::as_nanos, |_| now);
+            state = rate.spend(state, at(now)).expect("it may");
+            starts.push(now);
+        }
+        obeys_bucket(&rate, &starts)?;
     }
 
     #[test]
-    fn g9_until_is_the_first_moment_that_allows_one(rate in rates(), from in 0..1_u64 << 60, gaps in gaps(60)) {
+    fn g9_until_is_the_first_moment_that_allows_one(
+        rate in rates(),
+        from in 0..1_u64 << 60,
+        gaps in gaps(60),
+    ) {
         // Seen to fail: with `until` one later and one earlier, for each shape.
         let mut state = RateState::default();
         for now in moments(&rate, from, &gaps) {
@@ -131,8 +150,8 @@ proptest! {
     fn g9_a_rate_is_reached_by_those_who_always_want_to_start(rate in rates(), from in 0..1_u64 << 60) {
         // Seen to fail: with a step of 5 % more; with a window that ends 5 % later.
         let (mut state, mut now, mut starts) = (RateState::default(), from, 0_u64);
-        // Three periods, or as many as ten thousand starts take.
-        let periods = u64::from(10_000 / rate.rate()).clamp(1, 3);
+        // Forty periods, or as many as thirty thousand starts take.
+        let periods = u64::from(30_000 / rate.rate()).clamp(1, 40);
         let long = rate.period().as_nanos() * periods;
         while now < from + long {
             match rate.spend(state, at(now)) {
@@ -147,7 +166,11 @@ proptest! {
     }
 
     #[test]
-    fn g13_a_look_says_what_may_start_now_and_when_all_may(rate in rates(), from in 0..1_u64 << 60, gaps in gaps(40)) {
+    fn g13_a_look_says_what_may_start_now_and_when_all_may(
+        rate in rates(),
+        from in 0..1_u64 << 60,
+        gaps in gaps(40),
+    ) {
         // Seen to fail: with a bucket's used tokens rounded down; with a window that is over still counted.
         let moments = moments(&rate, from, &gaps);
         let (_, state) = admissions(&rate, RateState::default(), &moments);
@@ -160,12 +183,19 @@ proptest! {
             prop_assert_eq!(look.resets_at, rate.rests_at(state).max(at(now)));
             let rested = rate.look(state, look.resets_at);
             prop_assert_eq!(rested.remaining, rested.limit);
-            prop_assert!(look.resets_at == at(now) || rate.look(state, at(look.resets_at.as_nanos() - 1)).remaining < look.limit);
+            if look.resets_at > at(now) {
+                let before = rate.look(state, at(look.resets_at.as_nanos() - 1));
+                prop_assert!(before.remaining < look.limit);
+            }
         }
     }
 
     #[test]
-    fn g9_a_state_that_rests_is_as_good_as_none_and_its_word_is_all_of_it(rate in rates(), gaps in gaps(40), later in gaps(40)) {
+    fn g9_a_state_that_rests_is_as_good_as_none_and_its_word_is_all_of_it(
+        rate in rates(),
+        gaps in gaps(40),
+        later in gaps(40),
+    ) {
         // Seen to fail: with `rests_at` a nanosecond early; with the low bits lost in `to_word`.
         let (_, state) = admissions(&rate, RateState::default(), &moments(&rate, 0, &gaps));
         prop_assert_eq!(RateState::from_word(state.to_word()), state);
@@ -176,11 +206,16 @@ proptest! {
     }
 
     #[test]
-    fn g9_a_start_taken_back_at_once_was_never_spent(rate in rates(), gaps in gaps(40), later in gaps(40)) {
+    fn g9_a_start_taken_back_at_once_was_never_spent(
+        rate in rates(),
+        before in gaps(40),
+        rest in 0..1_500_u64,
+        later in gaps(40),
+    ) {
         // Seen to fail: with a window whose only start is taken back left open; with half a step given back.
-        let moments_before = moments(&rate, 0, &gaps);
-        let (_, state) = admissions(&rate, RateState::default(), &moments_before);
-        let now = moments_before.last().copied().unwrap_or(0);
+        let before = moments(&rate, 0, &before);
+        let (_, state) = admissions(&rate, RateState::default(), &before);
+        let now = before.last().copied().unwrap_or(0) + rate.period().as_nanos() / 1_000 * rest;
         let Ok(spent) = rate.spend(state, at(now)) else { return Ok(()) };
         let later = moments(&rate, now, &later);
         let back = rate.refund(spent, spent, at(later[0]));
@@ -188,32 +223,40 @@ proptest! {
     }
 
     #[test]
-    fn g9_a_start_taken_back_late_gives_no_second_one(rate in rates(), gaps in gaps(60), back in prop::collection::vec(prop::option::of(0..4_usize), 60)) {
-        // Seen to fail: with a bucket that gives a whole token back at any time; with a window that gives one back
-        // after it is over.
-        let (mut state, mut kept, mut given) = (RateState::default(), Vec::new(), Vec::new());
-        for (now, back) in moments(&rate, 0, &gaps).into_iter().zip(back) {
-            if let Ok(spent) = rate.spend(state, at(now)) {
-                (state, _) = (spent, given.push((now, spent)));
+    fn g9_a_start_taken_back_late_gives_no_second_one(
+        rate in rates(),
+        gaps in gaps(60),
+        back in prop::collection::vec(prop::option::of(0..4_usize), 60),
+    ) {
+        // Seen to fail: with a bucket that takes back any start, not the latest only; with a window that gives one
+        // back after it is over.
+        let (mut state, mut kept, mut now) = (RateState::default(), Vec::new(), 0);
+        for (gap, back) in gaps.iter().zip(back) {
+            now += span(&rate, gap);
+            now = rate.spend(state, at(now)).map_or_else(Tick::as_nanos, |_| now);
+            state = rate.spend(state, at(now)).expect("it may");
+            kept.push((now, state));
+            if let Some(back) = back.filter(|back| *back < kept.len()) {
+                state = rate.refund(state, kept.remove(back).1, at(now));
             }
-            if let Some((_, spent)) = back.filter(|back| *back < given.len()).map(|back| given.remove(back)) {
-                state = rate.refund(state, spent, at(now));
-            }
-            kept.clone_from(&given);
         }
-        let starts: Vec<u64> = kept.iter().map(|(now, _)| *now).collect();
         match rate.shape() {
-            Shape::Bucket { .. } => obeys_bucket(&rate, &starts)?,
+            Shape::Bucket { .. } => obeys_bucket(&rate, &kept.iter().map(|(now, _)| *now).collect::<Vec<_>>())?,
             Shape::Window => {
-                let ends: Vec<Tick> = kept.iter().map(|(_, spent)| rate.rests_at(*spent)).collect();
-                let most = rate.rate() as usize;
-                prop_assert!(ends.iter().all(|end| ends.iter().filter(|other| *other == end).count() <= most));
+                let ends: Vec<_> = kept.iter().map(|(_, spent)| rate.rests_at(*spent)).collect();
+                let starts = |end| ends.iter().filter(|other| **other == end).count();
+                prop_assert!(ends.iter().all(|end| starts(*end) <= rate.rate() as usize));
             }
         }
     }
 
     #[test]
-    fn g8_what_was_spent_stays_spent_under_another_rate(old in rates(), new in rates(), gaps in gaps(40), wait in 0..1_500_u64) {
+    fn g8_what_was_spent_stays_spent_under_another_rate(
+        old in rates(),
+        new in rates(),
+        gaps in gaps(40),
+        wait in 0..1_500_u64,
+    ) {
         // Seen to fail: with `carry` giving a new state, for each pair of shapes.
         let moments = moments(&old, 0, &gaps);
         let (_, state) = admissions(&old, RateState::default(), &moments);
@@ -235,30 +278,34 @@ proptest! {
 
     #[test]
     fn g8_a_higher_rate_gives_more_and_a_lower_one_no_second_allowance(
-        (low, high, millis) in (1..50_u32, 1..50_u32, 1..100_000_u64).prop_map(|(a, b, millis)| (a.min(b), a.max(b), millis)),
-        bucket in any::<bool>(),
+        per in (1..50_u32, 1..50_u32),
+        millis in 1..100_000_u64,
+        burst in prop::option::of(1..5_u32),
         gaps in gaps(40),
     ) {
         // Seen to fail: with a window that begins anew; with a bucket's owed tokens rounded up to whole ones.
-        let rate = |rate| if bucket { Rate::bucket(rate, period(millis), rate) } else { Rate::window(rate, period(millis)) };
-        let (low, high) = (rate(low).expect("slow"), rate(high).expect("slow"));
+        let rate = |rate| match burst {
+            Some(burst) => Rate::bucket(rate, period(millis), burst).expect("slow"),
+            None => Rate::window(rate, period(millis)).expect("slow"),
+        };
+        let (low, high) = (rate(per.0.min(per.1)), rate(per.0.max(per.1)));
         for (old, new) in [(low, high), (high, low)] {
             let moments = moments(&old, 0, &gaps);
             let (_, state) = admissions(&old, RateState::default(), &moments);
             let now = at(moments.last().copied().unwrap_or(0));
-            let (before, carried) = (old.look(state, now), new.carry(&old, state, now));
-            let after = new.look(carried, now);
-            let (more, fewer) = (u64::from(high.rate() - low.rate()), after.remaining.abs_diff(before.remaining));
-            let until = |rate: &Rate, state| rate.spend(state, now).map_or_else(Tick::as_nanos, |_| now.as_nanos());
-            if old == low {
-                prop_assert_eq!(u64::from(fewer), more);
+            let carried = new.carry(&old, state, now);
+            let (before, after) = (old.look(state, now), new.look(carried, now));
+            let until = |rate: &Rate, state| rate.spend(state, now).err().unwrap_or(now);
+            if new == high {
+                prop_assert_eq!(after.remaining - before.remaining, after.limit - before.limit);
                 prop_assert!(until(&new, carried) <= until(&old, state), "nobody waits longer");
             } else {
-                prop_assert!(u64::from(fewer) <= more && after.remaining <= before.remaining);
-                // The same window: a few nanoseconds of rounding, never shorter.
-                let (reset, was) = (after.resets_at.as_nanos(), before.resets_at.as_nanos());
-                prop_assert!(bucket || (was..=was + 2 * u64::from(high.rate() + 1)).contains(&reset));
+                prop_assert!(after.remaining <= before.remaining);
+                prop_assert!(until(&new, carried) >= until(&old, state), "nobody starts earlier");
             }
+            // The same window: a few nanoseconds of rounding, never shorter.
+            let (reset, was) = (after.resets_at.as_nanos(), before.resets_at.as_nanos());
+            prop_assert!(burst.is_some() || (was..=was + 2 * u64::from(high.rate() + 1)).contains(&reset));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What Flowgate's tests share.
 //!
-//! A clock moved by hand ([`FakeClock`]), a waker that counts ([`CountingWaker`]) with a way to poll once, and a counting
-//! allocator ([`Memory`]). Nothing here is part of the product.
+//! A clock moved by hand ([`FakeClock`]), a future polled by hand ([`Driven`]), and a counting allocator
+//! ([`Memory`]). Nothing here is part of the product.
 
 mod clock;
 mod memory;
@@ -9,4 +9,4 @@ mod poll;
 
 pub use clock::FakeClock;
 pub use memory::{Allocator, Memory};
-pub use poll::{CountingWaker, poll_once};
+pub use poll::Driven;

@@ -1,6 +1,6 @@
 //! Polling by hand.
 //!
-//! Owns a waker that counts how often it was woken, so that a test can drive a future one poll at a time.
+//! Owns a future that a test drives one poll at a time, and counts how often it was woken.
 
 use std::{
     future::Future,
@@ -12,32 +12,62 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-/// Counts how often it is woken.
-#[derive(Debug, Default)]
-pub struct CountingWaker {
-    woken: AtomicUsize,
+/// A future under a test's control: polled when the test says so, dropped when the test drops it.
+pub struct Driven<'a, T> {
+    future: Pin<Box<dyn Future<Output = T> + 'a>>,
+    waker: Waker,
+    counter: Arc<Counter>,
 }
 
-impl CountingWaker {
-    /// A waker, and the counter behind it.
-    pub fn new() -> (Waker, Arc<Self>) {
-        let counter = Arc::new(CountingWaker::default());
-        (Waker::from(Arc::clone(&counter)), counter)
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl<'a, T> Driven<'a, T> {
+    /// Takes control of a future that was not polled yet.
+    pub fn new(future: impl Future<Output = T> + 'a) -> Self {
+        let counter = Arc::new(Counter::default());
+        Driven { future: Box::pin(future), waker: Waker::from(Arc::clone(&counter)), counter }
+    }
+
+    /// Takes control, and polls once; it must not be ready.
+    #[track_caller]
+    pub fn pending(future: impl Future<Output = T> + 'a) -> Self {
+        let mut driven = Driven::new(future);
+        assert!(driven.poll().is_none(), "it was to wait, and was ready at once");
+        driven
+    }
+
+    /// Polls once.
+    pub fn poll(&mut self) -> Option<T> {
+        match self.future.as_mut().poll(&mut Context::from_waker(&self.waker)) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Polls once with another waker than before.
+    pub fn poll_with(&mut self, waker: &Waker) -> Option<T> {
+        match self.future.as_mut().poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Polls once; it must be ready, and must have been woken before.
+    #[track_caller]
+    pub fn ready(&mut self) -> T {
+        assert!(self.woken() > 0, "it was to be woken, and was not");
+        self.poll().expect("it was woken, and was not ready")
     }
 
     /// How often it was woken.
     pub fn woken(&self) -> usize {
-        self.woken.load(Ordering::SeqCst)
+        self.counter.0.load(Ordering::SeqCst)
     }
-}
-
-impl Wake for CountingWaker {
-    fn wake(self: Arc<Self>) {
-        self.woken.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// Polls once with a waker that does nothing.
-pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }

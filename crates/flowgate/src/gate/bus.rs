@@ -56,6 +56,17 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Listener for F {
     }
 }
 
+/// Shared, so that whoever built the gate can ask the listener too.
+impl<L: Listener + ?Sized> Listener for Arc<L> {
+    fn on_event(&self, event: &Event<'_>) {
+        L::on_event(self, event);
+    }
+
+    fn wants_times(&self) -> bool {
+        L::wants_times(self)
+    }
+}
+
 /// How many events a subscriber may lag behind before it loses the oldest.
 const BACKLOG: usize = 1024;
 

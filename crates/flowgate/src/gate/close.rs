@@ -52,12 +52,13 @@ impl Future for Closing {
         let mut still_out = 0;
         let mut is_drained = true;
         for desk in &self.engine.desks {
-            let mut desk = desk.lock();
-            still_out += desk.in_use;
-            if !desk.is_drained() {
-                is_drained = false;
-                desk.tell_when_drained(cx.waker());
-            }
+            desk.at(|state| {
+                still_out += state.in_use;
+                if !state.is_drained() {
+                    is_drained = false;
+                    state.tell_when_drained(cx.waker());
+                }
+            });
         }
         if is_drained || self.engine.meta.time.now() >= self.deadline {
             Poll::Ready(Drained { still_out })

@@ -31,8 +31,10 @@ impl State {
             in_use: 0,
             spare: 0,
             closers: Vec::new(),
+            entangled: 0,
             express_rate: limits.rate().copied(),
             wakes: Wakes::default(),
+            is_plain: is_plain(&limits),
             is_out: false,
             armed: Tick::NEVER,
             timed: Due::default(),
@@ -61,6 +63,7 @@ impl State {
         self.carry_rates(&limits, now);
         self.limits = limits;
         self.adaptive = adaptive(&limits);
+        self.is_plain = is_plain(&limits) && self.pins.is_empty();
         if self.limits.timeout().is_some() {
             self.expire_line();
         }
@@ -75,32 +78,30 @@ impl State {
             None => {
                 let Some(spare) = self.spare.checked_sub(1) else { return false };
                 self.spare = spare;
-                let mut lane = Lane::default();
-                if self.is_paused {
-                    lane.pause();
-                }
-                self.lanes.insert(hash, Key::new(text), lane)
+                self.lanes.insert(hash, Key::new(text), Lane::default())
             }
         };
         let now = self.now();
         let old = *self.limits_at(Some(index));
         let slot = &mut self.lanes[index];
         slot.lane.relimit(&old, &limits, now);
-        slot.is_pinned = true;
+        slot.set_pinned(true);
         self.pins.insert(slot.key.clone(), limits);
+        self.is_plain = false;
         self.look_again(index);
         true
     }
 
     /// From now on the gate's limits hold for this key again.
     pub(crate) fn unpin(&mut self, ask: &Ask<'_>) -> bool {
-        let Some(index) = self.find(ask).filter(|&index| self.lanes[index].is_pinned) else { return false };
+        let Some(index) = self.find(ask).filter(|&index| self.lanes[index].is_pinned()) else { return false };
         let now = self.now();
         let old = *self.limits_at(Some(index));
         let slot = &mut self.lanes[index];
-        slot.is_pinned = false;
+        slot.set_pinned(false);
         slot.lane.relimit(&old, &self.limits, now);
         self.pins.remove(&slot.key);
+        self.is_plain = is_plain(&self.limits) && self.pins.is_empty();
         self.look_again(index);
         true
     }
@@ -114,16 +115,10 @@ impl State {
 
     pub(crate) fn pause(&mut self) {
         self.is_paused = true;
-        for index in self.lanes.indices() {
-            self.lanes[index].lane.pause();
-        }
     }
 
     pub(crate) fn resume(&mut self) {
         self.is_paused = false;
-        for index in self.lanes.indices() {
-            self.lanes[index].lane.resume();
-        }
         self.pump_all();
     }
 
@@ -150,6 +145,10 @@ impl State {
             self.closers.push(waker.clone());
         }
     }
+}
+
+fn is_plain(limits: &Limits) -> bool {
+    limits.rate().is_none() && limits.adaptive().is_none()
 }
 
 fn adaptive(limits: &Limits) -> Option<flowgate_core::AdaptiveState> {

@@ -8,8 +8,6 @@
 //! counted one (which would cost half as much again as the whole entry), and there is no moment at which a late exit could
 //! touch freed memory.
 
-use std::ops::{Deref, DerefMut};
-
 use flowgate_core::{Lane, Outcome, Tick};
 
 use super::{express::Express, state::State};
@@ -35,7 +33,7 @@ impl Desk {
         match pool::take() {
             Some(desk) => {
                 *lock(&desk.state) = state;
-                drop(desk.lock());
+                desk.at(|_| ());
                 desk
             }
             None => {
@@ -45,7 +43,7 @@ impl Desk {
                     spare: AtomicU32::new(0),
                     oldest: AtomicU64::new(u64::MAX),
                 }));
-                drop(desk.lock());
+                desk.at(|_| ());
                 desk
             }
         }
@@ -53,22 +51,37 @@ impl Desk {
 
     /// The gate is gone: as soon as the last pass is back, the desk can serve another.
     pub(crate) fn dismiss(&'static self) {
-        self.lock().is_orphan = true;
+        self.at(|state| state.is_orphan = true);
     }
 
+    /// Does something at the desk, with the lock held and all counts here; then puts things in order and wakes who has to
+    /// be woken.
     #[inline]
-    pub(crate) fn lock(&'static self) -> Locked {
+    pub(crate) fn at<R>(&'static self, step: impl FnOnce(&mut State) -> R) -> R {
         let mut state = lock(&self.state);
         if state.is_out {
             self.fetch(&mut state);
         }
-        Locked { desk: self, state: Some(state) }
+        let result = step(&mut state);
+        self.finish(state);
+        result
+    }
+
+    /// Looks at several desks at one moment.
+    pub(crate) fn look<R>(desks: &[&'static Desk], look: impl FnOnce(&[&State]) -> R) -> R {
+        if let [only] = desks {
+            return only.at(|state| look(&[state]));
+        }
+        // Desks of a gate with keys: nothing is ever out on their express lanes.
+        let locked: Vec<_> = desks.iter().map(|desk| lock(&desk.state)).collect();
+        let states: Vec<&State> = locked.iter().map(|state| &**state).collect();
+        look(&states)
     }
 
     /// A pass comes back that the express lane could not take.
     #[inline(never)]
     pub(crate) fn leave(&'static self, lane: u32, weight: u32, started: Tick, outcome: Outcome) {
-        self.lock().leave(lane, weight, started, outcome);
+        self.at(|state| state.leave(lane, weight, started, outcome));
     }
 
     /// By what holders find it.
@@ -82,6 +95,30 @@ impl Desk {
 
     pub(super) fn oldest(&self) -> Tick {
         Tick::from_nanos(self.oldest.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn finish(&'static self, mut state: MutexGuard<'_, State>) {
+        if state.is_keyed {
+            self.show(&mut state);
+        } else {
+            self.put(&mut state);
+        }
+        if state.is_eventful() {
+            self.arm(&mut state);
+        }
+        let is_free = state.is_orphan && state.in_use == 0 && state.owner.is_some();
+        if is_free {
+            state.vacate();
+        }
+        let wakes = state.wakes.take();
+        drop(state);
+        if is_free {
+            pool::put(self);
+        }
+        if let Some(wakes) = wakes {
+            wakes.wake();
+        }
     }
 
     fn fetch(&self, state: &mut State) {
@@ -119,9 +156,12 @@ impl Desk {
         self.oldest.store(state.idle_since().as_nanos(), Ordering::Relaxed);
     }
 
-    /// Sets the alarm if something is due before it rings.
-    #[inline]
+    /// Sets the alarm if something is due before it rings; tells those who wait for the drain.
+    #[inline(never)]
     fn arm(&'static self, state: &mut State) {
+        if state.closing.is_some() && state.is_drained() {
+            state.wake_closers();
+        }
         let due = state.next_due();
         if due < state.armed {
             state.armed = due;
@@ -134,10 +174,11 @@ impl Desk {
 
 impl Alarm for Desk {
     fn ring(&'static self) {
-        let mut desk = self.lock();
-        desk.armed = Tick::NEVER;
-        let now = desk.now();
-        desk.expire(now);
+        self.at(|state| {
+            state.armed = Tick::NEVER;
+            let now = state.now();
+            state.expire(now);
+        });
     }
 }
 
@@ -169,54 +210,4 @@ mod pool {
     }
 
     pub(super) fn put(_: &'static Desk) {}
-}
-
-/// The desk, locked: all counts are here.
-pub(crate) struct Locked {
-    desk: &'static Desk,
-    state: Option<MutexGuard<'static, State>>,
-}
-
-impl Deref for Locked {
-    type Target = State;
-
-    #[inline]
-    fn deref(&self) -> &State {
-        self.state.as_deref().expect("the lock is held until the drop")
-    }
-}
-
-impl DerefMut for Locked {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut State {
-        self.state.as_deref_mut().expect("the lock is held until the drop")
-    }
-}
-
-impl Drop for Locked {
-    #[inline]
-    fn drop(&mut self) {
-        let Some(mut state) = self.state.take() else { return };
-        if state.is_keyed {
-            self.desk.show(&mut state);
-        } else {
-            self.desk.put(&mut state);
-        }
-        if state.closing.is_some() && state.is_drained() {
-            state.wake_closers();
-        }
-        self.desk.arm(&mut state);
-        let is_free = state.is_orphan && state.in_use == 0 && state.owner.is_some();
-        if is_free {
-            state.vacate();
-        }
-        let wakes = state.wakes.take();
-        drop(state);
-        if is_free {
-            pool::put(self.desk);
-        }
-        if let Some(wakes) = wakes {
-            wakes.wake();
-        }
-    }
 }

@@ -12,11 +12,11 @@ const KEEP: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Due {
-    heap: BinaryHeap<Reverse<(Tick, u32, u32)>>,
+    heap: BinaryHeap<Reverse<(Tick, u32, u16)>>,
 }
 
 impl Due {
-    pub(crate) fn push(&mut self, at: Tick, lane: u32, serial: u32) {
+    pub(crate) fn push(&mut self, at: Tick, lane: u32, serial: u16) {
         if self.heap.len() == self.heap.capacity() {
             self.heap.reserve_exact((self.heap.len() / 4).max(8));
         }
@@ -24,7 +24,7 @@ impl Due {
     }
 
     /// The earliest moment.
-    pub(crate) fn first(&self) -> Option<(Tick, u32, u32)> {
+    pub(crate) fn first(&self) -> Option<(Tick, u32, u16)> {
         self.heap.peek().map(|&Reverse(entry)| entry)
     }
 

@@ -2,17 +2,18 @@
 //!
 //! Owns what all handles of one gate share, and turns what a desk says into passes, refusals and events. It holds no counts.
 
-use std::{hash::BuildHasher, sync::Arc, task::Waker};
+use std::{hash::BuildHasher, sync::Arc, task::Waker, time::Duration};
 
 use foldhash::fast::RandomState;
 
-use flowgate_core::{Key, Limits, Overflow, Rate, Reason, Refusal, Spot, What};
+use flowgate_core::{Key, Lane, Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
 
 use super::{
     desk::Desk,
     express::Attempt,
+    holding,
     meta::Meta,
-    pass::{Pass, Told},
+    pass::Pass,
     state::{Admission, Ask, Entry, State, Turned},
 };
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
@@ -51,55 +52,75 @@ impl Engine {
         }
     }
 
-    pub(crate) fn locate<'a>(&self, key: Option<&'a str>) -> (&'static Desk, Option<(&'a str, u64)>) {
+    pub(crate) fn locate<'a>(&self, key: Option<&'a str>) -> (&'static Desk, Option<(&'a str, u32)>) {
         let Some(key) = key else { return (self.desk, None) };
         let hash = self.hasher.hash_one(key);
-        // The table uses the low bits and the topmost seven; desks go by bits between.
-        let desk = self.desks[(hash >> 40) as usize & (self.desks.len() - 1)];
-        (desk, Some((key, hash)))
+        // Desks go by the upper half of the hash, their tables by the lower.
+        let desk = self.desks[(hash >> 32) as usize & (self.desks.len() - 1)];
+        (desk, Some((key, hash as u32)))
     }
 
-    /// Enters by the express lane, or with the desk's lock.
+    /// Enters by the express lane, if that is open and has room.
     #[inline]
+    pub(crate) fn enter_express(&self, weight: u32) -> Option<Pass> {
+        if self.desk.express.take(weight) != Attempt::Done {
+            return None;
+        }
+        let pass = Pass::new(self.desk, 0, weight, Tick::ZERO);
+        Some(if self.meta.bus.is_on() { self.announce_express(pass) } else { pass })
+    }
+
+    /// Enters, joins the line if there is a waker to wake, or is refused.
+    #[inline(never)]
     pub(crate) fn enter(&self, key: Option<&str>, weight: u32, spot: Spot, waker: Option<&Waker>) -> Answer {
-        if key.is_none() {
-            match self.desk.express.take(weight) {
-                Attempt::Done => return Answer::Ready(Ok(self.express_pass(weight, spot))),
-                Attempt::Refused(()) if waker.is_none() || self.rejects.load(Ordering::Relaxed) => {
-                    return Answer::Ready(Err(self.express_refusal(weight, spot)));
-                }
-                _ => {}
-            }
+        // Where nobody waits, a full express lane says all there is to know; unless this very work holds a slot.
+        let never_waits = waker.is_none() || self.rejects.load(Ordering::Relaxed);
+        let express = &self.desk.express;
+        if key.is_none()
+            && never_waits
+            && express.lacks(weight)
+            && holding::held(self.desk.address(), 0).is_none()
+        {
+            return Answer::Ready(Err(self.refused(key, spot, express.turned(weight))));
         }
         self.enter_desk(key, weight, spot, waker)
     }
 
-    #[inline(never)]
     fn enter_desk(&self, key: Option<&str>, weight: u32, spot: Spot, waker: Option<&Waker>) -> Answer {
+        let (desk, entry) = self.visit(key, weight, |state, ask| state.enter(ask, waker));
+        match entry {
+            Entry::In(admission) => Answer::Ready(Ok(self.admitted(desk, key, admission))),
+            Entry::Out(turned) => Answer::Ready(Err(self.refused(key, spot, turned))),
+            Entry::Line { ticket, depth } => {
+                self.tell(key, What::Queued { depth });
+                Answer::Wait { desk, ticket }
+            }
+            Entry::NoRoom => unreachable!("a visit finds room or is turned away"),
+        }
+    }
+
+    /// Does something at the desk of a key, with room for its lane if there is any to be had.
+    #[inline]
+    fn visit(
+        &self,
+        key: Option<&str>,
+        weight: u32,
+        step: impl Fn(&mut State, &Ask<'_>) -> Entry,
+    ) -> (&'static Desk, Entry) {
         let (desk, hashed) = self.locate(key);
         let ask = Ask { key: hashed, weight, desk: desk.address(), is_timed: self.meta.bus.is_timed() };
-        let mut room = 0;
-        loop {
-            let mut locked = desk.lock();
-            locked.spare += std::mem::take(&mut room);
-            let entry = locked.enter(&ask, waker);
-            drop(locked);
-            match entry {
-                Entry::In(admission) => return Answer::Ready(Ok(self.admitted(desk, key, spot, admission))),
-                Entry::Line { ticket, depth } => {
-                    self.tell(key, What::Queued { depth });
-                    return Answer::Wait { desk, ticket };
+        let mut entry = desk.at(|state| step(state, &ask));
+        while let Entry::NoRoom = entry {
+            let room = self.meta.quota.find(&self.desks);
+            entry = desk.at(|state| {
+                state.spare += room;
+                match (room, step(state, &ask)) {
+                    (0, Entry::NoRoom) => Entry::Out(state.turned(Reason::KeysFull, Lane::default())),
+                    (_, entry) => entry,
                 }
-                Entry::Out(turned) => return Answer::Ready(Err(self.refused(key, spot, turned))),
-                Entry::NoRoom => {
-                    room = self.meta.quota.find(&self.desks);
-                    if room == 0 {
-                        let turned = desk.lock().turned(Reason::KeysFull, Default::default());
-                        return Answer::Ready(Err(self.refused(key, spot, turned)));
-                    }
-                }
-            }
+            });
         }
+        (desk, entry)
     }
 
     /// Spends one start without holding a slot afterwards.
@@ -116,59 +137,42 @@ impl Engine {
                 Attempt::Away => {}
             }
         }
-        match self.enter(key, 1, spot, None) {
-            Answer::Ready(answer) => answer.map(drop),
-            Answer::Wait { .. } => unreachable!("without a waker nobody waits"),
+        self.check_desk(key, spot)
+    }
+
+    #[inline(never)]
+    fn check_desk(&self, key: Option<&str>, spot: Spot) -> Result<(), Refusal> {
+        if self.meta.bus.is_on() {
+            return match self.enter(key, 1, spot, None) {
+                Answer::Ready(answer) => answer.map(drop),
+                Answer::Wait { .. } => unreachable!("without a waker nobody waits"),
+            };
+        }
+        match self.visit(key, 1, State::check) {
+            (_, Entry::Out(turned)) => Err(self.refused(key, spot, turned)),
+            _ => Ok(()),
         }
     }
 
-    #[inline]
-    fn express_pass(&self, weight: u32, spot: Spot) -> Pass {
-        let pass = Pass::new(self.desk, 0, weight, spot);
-        if self.meta.bus.is_on() { self.announce_express(pass) } else { pass }
-    }
-
     #[inline(never)]
-    fn announce_express(&self, pass: Pass) -> Pass {
-        let started = if self.meta.bus.is_timed() { self.meta.time.now() } else { Default::default() };
+    fn announce_express(&self, mut pass: Pass) -> Pass {
+        if self.meta.bus.is_timed() {
+            pass.started_at(self.meta.time.now());
+        }
         let in_use = self.desk.express.in_use();
-        self.announce(pass.started(started), None, What::Acquired { waited: Default::default(), in_use })
-    }
-
-    #[inline(never)]
-    fn express_refusal(&self, weight: u32, spot: Spot) -> Refusal {
-        // The desk knows who holds what, if anybody in this work does; else what was seen is enough.
-        let turned = match super::holding::held(self.desk.address(), 0) {
-            None => self.desk.express.turned(weight),
-            Some(_) => match self.enter_desk(None, weight, spot, None) {
-                Answer::Ready(Err(refusal)) => return refusal,
-                // A slot came free meanwhile; the refusal was true when it was made.
-                _ => self.desk.express.turned(weight),
-            },
-        };
-        self.refused(None, spot, turned)
+        pass.announce(&self.meta, None, What::Acquired { waited: Duration::ZERO, in_use });
+        pass
     }
 
     /// The pass of one who was admitted at a desk.
-    #[inline]
-    pub(crate) fn admitted(
-        &self,
-        desk: &'static Desk,
-        key: Option<&str>,
-        spot: Spot,
-        admission: Admission,
-    ) -> Pass {
-        let Admission { lane, weight, in_use, started, waited } = admission;
-        let pass = Pass::new(desk, lane, weight, spot).started(started);
-        if self.meta.bus.is_on() { self.announce(pass, key, What::Acquired { waited, in_use }) } else { pass }
-    }
-
-    /// The pass tells of itself now, and again when it comes back.
-    fn announce(&self, pass: Pass, key: Option<&str>, acquired: What) -> Pass {
-        let key = key.map(Key::new);
-        self.meta.tell(key.as_ref(), acquired);
-        let is_timed = self.meta.bus.is_timed();
-        pass.told(Told { meta: Arc::clone(&self.meta), key, is_timed })
+    pub(crate) fn admitted(&self, desk: &'static Desk, key: Option<&str>, admission: Admission) -> Pass {
+        let Admission { lane, weight, in_use, started, since } = admission;
+        let mut pass = Pass::new(desk, lane, weight, started);
+        if self.meta.bus.is_on() {
+            let waited = started.since(since);
+            pass.announce(&self.meta, key.map(Key::new), What::Acquired { waited, in_use });
+        }
+        pass
     }
 
     #[inline(never)]
@@ -201,28 +205,28 @@ impl Engine {
         *set = limits;
         self.rejects.store(limits.overflow() == Overflow::Reject, Ordering::Relaxed);
         for desk in &self.desks {
-            desk.lock().relimit(limits);
+            desk.at(|state| state.relimit(limits));
         }
     }
 
     pub(crate) fn pin(&self, key: &str, limits: Limits) -> bool {
         let (desk, hashed) = self.locate(Some(key));
         let ask = Ask::of(desk, hashed);
-        let mut locked = desk.lock();
-        if locked.find(&ask).is_none() && locked.spare == 0 {
-            drop(locked);
-            let room = self.meta.quota.find(&self.desks);
-            locked = desk.lock();
-            locked.spare += room;
+        if desk.at(|state| state.pin(&ask, limits)) {
+            return true;
         }
-        locked.pin(&ask, limits)
+        let room = self.meta.quota.find(&self.desks);
+        desk.at(|state| {
+            state.spare += room;
+            state.pin(&ask, limits)
+        })
     }
 
     /// Does the same at every desk, with no other such change in between.
     pub(crate) fn at_every_desk(&self, change: impl Fn(&mut State)) {
         let _one_at_a_time = lock(&self.set);
         for desk in &self.desks {
-            change(&mut desk.lock());
+            desk.at(&change);
         }
     }
 }

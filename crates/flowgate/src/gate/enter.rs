@@ -55,22 +55,45 @@ impl<'a> Enter<'a> {
 
     /// Enters now or is refused: never waits.
     #[inline]
-    pub fn now(mut self) -> Result<Pass, Refusal> {
-        self.stage = Stage::Done;
+    pub fn now(self) -> Result<Pass, Refusal> {
+        if self.key.is_none()
+            && let Some(pass) = self.engine.enter_express(self.weight)
+        {
+            return Ok(pass);
+        }
         match self.engine.enter(self.key, self.weight, self.spot, None) {
             Answer::Ready(answer) => answer,
             Answer::Wait { .. } => unreachable!("without a waker nobody waits"),
         }
     }
 
+    #[inline(never)]
+    fn ask(&mut self, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
+        match self.engine.enter(self.key, self.weight, self.spot, Some(cx.waker())) {
+            Answer::Ready(answer) => {
+                self.stage = Stage::Done;
+                Poll::Ready(answer)
+            }
+            Answer::Wait { desk, ticket } => {
+                self.stage = Stage::Waiting { desk, ticket };
+                Poll::Pending
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn give_up(&self, desk: &'static Desk, ticket: u32) {
+        desk.at(|state| state.cancel(ticket));
+        self.engine.tell(self.key, What::Left);
+    }
+
+    #[inline(never)]
     fn look_up(&mut self, desk: &'static Desk, ticket: u32, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
-        let entry = desk.lock().look_up(desk.address(), ticket, cx.waker());
+        let entry = desk.at(|state| state.look_up(desk.address(), ticket, cx.waker()));
         let Some(entry) = entry else { return Poll::Pending };
         self.stage = Stage::Done;
         match entry {
-            Entry::In(admission) => {
-                Poll::Ready(Ok(self.engine.admitted(desk, self.key, self.spot, admission)))
-            }
+            Entry::In(admission) => Poll::Ready(Ok(self.engine.admitted(desk, self.key, admission))),
             Entry::Out(turned) => Poll::Ready(Err(self.engine.refused(self.key, self.spot, turned))),
             Entry::Line { .. } | Entry::NoRoom => unreachable!("one who waits is let in or turned away"),
         }
@@ -83,16 +106,15 @@ impl Future for Enter<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.stage {
-            Stage::New => match self.engine.enter(self.key, self.weight, self.spot, Some(cx.waker())) {
-                Answer::Ready(answer) => {
+            Stage::New => {
+                if self.key.is_none()
+                    && let Some(pass) = self.engine.enter_express(self.weight)
+                {
                     self.stage = Stage::Done;
-                    Poll::Ready(answer)
+                    return Poll::Ready(Ok(pass));
                 }
-                Answer::Wait { desk, ticket } => {
-                    self.stage = Stage::Waiting { desk, ticket };
-                    Poll::Pending
-                }
-            },
+                self.ask(cx)
+            }
             Stage::Waiting { desk, ticket } => self.look_up(desk, ticket, cx),
             Stage::Done => panic!("an entry was polled after it was done"),
         }
@@ -103,8 +125,7 @@ impl Drop for Enter<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Stage::Waiting { desk, ticket } = self.stage {
-            desk.lock().cancel(ticket);
-            self.engine.tell(self.key, What::Left);
+            self.give_up(desk, ticket);
         }
     }
 }

@@ -56,6 +56,11 @@ impl Express {
         }
     }
 
+    /// Whether the counts are here and say that there are too few slots.
+    pub(crate) fn lacks(&self, weight: u32) -> bool {
+        self.slots.load(Ordering::Relaxed) < u64::from(weight)
+    }
+
     /// Gives `weight` slots back; `false` when the counts are with the desk. After `true` the caller owns nothing here.
     #[inline]
     pub(crate) fn give(&self, weight: u32) -> bool {

@@ -8,7 +8,7 @@ use std::{
     fmt,
     future::Future,
     marker::PhantomData,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
 };
@@ -100,8 +100,8 @@ impl Gate {
     /// Cancel safety: dropped, it leaves the line, or drops the work and then gives the slot back.
     #[track_caller]
     pub fn run<F: Future>(&self, work: F) -> impl Future<Output = Result<F::Output, Refusal>> {
-        let enter = self.enter();
-        async move { Ok(enter.await?.scope(work).await) }
+        let (enter, spot) = (self.enter(), Spot::here());
+        async move { Ok(enter.await?.scope_at(spot, work).await) }
     }
 }
 
@@ -149,8 +149,8 @@ impl KeyedGate {
         key: &'a str,
         work: F,
     ) -> impl Future<Output = Result<F::Output, Refusal>> + 'a {
-        let enter = self.enter_key(key);
-        async move { Ok(enter.await?.scope(work).await) }
+        let (enter, spot) = (self.enter_key(key), Spot::here());
+        async move { Ok(enter.await?.scope_at(spot, work).await) }
     }
 
     /// Pins limits to one key: from now on they hold there, for those who wait as well, whatever the gate's limits are. How
@@ -163,7 +163,7 @@ impl KeyedGate {
     /// The gate's limits hold for this key again. `false` if none were pinned.
     pub fn unpin(&self, key: &str) -> bool {
         let (desk, hashed) = self.engine.locate(Some(key));
-        desk.lock().unpin(&Ask::of(desk, hashed))
+        desk.at(|state| state.unpin(&Ask::of(desk, hashed)))
     }
 
     /// This key's lane right now; `None` if it has no state: nothing in flight, nobody waiting, nothing of its rate spent.
@@ -239,6 +239,10 @@ impl<K> Clone for Gate<K> {
         Gate { engine: Arc::clone(&self.engine), kind: PhantomData }
     }
 }
+
+/// A panic elsewhere leaves a gate whole: no user code runs while its state is being changed.
+impl<K> UnwindSafe for Gate<K> {}
+impl<K> RefUnwindSafe for Gate<K> {}
 
 impl<K> fmt::Debug for Gate<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,6 +8,7 @@ use std::{fmt, time::Duration};
 use flowgate_core::{Key, Limits, RateLook, Reason, Tick};
 
 use super::{
+    desk::Desk,
     engine::Engine,
     lanes::Slot,
     state::{Ask, State, in_force},
@@ -123,28 +124,30 @@ impl Allowance {
 impl Engine {
     pub(crate) fn look(&self) -> Look {
         let now = self.meta.time.now();
-        let desks: Vec<_> = self.desks.iter().map(|desk| desk.lock()).collect();
-        let first = &desks[0];
-        let oldest = desks.iter().filter_map(|desk| desk.line.oldest()).map(|(since, _)| since).min();
-        let rate = match (first.is_keyed, first.limits.rate()) {
-            (false, Some(rate)) => Some(Allowance::new(rate.look(first.lanes[0].lane.rate(), now), now)),
-            _ => None,
-        };
         let mut refusals = Refusals::default();
         for reason in Reason::ALL {
             refusals.0[reason.index()] = self.meta.refused(reason);
         }
-        Look {
-            limits: first.limits,
-            phase: first.phase(now),
-            in_use: desks.iter().map(|desk| desk.in_use).sum(),
-            waiting: desks.iter().map(|desk| desk.line.waiting()).sum(),
-            oldest_wait: oldest.map(|since| now.since(since)),
-            rate,
-            lanes: desks.iter().map(|desk| desk.lanes.len()).sum(),
-            refusals,
-            listener_panics: self.meta.bus.panics(),
-        }
+        let listener_panics = self.meta.bus.panics();
+        Desk::look(&self.desks, |desks| {
+            let first = desks[0];
+            let oldest = desks.iter().filter_map(|desk| desk.line.oldest()).map(|(since, _)| since).min();
+            let rate = match (first.is_keyed, first.limits.rate()) {
+                (false, Some(rate)) => Some(Allowance::new(rate.look(first.lanes[0].lane.rate(), now), now)),
+                _ => None,
+            };
+            Look {
+                limits: first.limits,
+                phase: first.phase(now),
+                in_use: desks.iter().map(|desk| desk.in_use).sum(),
+                waiting: desks.iter().map(|desk| desk.line.waiting()).sum(),
+                oldest_wait: oldest.map(|since| now.since(since)),
+                rate,
+                lanes: desks.iter().map(|desk| desk.lanes.len()).sum(),
+                refusals,
+                listener_panics,
+            }
+        })
     }
 
     /// The lane of a key, if it has any state.
@@ -152,8 +155,7 @@ impl Engine {
         let now = self.meta.time.now();
         let (desk, hashed) = self.locate(Some(key));
         let ask = Ask::of(desk, hashed);
-        let desk = desk.lock();
-        desk.find(&ask).map(|index| desk.look_at(&desk.lanes[index], now))
+        desk.at(|state| state.find(&ask).map(|index| state.look_at(&state.lanes[index], now)))
     }
 
     /// Up to `limit` lanes, in no order.
@@ -161,9 +163,8 @@ impl Engine {
         let now = self.meta.time.now();
         let mut lanes = Vec::new();
         for desk in &self.desks {
-            let desk = desk.lock();
             let room = limit - lanes.len();
-            lanes.extend(desk.lanes.iter().take(room).map(|slot| desk.look_at(slot, now)));
+            desk.at(|state| lanes.extend(state.lanes.iter().take(room).map(|slot| state.look_at(slot, now))));
         }
         lanes
     }
@@ -184,7 +185,7 @@ impl State {
         LaneLook {
             key: slot.key.clone(),
             limits,
-            is_pinned: slot.is_pinned,
+            is_pinned: slot.is_pinned(),
             in_use: slot.lane.in_use(),
             waiting: slot.lane.waiting(),
             oldest_wait: slot.row.first().map(|ticket| now.since(self.line[ticket].since)),

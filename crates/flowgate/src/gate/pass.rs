@@ -5,6 +5,7 @@
 use std::{
     fmt,
     future::Future,
+    panic::{RefUnwindSafe, UnwindSafe},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -26,36 +27,35 @@ use super::{
 #[must_use = "the slot is given back as soon as the pass is dropped"]
 pub struct Pass {
     desk: &'static Desk,
+    /// Behind a pointer, and absent where nobody listens: a pass is moved more often than it is announced.
+    told: Option<Box<Told>>,
+    started: Tick,
     lane: u32,
     weight: u32,
-    started: Tick,
-    spot: Spot,
-    outcome: Outcome,
-    told: Option<Told>,
 }
 
 /// What a pass that was announced needs to tell of its end.
-pub(crate) struct Told {
-    pub(crate) meta: Arc<Meta>,
-    pub(crate) key: Option<Key>,
-    pub(crate) is_timed: bool,
+struct Told {
+    meta: Arc<Meta>,
+    key: Option<Key>,
+    is_timed: bool,
 }
 
 impl Pass {
     #[inline]
-    pub(crate) fn new(desk: &'static Desk, lane: u32, weight: u32, spot: Spot) -> Self {
-        Pass { desk, lane, weight, started: Tick::ZERO, spot, outcome: Outcome::Done, told: None }
+    pub(crate) fn new(desk: &'static Desk, lane: u32, weight: u32, started: Tick) -> Self {
+        Pass { desk, told: None, started, lane, weight }
     }
 
-    #[inline]
-    pub(crate) fn started(mut self, at: Tick) -> Self {
-        self.started = at;
-        self
+    /// For one given without a look at the clock.
+    pub(crate) fn started_at(&mut self, started: Tick) {
+        self.started = started;
     }
 
-    pub(crate) fn told(mut self, told: Told) -> Self {
-        self.told = Some(told);
-        self
+    /// The pass tells of itself now, and again when it comes back.
+    pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<Key>, acquired: What) {
+        meta.tell(key.as_ref(), acquired);
+        self.told = Some(Box::new(Told { meta: Arc::clone(meta), key, is_timed: meta.bus.is_timed() }));
     }
 
     /// How many slots it holds.
@@ -66,40 +66,56 @@ impl Pass {
     /// Gives the slot back and says how the work ended, for a gate whose `max` adapts. Merely dropping the pass says
     /// [`Outcome::Done`].
     pub fn settle(mut self, outcome: Outcome) {
-        self.outcome = outcome;
+        self.give_back(outcome);
+        // Given back already; nothing else in it wants to be dropped.
+        std::mem::forget(self);
     }
 
     /// Runs `work` under this pass: the slot is given back when the work has ended or is dropped, and an entry asked for
     /// inside it knows what the work holds already, so that it is refused (`re-entrant`) rather than left to wait for itself.
+    #[track_caller]
     pub fn scope<F: Future>(self, work: F) -> Scoped<F> {
-        Scoped { pass: Some(self), work }
+        self.scope_at(Spot::here(), work)
     }
 
-    fn tell_released(&self, told: &Told) {
-        let held = told.is_timed.then(|| told.meta.time.now().since(self.started));
-        told.meta.tell(told.key.as_ref(), What::Released { held });
+    pub(crate) fn scope_at<F: Future>(self, spot: Spot, work: F) -> Scoped<F> {
+        Scoped { work, pass: Some(self), spot }
+    }
+
+    #[inline]
+    fn give_back(&mut self, outcome: Outcome) {
+        // Told before the slot is free: who counts events never counts more than `max`.
+        if let Some(told) = self.told.take() {
+            told.tell_released(self.started);
+        }
+        if !self.desk.express.give(self.weight) {
+            self.desk.leave(self.lane, self.weight, self.started, outcome);
+        }
+    }
+}
+
+impl Told {
+    #[inline(never)]
+    fn tell_released(&self, started: Tick) {
+        let held = self.is_timed.then(|| self.meta.time.now().since(started));
+        self.meta.tell(self.key.as_ref(), What::Released { held });
     }
 }
 
 impl Drop for Pass {
     #[inline]
     fn drop(&mut self) {
-        // Told before the slot is free: who counts events never counts more than `max`.
-        if let Some(told) = &self.told {
-            self.tell_released(told);
-        }
-        if !self.desk.express.give(self.weight) {
-            self.desk.leave(self.lane, self.weight, self.started, self.outcome);
-        }
+        self.give_back(Outcome::Done);
     }
 }
 
+/// A panic while a pass is out leaves its gate whole.
+impl UnwindSafe for Pass {}
+impl RefUnwindSafe for Pass {}
+
 impl fmt::Debug for Pass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass")
-            .field("weight", &self.weight)
-            .field("given_at", &self.spot)
-            .finish_non_exhaustive()
+        f.debug_struct("Pass").field("weight", &self.weight).finish_non_exhaustive()
     }
 }
 
@@ -113,6 +129,7 @@ pin_project! {
         #[pin]
         work: F,
         pass: Option<Pass>,
+        spot: Spot,
     }
 }
 
@@ -122,7 +139,7 @@ impl<F: Future> Future for Scoped<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let me = self.project();
         let pass = me.pass.as_ref().expect("a future is not polled after it is done");
-        let held = Held { desk: pass.desk.address(), lane: pass.lane, weight: pass.weight, spot: pass.spot };
+        let held = Held { desk: pass.desk.address(), lane: pass.lane, weight: pass.weight, spot: *me.spot };
         let _held = holding::hold(held);
         let output = ready!(me.work.poll(cx));
         me.pass.take();

@@ -45,7 +45,7 @@ impl Quota {
             return pooled;
         }
         for desk in desks.iter().filter(|desk| desk.spare() > 0) {
-            let spare = std::mem::take(&mut desk.lock().spare);
+            let spare = desk.at(|state| std::mem::take(&mut state.spare));
             if spare > 0 {
                 return spare;
             }
@@ -57,11 +57,14 @@ impl Quota {
                 break;
             }
             let next = desks.iter().map(|desk| desk.oldest()).filter(|&at| at != oldest.oldest()).min();
-            let mut desk = oldest.lock();
-            let is_first =
-                desk.least_recently_used().is_some_and(|(at, _)| next.is_none_or(|next| at <= next));
-            if is_first && desk.evict() {
-                desk.spare -= 1;
+            let is_evicted = oldest.at(|state| {
+                let is_first =
+                    state.least_recently_used().is_some_and(|(at, _)| next.is_none_or(|next| at <= next));
+                let is_evicted = is_first && state.evict();
+                state.spare -= u32::from(is_evicted);
+                is_evicted
+            });
+            if is_evicted {
                 return 1;
             }
         }

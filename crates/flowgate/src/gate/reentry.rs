@@ -8,18 +8,24 @@ use flowgate_core::{Hold, Reason, Spot, Tick};
 
 use super::{
     holding,
-    lanes::Slot,
     state::{Ask, State},
 };
 
-impl Slot {
-    /// Whether all that is in use here is held by work that waits here.
-    pub(super) fn is_knotted(&self) -> bool {
-        self.stuck > 0 && self.stuck >= self.lane.in_use()
-    }
-}
-
 impl State {
+    /// The weight of this lane's passes held by work that waits in this lane's own row.
+    fn stuck(&self, index: u32) -> u32 {
+        if self.entangled == 0 {
+            return 0;
+        }
+        let row = std::iter::successors(self.lanes[index].row.first(), |&ticket| self.line.behind(ticket));
+        row.map(|ticket| self.line[ticket].holds).sum()
+    }
+
+    /// Whether all that is in use in a lane is held by work that waits there.
+    pub(super) fn is_knotted(&self, index: u32) -> bool {
+        self.entangled > 0 && self.stuck(index) >= self.lanes[index].lane.in_use()
+    }
+
     /// Where the work that asks holds a slot of this lane, if joining the row would tie the knot.
     pub(super) fn waits_for_itself(&self, ask: &Ask<'_>, found: Option<u32>, now: Tick) -> Option<Spot> {
         let index = found?;
@@ -27,7 +33,7 @@ impl State {
         let slot = &self.lanes[index];
         let head = slot.row.first().map_or(ask.weight, |ticket| self.line[ticket].weight);
         let waits_for_slots = slot.lane.hold(self.limits_at(found), head, now) == Some(Hold::Slots);
-        (waits_for_slots && slot.stuck + weight >= slot.lane.in_use()).then_some(spot)
+        (waits_for_slots && self.stuck(index) + weight >= slot.lane.in_use()).then_some(spot)
     }
 
     /// Refuses the first in the row that holds a slot of this lane, so that its work can end and give the slot back.

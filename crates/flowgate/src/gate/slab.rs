@@ -58,15 +58,27 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) -> T {
         let entry = std::mem::replace(&mut self.entries[index as usize], Entry::Free { next: self.free });
+        self.freed(index);
+        match entry {
+            Entry::Used(value) => value,
+            Entry::Free { .. } => unreachable!("entry {index} was removed twice"),
+        }
+    }
+
+    /// As [`Slab::remove`], but what was there is dropped where it is.
+    #[inline]
+    pub(crate) fn discard(&mut self, index: u32) {
+        self.entries[index as usize] = Entry::Free { next: self.free };
+        self.freed(index);
+    }
+
+    #[inline]
+    fn freed(&mut self, index: u32) {
         self.free = index;
         self.len -= 1;
         if self.len == 0 && self.entries.capacity() > KEEP {
             self.entries = Vec::new();
             self.free = NONE;
-        }
-        match entry {
-            Entry::Used(value) => value,
-            Entry::Free { .. } => unreachable!("entry {index} was removed twice"),
         }
     }
 

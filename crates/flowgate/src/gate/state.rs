@@ -37,9 +37,13 @@ pub(crate) struct State {
     /// Lanes this desk may add before it has to ask for more.
     pub(crate) spare: u32,
     pub(crate) closers: Vec<Waker>,
+    /// How many wait for a lane that their own work holds a pass of.
+    pub(crate) entangled: u32,
     /// The rate the express lane was built for.
     pub(crate) express_rate: Option<Rate>,
     pub(crate) wakes: Wakes,
+    /// Whether leaving means giving a count back and nothing else, as long as nobody waits.
+    pub(crate) is_plain: bool,
     /// Whether the counts are out on the express lane.
     pub(crate) is_out: bool,
     /// When the desk's alarm rings next.
@@ -60,7 +64,7 @@ pub(crate) struct Wakes {
 /// One who asks to enter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'a> {
-    pub(crate) key: Option<(&'a str, u64)>,
+    pub(crate) key: Option<(&'a str, u32)>,
     pub(crate) weight: u32,
     /// The desk's own address: what work holds there is found by it.
     pub(crate) desk: usize,
@@ -87,7 +91,8 @@ pub(crate) struct Admission {
     pub(crate) weight: u32,
     pub(crate) in_use: u32,
     pub(crate) started: Tick,
-    pub(crate) waited: Duration,
+    /// When it came; the same as `started` if it did not wait.
+    pub(crate) since: Tick,
 }
 
 /// A refusal, as far as a desk knows it.
@@ -103,7 +108,7 @@ pub(crate) struct Turned {
 
 impl<'a> Ask<'a> {
     /// An ordinary question about a key.
-    pub(crate) fn of(desk: &'static Desk, key: Option<(&'a str, u64)>) -> Self {
+    pub(crate) fn of(desk: &'static Desk, key: Option<(&'a str, u32)>) -> Self {
         Ask { key, weight: 1, desk: desk.address(), is_timed: false }
     }
 }
@@ -123,19 +128,25 @@ impl State {
         }
         let now = if ask.is_timed || self.needs_time() { self.now() } else { Tick::ZERO };
         let found = self.find(ask);
-        let mut lane = match found {
-            Some(index) => self.lanes[index].lane,
-            None => Lane::default(),
-        };
+        let mut lane = found.map_or(Lane::default(), |index| self.lanes[index].lane);
         if self.is_paused {
             lane.pause();
         }
         let limits = self.limits_at(found);
         match lane.decide(limits, ask.weight, now) {
-            Decision::Admit => match self.room(found, ask, lane) {
-                Some(index) => Entry::In(self.admit(index, ask.weight, now)),
-                None => Entry::NoRoom,
-            },
+            Decision::Admit => {
+                lane.admit(limits, ask.weight, now);
+                let Some(index) = self.put(found, ask, lane) else { return Entry::NoRoom };
+                self.lanes[index].used_at = now;
+                self.in_use += u64::from(ask.weight);
+                let (weight, in_use) = (ask.weight, lane.in_use());
+                Entry::In(Admission { lane: index, weight, in_use, started: now, since: now })
+            }
+            // One who would not wait is not told of the line.
+            Decision::Refuse(Reason::QueueFull) if waker.is_none() => {
+                let reason = lane.hold(limits, ask.weight, now).unwrap_or(Hold::Line).reason();
+                Entry::Out(self.refusal_of(ask, found, lane, reason, now))
+            }
             Decision::Refuse(reason) => Entry::Out(self.refusal_of(ask, found, lane, reason, now)),
             Decision::Wait(hold) => match (waker, self.waits_for_itself(ask, found, now)) {
                 (_, Some(held_at)) => {
@@ -143,14 +154,44 @@ impl State {
                     Entry::Out(Turned { held_at: Some(held_at), ..turned })
                 }
                 (None, None) => Entry::Out(self.refusal_of(ask, found, lane, hold.reason(), now)),
-                (Some(waker), None) => self.join(ask, found, lane, hold, waker),
+                (Some(waker), None) => self.join(ask, found, hold, waker),
             },
         }
+    }
+
+    /// Enters and leaves at once.
+    #[inline]
+    pub(crate) fn check(&mut self, ask: &Ask<'_>) -> Entry {
+        let entry = self.enter(ask, None);
+        if let Entry::In(Admission { lane, weight, started, .. }) = entry {
+            let slot = &mut self.lanes[lane];
+            slot.lane.settle(weight);
+            self.in_use -= u64::from(weight);
+            let is_resting = self.is_keyed && slot.lane.is_idle() && !slot.is_pinned();
+            match self.limits.rate() {
+                Some(_) if is_resting => self.rest_at(lane, started),
+                _ => self.rest(lane),
+            }
+        }
+        entry
     }
 
     /// A pass comes back.
     #[inline]
     pub(crate) fn leave(&mut self, index: u32, weight: u32, started: Tick, outcome: Outcome) {
+        if !self.is_plain || self.line.waiting() > 0 {
+            return self.leave_slowly(index, weight, started, outcome);
+        }
+        let slot = &mut self.lanes[index];
+        slot.lane.settle(weight);
+        self.in_use -= u64::from(weight);
+        if self.is_keyed && slot.lane.is_idle() {
+            self.forget(index);
+        }
+    }
+
+    /// A pass comes back where somebody waits, or where more than a count has to be kept.
+    fn leave_slowly(&mut self, index: u32, weight: u32, started: Tick, outcome: Outcome) {
         if self.line.waiting() > 0 {
             self.expire_line();
         }
@@ -179,7 +220,7 @@ impl State {
             Fate::Granted { at, .. } => {
                 let Waiter { lane, weight, since, .. } = self.line.forget(ticket);
                 let in_use = self.lanes[lane].lane.in_use();
-                Some(Entry::In(Admission { lane, weight, in_use, started: at, waited: at.since(since) }))
+                Some(Entry::In(Admission { lane, weight, in_use, started: at, since }))
             }
             Fate::Refused { reason, in_use, waiting } => {
                 let Waiter { lane, holds, .. } = self.line.forget(ticket);
@@ -189,8 +230,8 @@ impl State {
         }
     }
 
-    /// One who waited gives up. `true` if it was still waiting.
-    pub(crate) fn cancel(&mut self, ticket: u32) -> bool {
+    /// One who waited gives up.
+    pub(crate) fn cancel(&mut self, ticket: u32) {
         let Waiter { lane: index, weight, fate, .. } = self.line[ticket];
         match fate {
             Fate::Waiting => {
@@ -200,7 +241,6 @@ impl State {
                 self.line.forget(ticket);
                 self.pump(index);
                 self.rest(index);
-                true
             }
             Fate::Granted { spent, .. } => {
                 self.line.forget(ticket);
@@ -208,18 +248,16 @@ impl State {
                 let slot = &mut self.lanes[index];
                 slot.lane.refund(in_force(&self.limits, &self.pins, slot), spent, now);
                 self.leave(index, weight, Tick::ZERO, Outcome::Ignored);
-                false
             }
             Fate::Refused { .. } => {
                 self.line.forget(ticket);
-                false
             }
         }
     }
 
     /// Hands slots over to the head of the row for as long as nothing holds it.
     pub(crate) fn pump(&mut self, index: u32) {
-        if self.lanes[index].row.first().is_none() {
+        if self.lanes[index].row.first().is_none() || self.is_paused {
             return;
         }
         let now = self.now();
@@ -233,8 +271,10 @@ impl State {
             }
             match slot.lane.hold(limits, weight, now) {
                 None => {
-                    self.admit(index, weight, now);
-                    let spent = self.lanes[index].lane.rate();
+                    slot.lane.admit(limits, weight, now);
+                    slot.used_at = now;
+                    self.in_use += u64::from(weight);
+                    let spent = slot.lane.rate();
                     let waker = self.part(ticket, Fate::Granted { spent, at: now });
                     self.wakes.wake_later(waker);
                 }
@@ -242,7 +282,7 @@ impl State {
                     self.set_time(index, until);
                     return;
                 }
-                Some(Hold::Slots) if slot.is_knotted() => self.cut_knot(index),
+                Some(Hold::Slots) if self.is_knotted(index) => self.cut_knot(index),
                 Some(_) => return,
             }
         }
@@ -261,19 +301,20 @@ impl State {
         let Waiter { lane, holds, .. } = self.line[ticket];
         let slot = &mut self.lanes[lane];
         slot.lane.leave();
-        slot.stuck -= holds;
+        self.entangled -= u32::from(holds > 0);
         self.line.part(&mut slot.row, ticket, fate)
     }
 
-    fn join(&mut self, ask: &Ask<'_>, found: Option<u32>, lane: Lane, hold: Hold, waker: &Waker) -> Entry {
-        let Some(index) = self.room(found, ask, lane) else {
+    fn join(&mut self, ask: &Ask<'_>, found: Option<u32>, hold: Hold, waker: &Waker) -> Entry {
+        let lane = found.map_or(Lane::default(), |index| self.lanes[index].lane);
+        let Some(index) = self.put(found, ask, lane) else {
             return Entry::NoRoom;
         };
         let holds = holding::held(ask.desk, index).map_or(0, |(weight, _)| weight);
         let waiter = Waiter::new(index, ask.weight, holds, self.now(), waker.clone());
         let slot = &mut self.lanes[index];
         slot.lane.join();
-        slot.stuck += holds;
+        self.entangled += u32::from(holds > 0);
         let depth = slot.lane.waiting();
         let ticket = self.line.join(&mut slot.row, waiter);
         if let Hold::Rate { until } = hold {
@@ -282,24 +323,16 @@ impl State {
         Entry::Line { ticket, depth }
     }
 
-    /// The lane, put in if it is not there; `None` if there is no room for one more.
+    /// The lane as it is now, put in if it was not there; `None` if there is no room for one more.
     #[inline]
-    fn room(&mut self, found: Option<u32>, ask: &Ask<'_>, lane: Lane) -> Option<u32> {
-        if found.is_some() {
+    fn put(&mut self, found: Option<u32>, ask: &Ask<'_>, lane: Lane) -> Option<u32> {
+        if let Some(index) = found {
+            self.lanes[index].lane = lane;
             return found;
         }
         let (key, hash) = ask.key?;
         self.spare = self.spare.checked_sub(1)?;
         Some(self.lanes.insert(hash, Key::new(key), lane))
-    }
-
-    #[inline]
-    fn admit(&mut self, index: u32, weight: u32, now: Tick) -> Admission {
-        let slot = &mut self.lanes[index];
-        slot.lane.admit(in_force(&self.limits, &self.pins, slot), weight, now);
-        slot.used_at = now;
-        self.in_use += u64::from(weight);
-        Admission { lane: index, weight, in_use: slot.lane.in_use(), started: now, waited: Duration::ZERO }
     }
 
     #[inline]
@@ -377,7 +410,7 @@ impl State {
 /// The limits that hold in a lane: its own where some are pinned.
 #[inline]
 pub(crate) fn in_force<'a>(limits: &'a Limits, pins: &'a BTreeMap<Key, Limits>, slot: &Slot) -> &'a Limits {
-    if slot.is_pinned { pins.get(&slot.key).unwrap_or(limits) } else { limits }
+    if slot.is_pinned() { pins.get(&slot.key).unwrap_or(limits) } else { limits }
 }
 
 impl Wakes {

@@ -74,7 +74,7 @@ impl State {
     #[inline]
     pub(crate) fn rest(&mut self, index: u32) {
         let slot = &self.lanes[index];
-        if !self.is_keyed || !slot.lane.is_idle() || slot.is_pinned {
+        if !self.is_keyed || !slot.lane.is_idle() || slot.is_pinned() {
             return;
         }
         if self.limits.rate().is_none() {
@@ -82,15 +82,22 @@ impl State {
             return;
         }
         let now = self.now();
+        self.rest_at(index, now);
+    }
+
+    /// As [`State::rest`], for a lane of a gate with a rate.
+    #[inline]
+    pub(super) fn rest_at(&mut self, index: u32, now: Tick) {
+        let slot = &self.lanes[index];
         if slot.lane.rests_at(&self.limits) <= now {
             self.forget(index);
-        } else if !slot.is_listed {
+        } else if !slot.is_listed() {
             let (at, serial) = (slot.used_at, slot.serial);
-            self.lanes[index].is_listed = true;
+            self.lanes[index].set_listed(true);
             self.idle.push(at, index, serial);
+            // Two out for one in: the list shrinks even if nothing else ever looks at it.
+            let _ = self.sweep(now) && self.sweep(now);
         }
-        // Two out for one in: the list shrinks even if nothing else ever looks at it.
-        let _ = self.sweep(now) && self.sweep(now);
     }
 
     #[inline]
@@ -123,7 +130,7 @@ impl State {
     pub(crate) fn least_recently_used(&mut self) -> Option<(Tick, u32)> {
         while let Some((at, index, serial)) = self.idle.first() {
             match self.lanes.same(index, serial) {
-                Some(slot) if slot.lane.is_idle() && !slot.is_pinned => {
+                Some(slot) if slot.lane.is_idle() && !slot.is_pinned() => {
                     if slot.used_at == at {
                         return Some((at, index));
                     }
@@ -133,7 +140,7 @@ impl State {
                     self.idle.push(used_at, index, serial);
                 }
                 Some(slot) => {
-                    slot.is_listed = false;
+                    slot.set_listed(false);
                     self.idle.pop();
                 }
                 None => self.idle.pop(),
@@ -146,6 +153,15 @@ impl State {
     #[inline]
     pub(crate) fn idle_since(&self) -> Tick {
         self.idle.first().map_or(Tick::NEVER, |(at, ..)| at)
+    }
+
+    /// Whether anything here depends on time passing, or waits for the drain.
+    #[inline]
+    pub(crate) fn is_eventful(&self) -> bool {
+        self.line.waiting() > 0
+            || self.closing.is_some()
+            || self.timed.first().is_some()
+            || self.idle.first().is_some()
     }
 
     /// When something is due next.
@@ -181,7 +197,7 @@ impl State {
     pub(crate) fn carry_rates(&mut self, limits: &flowgate_core::Limits, now: Tick) {
         for index in self.lanes.indices() {
             let slot = &mut self.lanes[index];
-            if !slot.is_pinned {
+            if !slot.is_pinned() {
                 slot.lane.relimit(in_force(&self.limits, &self.pins, slot), limits, now);
             }
         }

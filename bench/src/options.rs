@@ -1,0 +1,153 @@
+//! What the benchmarks are asked to do: the words of the command line become a [`Command`] once.
+
+use std::fmt;
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+Flowgate beside its peers, in one process and one run.
+
+Usage: cargo xtask bench gates [option]...
+
+  --json         One line of JSON for each case instead of the table.
+  --only <text>  Only the cases whose name contains the text.
+  --quick        Fewer and shorter rounds: to see that all of it runs.
+  --write        Write docs/figures/gates.md even after --quick or --only.
+  -h, --help     Print this.
+
+A full run writes docs/figures/gates.md as well. A goal that does not hold is
+told and fails nothing.
+
+Exit status: 0 measured, 1 the figures could not be written, 2 command line not
+understood.
+";
+
+/// A command line that was understood.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Gates(Options),
+    Help,
+}
+
+/// How to run a suite.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) as_json: bool,
+    pub(crate) is_quick: bool,
+    pub(crate) is_written: bool,
+    pub(crate) only: Option<String>,
+}
+
+/// A command line that was not.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum UsageError {
+    NoSuite,
+    UnknownSuite(String),
+    UnknownOption(String),
+    OnlyWhat,
+}
+
+impl Command {
+    /// Reads the words behind the program's name.
+    pub(crate) fn parse(words: &[String]) -> Result<Self, UsageError> {
+        let mut words = words.iter().map(String::as_str);
+        match words.next() {
+            None => return Err(UsageError::NoSuite),
+            Some("-h" | "--help" | "help") => return Ok(Self::Help),
+            Some("gates") => {}
+            Some(other) => return Err(UsageError::UnknownSuite(other.to_owned())),
+        }
+        let mut options = Options::default();
+        while let Some(word) = words.next() {
+            match word {
+                "-h" | "--help" => return Ok(Self::Help),
+                "--json" => options.as_json = true,
+                "--quick" => options.is_quick = true,
+                "--write" => options.is_written = true,
+                "--only" => {
+                    let text = words.next().filter(|text| !text.is_empty() && !text.starts_with("--"));
+                    options.only = Some(text.ok_or(UsageError::OnlyWhat)?.to_owned());
+                }
+                other => return Err(UsageError::UnknownOption(other.to_owned())),
+            }
+        }
+        Ok(Self::Gates(options))
+    }
+}
+
+impl Options {
+    /// Whether the figures in the docs are replaced: by a whole run, or when asked for.
+    pub(crate) fn writes(&self) -> bool {
+        self.is_written || (!self.is_quick && self.only.is_none())
+    }
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuite => write!(to, "no suite given: `gates` is accepted"),
+            Self::UnknownSuite(suite) => write!(to, "unknown suite `{suite}`: `gates` is accepted"),
+            Self::UnknownOption(option) => write!(
+                to,
+                "unknown option `{option}`: `--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted"
+            ),
+            Self::OnlyWhat => write!(to, "`--only` wants a part of a case's name"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, HELP, Options, UsageError};
+
+    fn parse(line: &str) -> Result<Command, UsageError> {
+        Command::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    fn gates(line: &str) -> Options {
+        match parse(line) {
+            Ok(Command::Gates(options)) => options,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_are_understood_in_any_order() {
+        assert_eq!(gates("gates"), Options::default());
+        let all = gates("gates --only keyed --quick --json --write");
+        assert_eq!(
+            all,
+            Options { as_json: true, is_quick: true, is_written: true, only: Some("keyed".to_owned()) }
+        );
+        for line in ["help", "-h", "gates --help", "gates --json -h"] {
+            assert_eq!(parse(line), Ok(Command::Help), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_names_the_value_and_what_is_accepted() {
+        let options = "`--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted";
+        for (line, message) in [
+            ("", "no suite given: `gates` is accepted".to_owned()),
+            ("--json", "unknown suite `--json`: `gates` is accepted".to_owned()),
+            ("gates --fast", format!("unknown option `--fast`: {options}")),
+            ("gates keyed", format!("unknown option `keyed`: {options}")),
+            ("gates --only", "`--only` wants a part of a case's name".to_owned()),
+            ("gates --only --json", "`--only` wants a part of a case's name".to_owned()),
+        ] {
+            assert_eq!(parse(line).expect_err("the line is wrong").to_string(), message);
+        }
+    }
+
+    #[test]
+    fn part_of_a_run_leaves_the_figures_alone_unless_asked() {
+        assert!(gates("gates --json").writes());
+        assert!(!gates("gates --quick").writes());
+        assert!(!gates("gates --only keyed").writes());
+        assert!(gates("gates --quick --write").writes());
+    }
+
+    #[test]
+    fn the_help_fits_eighty_columns() {
+        assert!(HELP.lines().all(|line| line.len() <= 80));
+    }
+}

@@ -1,0 +1,114 @@
+//! The command line.
+//!
+//! Owns the options, their defaults and the words for a value that is not accepted. What comes out of it has been checked
+//! one by one; what options mean together is checked where gates are built.
+
+use std::{net::SocketAddr, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use flowgate::Period;
+
+const SERVE_HELP: &str = "\
+Paths:
+  GET /               both gates, live
+  GET /work           waits in line for a pass, then works for ?ms=100
+  GET /tenant/{key}   the same with a lane for each key, and never waits
+  GET /figures        what the page shows, as JSON
+
+Times are text like 250ms, 10s, 1m or 1h30m. An option goes before its variable.";
+
+/// One gate for everything in flight: bounds how much runs at once and how often it starts.
+#[derive(Debug, Parser)]
+#[command(name = "flowgate", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve a small HTTP demo guarded by gates, with live figures at /
+    #[command(after_help = SERVE_HELP)]
+    Serve(ServeOptions),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeOptions {
+    /// Where to listen; port 0 takes any free one
+    #[arg(
+        long,
+        env = "FLOWGATE_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:8080",
+        value_parser = address
+    )]
+    pub(crate) listen: SocketAddr,
+
+    /// How many may be in flight at once, on /work and for each tenant
+    #[arg(long, env = "FLOWGATE_MAX", value_name = "N", default_value = "4", value_parser = whole::<1>)]
+    pub(crate) max: u32,
+
+    /// How many may wait in line on /work; 0: nobody waits
+    #[arg(long, env = "FLOWGATE_QUEUE", value_name = "N", default_value = "8", value_parser = whole::<0>)]
+    pub(crate) queue: u32,
+
+    /// How long one may wait in line
+    #[arg(long, env = "FLOWGATE_TIMEOUT", value_name = "TIME", default_value = "2s", value_parser = time)]
+    pub(crate) timeout: Duration,
+
+    /// How many may start per period, for each tenant
+    #[arg(long, env = "FLOWGATE_RATE", value_name = "N", default_value = "600", value_parser = whole::<1>)]
+    pub(crate) rate: u32,
+
+    /// The period of the rate
+    #[arg(long, env = "FLOWGATE_PERIOD", value_name = "TIME", default_value = "1m", value_parser = time)]
+    pub(crate) period: Duration,
+}
+
+const MOST: u32 = 1_000_000_000;
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "accepted: an address and a port, like 127.0.0.1:8080 or [::1]:0")
+}
+
+fn whole<const LEAST: u32>(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|number| (LEAST..=MOST).contains(number))
+        .ok_or_else(|| format!("accepted: a whole number from {LEAST} to {MOST}"))
+}
+
+fn time(text: &str) -> Result<Duration, &'static str> {
+    text.parse::<Period>()
+        .map(Period::as_duration)
+        .map_err(|_| "accepted: a time from 1ms to 366d, like 250ms, 10s, 1m or 1h30m")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_value_is_taken_whole_or_not_at_all() {
+        // Seen to fail: with `LEAST..MOST` the largest number is refused.
+        assert_eq!(whole::<1>("1000000000"), Ok(1_000_000_000));
+        assert_eq!(whole::<0>("0"), Ok(0));
+        for text in ["", "0", "-1", "1.5", "1000000001", "4 "] {
+            assert!(whole::<1>(text).is_err(), "{text:?}");
+        }
+        assert_eq!(time("1m30s"), Ok(Duration::from_secs(90)));
+        for text in ["", "10", "0s", "1 fortnight", "367d"] {
+            assert!(time(text).is_err(), "{text:?}");
+        }
+        assert!(address("[::1]:0").is_ok());
+        for text in ["", "8080", "localhost:8080", "127.0.0.1", "127.0.0.1:65536"] {
+            assert!(address(text).is_err(), "{text:?}");
+        }
+    }
+}
