@@ -325,3 +325,9 @@ fn g3_the_heaviest_that_may_enter_can_start_wherever_an_adaptive_max_goes() {
         "no max, nothing is too heavy"
     );
 }
+
+#[test]
+fn a_lane_is_sixteen_bytes() {
+    // Seen to fail: with one more `bool` in it.
+    assert_eq!(size_of::<Lane>(), 16);
+}

@@ -10,7 +10,11 @@ fn windows() -> impl Strategy<Value = Rate> {
 }
 
 fn buckets() -> impl Strategy<Value = Rate> {
-    (prop_oneof![1..4_u32, 1..20_u32, 1..=15_625_u32], prop_oneof![1..10_u64, 1..10_000_000_u64], 1..30_u32)
+    (
+        prop_oneof![1..4_u32, 1..20_u32, 1..=15_625_u32],
+        prop_oneof![1..10_u64, 1..10_000_000_u64],
+        prop_oneof![1..4_u32, 1..30_u32],
+    )
         .prop_map(|(rate, millis, burst)| {
             Rate::bucket(rate, period(millis), burst).expect("15625 fit into any period")
         })
@@ -226,7 +230,7 @@ proptest! {
     fn g9_a_start_taken_back_late_gives_no_second_one(
         rate in rates(),
         gaps in gaps(60),
-        back in prop::collection::vec(prop::option::of(0..4_usize), 60),
+        back in prop::collection::vec(prop::option::weighted(0.4, 1..4_usize), 60),
     ) {
         // Seen to fail: with a bucket that takes back any start, not the latest only; with a window that gives one
         // back after it is over.
@@ -236,8 +240,8 @@ proptest! {
             now = rate.spend(state, at(now)).map_or_else(Tick::as_nanos, |_| now);
             state = rate.spend(state, at(now)).expect("it may");
             kept.push((now, state));
-            if let Some(back) = back.filter(|back| *back < kept.len()) {
-                state = rate.refund(state, kept.remove(back).1, at(now));
+            if let Some(place) = back.and_then(|back| kept.len().checked_sub(back)) {
+                state = rate.refund(state, kept.remove(place).1, at(now));
             }
         }
         match rate.shape() {

@@ -202,7 +202,11 @@ fn g7_pinned_limits_hold_for_their_key_alone() {
     assert!(gate.pin("vip", Limits::builder().max(3).build().unwrap()).unwrap());
     let two = waits.ready().unwrap();
     let three = gate.try_enter_key("vip").unwrap();
-    assert_eq!(gate.try_enter_key("vip").unwrap_err().reason, Reason::Busy);
+    let refusal = gate.try_enter_key("vip").unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "RC5026: gate `gate` key \"vip\" refused: busy (3 in use of 3, 0 waiting)"
+    );
     let other = gate.try_enter_key("other").unwrap();
     assert!(gate.try_enter_key("other").is_err());
     let lane = gate.look_key("vip").unwrap();

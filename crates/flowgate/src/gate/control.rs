@@ -37,6 +37,7 @@ impl State {
             is_plain: is_plain(&limits),
             is_out: false,
             armed: Tick::NEVER,
+            sweep_at: Tick::NEVER,
             timed: Due::default(),
             idle: Due::default(),
         };

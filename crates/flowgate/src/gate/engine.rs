@@ -6,7 +6,7 @@ use std::{hash::BuildHasher, sync::Arc, task::Waker, time::Duration};
 
 use foldhash::fast::RandomState;
 
-use flowgate_core::{Key, Lane, Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
+use flowgate_core::{Key, Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
 
 use super::{
     desk::Desk,
@@ -115,7 +115,7 @@ impl Engine {
             entry = desk.at(|state| {
                 state.spare += room;
                 match (room, step(state, &ask)) {
-                    (0, Entry::NoRoom) => Entry::Out(state.turned(Reason::KeysFull, Lane::default())),
+                    (0, Entry::NoRoom) => Entry::Out(state.turned(None, Reason::KeysFull)),
                     (_, entry) => entry,
                 }
             });

@@ -56,6 +56,7 @@ pub(crate) enum Fate {
         reason: Reason,
         in_use: u32,
         waiting: u32,
+        max: Option<u32>,
     },
 }
 

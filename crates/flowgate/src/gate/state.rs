@@ -48,6 +48,8 @@ pub(crate) struct State {
     pub(crate) is_out: bool,
     /// When the desk's alarm rings next.
     pub(crate) armed: Tick,
+    /// When idle lanes are looked after next.
+    pub(super) sweep_at: Tick,
     pub(super) timed: Due,
     pub(super) idle: Due,
 }
@@ -124,7 +126,8 @@ impl State {
     #[inline]
     pub(crate) fn enter(&mut self, ask: &Ask<'_>, waker: Option<&Waker>) -> Entry {
         if self.closing.is_some() {
-            return Entry::Out(self.turned(Reason::Closed, Lane::default()));
+            let found = self.find(ask);
+            return Entry::Out(self.turned(found, Reason::Closed));
         }
         let now = if ask.is_timed || self.needs_time() { self.now() } else { Tick::ZERO };
         let found = self.find(ask);
@@ -150,7 +153,7 @@ impl State {
             Decision::Refuse(reason) => Entry::Out(self.refusal_of(ask, found, lane, reason, now)),
             Decision::Wait(hold) => match (waker, self.waits_for_itself(ask, found, now)) {
                 (_, Some(held_at)) => {
-                    let turned = self.turned(Reason::Reentrant, lane);
+                    let turned = self.turned(found, Reason::Reentrant);
                     Entry::Out(Turned { held_at: Some(held_at), ..turned })
                 }
                 (None, None) => Entry::Out(self.refusal_of(ask, found, lane, hold.reason(), now)),
@@ -222,10 +225,10 @@ impl State {
                 let in_use = self.lanes[lane].lane.in_use();
                 Some(Entry::In(Admission { lane, weight, in_use, started: at, since }))
             }
-            Fate::Refused { reason, in_use, waiting } => {
+            Fate::Refused { reason, in_use, waiting, max } => {
                 let Waiter { lane, holds, .. } = self.line.forget(ticket);
                 let held_at = if holds > 0 { holding::held(desk, lane).map(|(_, spot)| spot) } else { None };
-                Some(Entry::Out(Turned { in_use, waiting, held_at, ..self.turned(reason, Lane::default()) }))
+                Some(Entry::Out(Turned { in_use, waiting, max, held_at, ..Turned::new(reason) }))
             }
         }
     }
@@ -235,8 +238,7 @@ impl State {
         let Waiter { lane: index, weight, fate, .. } = self.line[ticket];
         match fate {
             Fate::Waiting => {
-                let waker =
-                    self.part(ticket, Fate::Refused { reason: Reason::Closed, in_use: 0, waiting: 0 });
+                let waker = self.part(ticket, Fate::Waiting);
                 self.wakes.drop_later(waker);
                 self.line.forget(ticket);
                 self.pump(index);
@@ -290,8 +292,8 @@ impl State {
 
     /// Turns away one who waits.
     pub(crate) fn refuse(&mut self, ticket: u32, reason: Reason) {
-        let lane = self.lanes[self.line[ticket].lane].lane;
-        let fate = Fate::Refused { reason, in_use: lane.in_use(), waiting: lane.waiting() };
+        let Turned { in_use, waiting, max, .. } = self.turned(Some(self.line[ticket].lane), reason);
+        let fate = Fate::Refused { reason, in_use, waiting, max };
         let waker = self.part(ticket, fate);
         self.wakes.wake_later(waker);
     }
@@ -353,12 +355,14 @@ impl State {
             Some(Hold::Rate { until }) => Some(until.since(now)),
             _ => None,
         };
-        Turned { retry_after, held_at, ..self.turned(reason, lane) }
+        Turned { retry_after, held_at, ..self.turned(found, reason) }
     }
 
-    pub(crate) fn turned(&self, reason: Reason, lane: Lane) -> Turned {
-        let (in_use, waiting, max) = (lane.in_use(), lane.waiting(), self.limits.max());
-        Turned { in_use, waiting, max, ..Turned::new(reason) }
+    /// A refusal with what is seen in a lane.
+    pub(crate) fn turned(&self, found: Option<u32>, reason: Reason) -> Turned {
+        let lane = found.map_or(Lane::default(), |index| self.lanes[index].lane);
+        let max = self.limits_at(found).max();
+        Turned { in_use: lane.in_use(), waiting: lane.waiting(), max, ..Turned::new(reason) }
     }
 
     #[inline]

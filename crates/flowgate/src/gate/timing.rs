@@ -27,7 +27,21 @@ impl State {
                 self.rest(index);
             }
         }
-        while self.sweep(now) {}
+        if self.sweep_at <= now {
+            while self.sweep(now) {}
+            self.sweep_at = Tick::NEVER;
+            self.sweep_later(now);
+        }
+    }
+
+    /// Looks after idle lanes once a period and a quarter, so that many are swept at once.
+    fn sweep_later(&mut self, now: Tick) {
+        if self.sweep_at == Tick::NEVER
+            && self.idle.first().is_some()
+            && let Some(rate) = self.limits.rate()
+        {
+            self.sweep_at = now.after(rate.period().as_duration() * 5 / 4);
+        }
     }
 
     /// Turns away those who have waited too long.
@@ -95,8 +109,9 @@ impl State {
             let (at, serial) = (slot.used_at, slot.serial);
             self.lanes[index].set_listed(true);
             self.idle.push(at, index, serial);
-            // Two out for one in: the list shrinks even if nothing else ever looks at it.
+            // Two out for one in: the list shrinks as it is used.
             let _ = self.sweep(now) && self.sweep(now);
+            self.sweep_later(now);
         }
     }
 
@@ -167,11 +182,6 @@ impl State {
     /// When something is due next.
     pub(crate) fn next_due(&self) -> Tick {
         let timed = self.timed.first().map_or(Tick::NEVER, |(at, ..)| at);
-        let idle = match (self.idle.first(), self.limits.rate()) {
-            // A quarter of a period late, so that many lanes are swept at once.
-            (Some((at, ..)), Some(rate)) => at.after(rate.period().as_duration() * 5 / 4),
-            _ => Tick::NEVER,
-        };
         let late = match (self.line.oldest(), self.limits.timeout()) {
             (Some((since, _)), Some(timeout)) => since.after(timeout),
             _ => Tick::NEVER,
@@ -180,7 +190,7 @@ impl State {
             Some(deadline) if self.line.waiting() > 0 || !self.closers.is_empty() => deadline,
             _ => Tick::NEVER,
         };
-        timed.min(idle).min(late).min(closing)
+        timed.min(self.sweep_at).min(late).min(closing)
     }
 
     /// Looks at every lane anew, after limits changed or a pause ended.
