@@ -14,7 +14,7 @@ use super::{
     holding,
     meta::Meta,
     pass::Pass,
-    state::{Admission, Ask, Entry, State, Turned},
+    state::{Admission, Ask, Entry, Place, State, Turned},
 };
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -91,9 +91,9 @@ impl Engine {
         match entry {
             Entry::In(admission) => Answer::Ready(Ok(self.admitted(desk, key, admission))),
             Entry::Out(turned) => Answer::Ready(Err(self.refused(key, spot, turned))),
-            Entry::Line { ticket, depth } => {
-                self.tell(key, What::Queued { depth });
-                Answer::Wait { desk, ticket }
+            Entry::Line(place) => {
+                self.tell(key, What::Queued { depth: place.depth });
+                Answer::Wait(desk, place)
             }
             Entry::NoRoom => unreachable!("a visit finds room or is turned away"),
         }
@@ -145,7 +145,7 @@ impl Engine {
         if self.meta.bus.is_on() {
             return match self.enter(key, 1, spot, None) {
                 Answer::Ready(answer) => answer.map(drop),
-                Answer::Wait { .. } => unreachable!("without a waker nobody waits"),
+                Answer::Wait(..) => unreachable!("without a waker nobody waits"),
             };
         }
         match self.visit(key, 1, State::check) {
@@ -242,5 +242,5 @@ impl Drop for Engine {
 /// What an entrant is told.
 pub(crate) enum Answer {
     Ready(Result<Pass, Refusal>),
-    Wait { desk: &'static Desk, ticket: u32 },
+    Wait(&'static Desk, Place),
 }

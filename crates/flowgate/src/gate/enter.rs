@@ -8,13 +8,15 @@ use std::{
     task::{Context, Poll},
 };
 
-use flowgate_core::{Refusal, Spot, What};
+use flowgate_core::{Reason, Refusal, Spot, What};
 
 use super::{
     desk::Desk,
     engine::{Answer, Engine},
+    holding,
     pass::Pass,
-    state::Entry,
+    seat::{self, Fate},
+    state::{Admission, Place, Turned},
 };
 
 /// An entry: await it for a [`Pass`], or ask with [`Enter::now`].
@@ -35,7 +37,7 @@ pub struct Enter<'a> {
 #[derive(Debug)]
 enum Stage {
     New,
-    Waiting { desk: &'static Desk, ticket: u32 },
+    Waiting(&'static Desk, Place),
     Done,
 }
 
@@ -63,7 +65,7 @@ impl<'a> Enter<'a> {
         }
         match self.engine.enter(self.key, self.weight, self.spot, None) {
             Answer::Ready(answer) => answer,
-            Answer::Wait { .. } => unreachable!("without a waker nobody waits"),
+            Answer::Wait(..) => unreachable!("without a waker nobody waits"),
         }
     }
 
@@ -74,29 +76,53 @@ impl<'a> Enter<'a> {
                 self.stage = Stage::Done;
                 Poll::Ready(answer)
             }
-            Answer::Wait { desk, ticket } => {
-                self.stage = Stage::Waiting { desk, ticket };
+            Answer::Wait(desk, place) => {
+                self.stage = Stage::Waiting(desk, place);
                 Poll::Pending
             }
         }
     }
 
     #[inline(never)]
-    fn give_up(&self, desk: &'static Desk, ticket: u32) {
-        desk.at(|state| state.cancel(ticket));
-        self.engine.tell(self.key, What::Left);
+    fn give_up(&mut self) {
+        if let Stage::Waiting(desk, place) = std::mem::replace(&mut self.stage, Stage::Done) {
+            desk.at(|state| state.cancel(&place, self.weight));
+            seat::put(place.seat);
+            self.engine.tell(self.key, What::Left);
+        }
     }
 
     #[inline(never)]
-    fn look_up(&mut self, desk: &'static Desk, ticket: u32, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
-        let entry = desk.at(|state| state.look_up(desk.address(), ticket, cx.waker()));
-        let Some(entry) = entry else { return Poll::Pending };
-        self.stage = Stage::Done;
-        match entry {
-            Entry::In(admission) => Poll::Ready(Ok(self.engine.admitted(desk, self.key, admission))),
-            Entry::Out(turned) => Poll::Ready(Err(self.engine.refused(self.key, self.spot, turned))),
-            Entry::Line { .. } | Entry::NoRoom => unreachable!("one who waits is let in or turned away"),
+    fn look_up(&mut self, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
+        let Stage::Waiting(desk, place) = &self.stage else { unreachable!("only one who waits looks") };
+        let (desk, lane) = (*desk, place.lane);
+        let mut fate = place.seat.fate();
+        if fate == Fate::Waiting {
+            desk.at(|state| state.renew(place, cx.waker()));
+            fate = place.seat.fate();
         }
+        let answer = match fate {
+            Fate::Waiting => return Poll::Pending,
+            Fate::Granted { at, in_use, .. } => {
+                let (weight, since) = (self.weight, place.since);
+                Ok(self.engine.admitted(
+                    desk,
+                    self.key,
+                    Admission { lane, weight, in_use, started: at, since },
+                ))
+            }
+            Fate::Refused { reason, in_use, waiting, max } => {
+                let held =
+                    if reason == Reason::Reentrant { holding::held(desk.address(), lane) } else { None };
+                let held_at = held.map(|(_, spot)| spot);
+                let turned = Turned { in_use, waiting, max, held_at, ..Turned::new(reason) };
+                Err(self.engine.refused(self.key, self.spot, turned))
+            }
+        };
+        if let Stage::Waiting(_, place) = std::mem::replace(&mut self.stage, Stage::Done) {
+            seat::put(place.seat);
+        }
+        Poll::Ready(answer)
     }
 }
 
@@ -115,7 +141,7 @@ impl Future for Enter<'_> {
                 }
                 self.ask(cx)
             }
-            Stage::Waiting { desk, ticket } => self.look_up(desk, ticket, cx),
+            Stage::Waiting(..) => self.look_up(cx),
             Stage::Done => panic!("an entry was polled after it was done"),
         }
     }
@@ -124,8 +150,8 @@ impl Future for Enter<'_> {
 impl Drop for Enter<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Stage::Waiting { desk, ticket } = self.stage {
-            self.give_up(desk, ticket);
+        if let Stage::Waiting(..) = self.stage {
+            self.give_up();
         }
     }
 }

@@ -4,11 +4,14 @@
 //! also the order of deadlines, for all wait equally long. Joining and leaving anywhere is constant time. It decides
 //! nothing.
 
-use std::task::Waker;
+use std::{sync::Arc, task::Waker};
 
-use flowgate_core::{RateState, Reason, Tick};
+use flowgate_core::Tick;
 
-use super::slab::{NONE, Slab};
+use super::{
+    seat::Seat,
+    slab::{NONE, Slab},
+};
 
 /// Those who wait at one desk.
 #[derive(Debug)]
@@ -16,7 +19,6 @@ pub(crate) struct Line {
     waiters: Slab<Waiter>,
     oldest: u32,
     newest: u32,
-    waiting: u64,
 }
 
 /// The row of one lane: its first and its last waiter.
@@ -26,7 +28,7 @@ pub(crate) struct Row {
     last: u32,
 }
 
-/// One who waits, or whose fate is decided and who has not looked yet.
+/// One who waits.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) lane: u32,
@@ -34,30 +36,12 @@ pub(crate) struct Waiter {
     /// The weight of the passes for this same lane that the waiting work already holds.
     pub(crate) holds: u32,
     pub(crate) since: Tick,
-    pub(crate) fate: Fate,
-    pub(crate) waker: Option<Waker>,
+    pub(crate) waker: Waker,
+    pub(crate) seat: Arc<Seat>,
     ahead: u32,
     behind: u32,
     older: u32,
     newer: u32,
-}
-
-/// What became of one who waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Waiting,
-    /// The slot is its own already; `spent` is the lane's rate right after.
-    Granted {
-        spent: RateState,
-        at: Tick,
-    },
-    /// Turned away, with what was seen then.
-    Refused {
-        reason: Reason,
-        in_use: u32,
-        waiting: u32,
-        max: Option<u32>,
-    },
 }
 
 impl Row {
@@ -70,15 +54,21 @@ impl Row {
 }
 
 impl Waiter {
-    pub(crate) fn new(lane: u32, weight: u32, holds: u32, since: Tick, waker: Waker) -> Self {
-        let (fate, waker) = (Fate::Waiting, Some(waker));
+    pub(crate) fn new(
+        lane: u32,
+        weight: u32,
+        holds: u32,
+        since: Tick,
+        waker: Waker,
+        seat: Arc<Seat>,
+    ) -> Self {
         Waiter {
             lane,
             weight,
             holds,
             since,
-            fate,
             waker,
+            seat,
             ahead: NONE,
             behind: NONE,
             older: NONE,
@@ -89,13 +79,13 @@ impl Waiter {
 
 impl Line {
     pub(crate) const fn new() -> Self {
-        Line { waiters: Slab::new(), oldest: NONE, newest: NONE, waiting: 0 }
+        Line { waiters: Slab::new(), oldest: NONE, newest: NONE }
     }
 
     /// How many wait.
     #[inline]
     pub(crate) fn waiting(&self) -> u64 {
-        self.waiting
+        self.waiters.len() as u64
     }
 
     /// Since when the longest-waiting one waits, and who it is.
@@ -122,17 +112,13 @@ impl Line {
             newest => self.waiters[newest].newer = index,
         }
         (row.last, self.newest) = (index, index);
-        self.waiting += 1;
         index
     }
 
-    /// Leaves the row, keeping its place in memory until [`Line::forget`]: its fate is decided. Gives the waker to wake.
-    pub(crate) fn part(&mut self, row: &mut Row, index: u32, fate: Fate) -> Option<Waker> {
-        let waiter = &mut self.waiters[index];
-        debug_assert_eq!(waiter.fate, Fate::Waiting, "a fate is decided once");
-        waiter.fate = fate;
-        let waker = waiter.waker.take();
-        let Waiter { ahead, behind, older, newer, .. } = *waiter;
+    /// Leaves its lane's row.
+    pub(crate) fn part(&mut self, row: &mut Row, index: u32) -> Waiter {
+        let waiter = self.waiters.remove(index);
+        let Waiter { ahead, behind, older, newer, .. } = waiter;
         match ahead {
             NONE => row.first = behind,
             ahead => self.waiters[ahead].behind = behind,
@@ -149,13 +135,7 @@ impl Line {
             NONE => self.newest = older,
             newer => self.waiters[newer].older = older,
         }
-        self.waiting -= 1;
-        waker
-    }
-
-    /// Gives up the memory of one who has left its row.
-    pub(crate) fn forget(&mut self, index: u32) -> Waiter {
-        self.waiters.remove(index)
+        waiter
     }
 }
 

@@ -23,6 +23,7 @@ mod meta;
 mod pass;
 mod quota;
 mod reentry;
+mod seat;
 mod slab;
 mod state;
 mod timing;

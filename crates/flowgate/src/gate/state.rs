@@ -14,8 +14,9 @@ use super::{
     due::Due,
     holding,
     lanes::{Lanes, Slot},
-    line::{Fate, Line, Waiter},
+    line::{Line, Waiter},
     meta::Meta,
+    seat::{self, Fate, Seat},
 };
 
 #[derive(Debug)]
@@ -78,13 +79,21 @@ pub(crate) struct Ask<'a> {
 #[derive(Debug)]
 pub(crate) enum Entry {
     In(Admission),
-    Line {
-        ticket: u32,
-        depth: u32,
-    },
+    Line(Place),
     Out(Turned),
     /// A lane has to be added and there is no room for one here.
     NoRoom,
+}
+
+/// A place in line.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) lane: u32,
+    /// Where it stands; good for as long as its fate is [`Fate::Waiting`], as seen under the desk's lock.
+    pub(crate) ticket: u32,
+    pub(crate) since: Tick,
+    pub(crate) depth: u32,
+    pub(crate) seat: Arc<Seat>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -209,51 +218,31 @@ impl State {
         self.rest(index);
     }
 
-    /// Looks at the fate of one who waits; when it is decided, gives up its place.
-    pub(crate) fn look_up(&mut self, desk: usize, ticket: u32, waker: &Waker) -> Option<Entry> {
-        let waiter = &mut self.line[ticket];
-        match waiter.fate {
-            Fate::Waiting => {
-                if !waiter.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-                    let old = waiter.waker.replace(waker.clone());
-                    self.wakes.drop_later(old);
-                }
-                None
-            }
-            Fate::Granted { at, .. } => {
-                let Waiter { lane, weight, since, .. } = self.line.forget(ticket);
-                let in_use = self.lanes[lane].lane.in_use();
-                Some(Entry::In(Admission { lane, weight, in_use, started: at, since }))
-            }
-            Fate::Refused { reason, in_use, waiting, max } => {
-                let Waiter { lane, holds, .. } = self.line.forget(ticket);
-                let held_at = if holds > 0 { holding::held(desk, lane).map(|(_, spot)| spot) } else { None };
-                Some(Entry::Out(Turned { in_use, waiting, max, held_at, ..Turned::new(reason) }))
-            }
+    /// One who still waits is to be woken by another waker from now on.
+    pub(crate) fn renew(&mut self, place: &Place, waker: &Waker) {
+        if place.seat.fate() == Fate::Waiting && !self.line[place.ticket].waker.will_wake(waker) {
+            let old = std::mem::replace(&mut self.line[place.ticket].waker, waker.clone());
+            self.wakes.drop_later(old);
         }
     }
 
-    /// One who waited gives up.
-    pub(crate) fn cancel(&mut self, ticket: u32) {
-        let Waiter { lane: index, weight, fate, .. } = self.line[ticket];
-        match fate {
+    /// One who waited gives up: it leaves the line, or passes on what it was handed.
+    pub(crate) fn cancel(&mut self, place: &Place, weight: u32) {
+        let index = place.lane;
+        match place.seat.fate() {
             Fate::Waiting => {
-                let waker = self.part(ticket, Fate::Waiting);
-                self.wakes.drop_later(waker);
-                self.line.forget(ticket);
+                let waiter = self.part(place.ticket);
+                self.wakes.drop_later(waiter.waker);
                 self.pump(index);
                 self.rest(index);
             }
             Fate::Granted { spent, .. } => {
-                self.line.forget(ticket);
                 let now = if self.needs_time() { self.now() } else { Tick::ZERO };
                 let slot = &mut self.lanes[index];
                 slot.lane.refund(in_force(&self.limits, &self.pins, slot), spent, now);
                 self.leave(index, weight, Tick::ZERO, Outcome::Ignored);
             }
-            Fate::Refused { .. } => {
-                self.line.forget(ticket);
-            }
+            Fate::Refused { .. } => {}
         }
     }
 
@@ -262,7 +251,7 @@ impl State {
         if self.lanes[index].row.first().is_none() || self.is_paused {
             return;
         }
-        let now = self.now();
+        let now = if self.tells_time() { self.now() } else { Tick::ZERO };
         while let Some(ticket) = self.lanes[index].row.first() {
             let weight = self.line[ticket].weight;
             let slot = &mut self.lanes[index];
@@ -276,9 +265,8 @@ impl State {
                     slot.lane.admit(limits, weight, now);
                     slot.used_at = now;
                     self.in_use += u64::from(weight);
-                    let spent = slot.lane.rate();
-                    let waker = self.part(ticket, Fate::Granted { spent, at: now });
-                    self.wakes.wake_later(waker);
+                    let (spent, in_use) = (slot.lane.rate(), slot.lane.in_use());
+                    self.dismiss(ticket, Fate::Granted { at: now, spent, in_use });
                 }
                 Some(Hold::Rate { until }) => {
                     self.set_time(index, until);
@@ -293,18 +281,23 @@ impl State {
     /// Turns away one who waits.
     pub(crate) fn refuse(&mut self, ticket: u32, reason: Reason) {
         let Turned { in_use, waiting, max, .. } = self.turned(Some(self.line[ticket].lane), reason);
-        let fate = Fate::Refused { reason, in_use, waiting, max };
-        let waker = self.part(ticket, fate);
-        self.wakes.wake_later(waker);
+        self.dismiss(ticket, Fate::Refused { reason, in_use, waiting, max });
     }
 
-    /// Takes one out of its row with its fate decided, and gives its waker.
-    fn part(&mut self, ticket: u32, fate: Fate) -> Option<Waker> {
-        let Waiter { lane, holds, .. } = self.line[ticket];
-        let slot = &mut self.lanes[lane];
+    /// The fate of one who waits is decided: it leaves its row and is woken.
+    fn dismiss(&mut self, ticket: u32, fate: Fate) {
+        let waiter = self.part(ticket);
+        waiter.seat.decide(fate);
+        self.wakes.wake_later(waiter.waker);
+    }
+
+    /// Takes one out of its row.
+    fn part(&mut self, ticket: u32) -> Waiter {
+        let slot = &mut self.lanes[self.line[ticket].lane];
         slot.lane.leave();
-        self.entangled -= u32::from(holds > 0);
-        self.line.part(&mut slot.row, ticket, fate)
+        let waiter = self.line.part(&mut slot.row, ticket);
+        self.entangled -= u32::from(waiter.holds > 0);
+        waiter
     }
 
     fn join(&mut self, ask: &Ask<'_>, found: Option<u32>, hold: Hold, waker: &Waker) -> Entry {
@@ -313,7 +306,8 @@ impl State {
             return Entry::NoRoom;
         };
         let holds = holding::held(ask.desk, index).map_or(0, |(weight, _)| weight);
-        let waiter = Waiter::new(index, ask.weight, holds, self.now(), waker.clone());
+        let (since, seat) = (self.now(), seat::take());
+        let waiter = Waiter::new(index, ask.weight, holds, since, waker.clone(), Arc::clone(&seat));
         let slot = &mut self.lanes[index];
         slot.lane.join();
         self.entangled += u32::from(holds > 0);
@@ -322,7 +316,7 @@ impl State {
         if let Hold::Rate { until } = hold {
             self.set_time(index, until);
         }
-        Entry::Line { ticket, depth }
+        Entry::Line(Place { lane: index, ticket, since, depth, seat })
     }
 
     /// The lane as it is now, put in if it was not there; `None` if there is no room for one more.
@@ -386,6 +380,11 @@ impl State {
         self.limits.rate().is_some() || self.adaptive.is_some() || !self.pins.is_empty()
     }
 
+    /// Whether anybody asks when a slot was handed over.
+    fn tells_time(&self) -> bool {
+        self.needs_time() || self.owner.as_ref().is_some_and(|meta| meta.bus.is_on())
+    }
+
     pub(crate) fn now(&self) -> Tick {
         self.owner.as_ref().map_or(Tick::ZERO, |meta| meta.time.now())
     }
@@ -418,23 +417,23 @@ pub(crate) fn in_force<'a>(limits: &'a Limits, pins: &'a BTreeMap<Key, Limits>, 
 }
 
 impl Wakes {
-    fn wake_later(&mut self, waker: Option<Waker>) {
-        match (&self.first, waker) {
-            (None, waker) => self.first = waker,
-            (Some(_), Some(waker)) => self.more.push(waker),
-            (Some(_), None) => {}
+    fn wake_later(&mut self, waker: Waker) {
+        if self.first.is_none() {
+            self.first = Some(waker);
+        } else {
+            self.more.push(waker);
         }
     }
 
     pub(crate) fn wake_all_later(&mut self, wakers: &mut Vec<Waker>) {
         for waker in wakers.drain(..) {
-            self.wake_later(Some(waker));
+            self.wake_later(waker);
         }
     }
 
-    fn drop_later(&mut self, waker: Option<Waker>) {
+    fn drop_later(&mut self, waker: Waker) {
         debug_assert!(self.spent.is_none(), "one step, one entrant");
-        self.spent = waker;
+        self.spent = Some(waker);
     }
 
     /// What there is to do, if anything.
