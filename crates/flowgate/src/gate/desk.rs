@@ -16,7 +16,7 @@ use crate::{
     sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock},
 };
 
-#[repr(align(128))]
+#[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) express: Express,
@@ -97,28 +97,39 @@ impl Desk {
         Tick::from_nanos(self.oldest.load(Ordering::Relaxed))
     }
 
+    /// Leaves the lock with everything in order, then wakes whoever has to be woken.
     #[inline]
     fn finish(&'static self, mut state: MutexGuard<'_, State>) {
         if state.is_keyed {
             self.show(&mut state);
-        } else {
+        } else if state.line.waiting() == 0 {
             self.put(&mut state);
         }
         if state.is_eventful() {
             self.arm(&mut state);
         }
+        if state.is_orphan || !state.wakes.is_one_at_most() {
+            return self.finish_slowly(state);
+        }
+        let waker = state.wakes.take_one();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    #[inline(never)]
+    fn finish_slowly(&'static self, mut state: MutexGuard<'_, State>) {
         let is_free = state.is_orphan && state.in_use == 0 && state.owner.is_some();
         if is_free {
             state.vacate();
         }
-        let wakes = state.wakes.take();
+        let wakes = std::mem::take(&mut state.wakes);
         drop(state);
         if is_free {
             pool::put(self);
         }
-        if let Some(wakes) = wakes {
-            wakes.wake();
-        }
+        wakes.wake();
     }
 
     fn fetch(&self, state: &mut State) {

@@ -14,7 +14,7 @@ use super::{
     holding,
     meta::Meta,
     pass::Pass,
-    state::{Admission, Ask, Entry, Place, State, Turned},
+    state::{Admission, Ask, Entry, Place, State, Turned, Wait},
 };
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -87,7 +87,13 @@ impl Engine {
     }
 
     fn enter_desk(&self, key: Option<&str>, weight: u32, spot: Spot, waker: Option<&Waker>) -> Answer {
-        let (desk, entry) = self.visit(key, weight, |state, ask| state.enter(ask, waker));
+        let wait = waker.map(Wait::new);
+        if key.is_none()
+            && let Some(wait) = &wait
+        {
+            wait.prepare(self.meta.time.now());
+        }
+        let (desk, entry) = self.visit(key, weight, |state, ask| state.enter(ask, wait.as_ref()));
         match entry {
             Entry::In(admission) => Answer::Ready(Ok(self.admitted(desk, key, admission))),
             Entry::Out(turned) => Answer::Ready(Err(self.refused(key, spot, turned))),

@@ -13,6 +13,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 /// The counts are with the desk.
 const AWAY: u64 = u64::MAX;
 
+/// On a cache line of its own: while the counts are away it is only read.
+#[repr(align(64))]
 #[derive(Debug)]
 pub(crate) struct Express {
     /// How many slots are free, or [`AWAY`].

@@ -1,9 +1,9 @@
 //! The seat of one who waits: where its fate is written, and read without a lock.
 //!
-//! Owns one small allocation per wait, kept for the thread's next wait. Written once, under the desk's lock; read by the
+//! Owns one small allocation per wait, kept for a later wait of the thread. Written once, under the desk's lock; read by the
 //! entrant whenever it is polled.
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::RefCell, sync::Arc};
 
 use flowgate_core::{RateState, Reason, Tick};
 
@@ -97,27 +97,37 @@ impl Seat {
     }
 }
 
+/// How many seats a thread keeps to use again.
+const SPARES: usize = 64;
+
 thread_local! {
-    /// One seat to use again: a task that waits often allocates once.
-    static SPARE: Cell<Option<Arc<Seat>>> = const { Cell::new(None) };
+    static SPARE: RefCell<Vec<Arc<Seat>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A seat for one who begins to wait.
 pub(crate) fn take() -> Arc<Seat> {
-    let spare = if cfg!(loom) { None } else { SPARE.try_with(Cell::take).ok().flatten() };
-    if let Some(mut seat) = spare
-        && let Some(mine) = Arc::get_mut(&mut seat)
-    {
-        *mine = Seat::new();
-        return seat;
+    // Loom's atomics do not outlive one run of a model.
+    let spare =
+        if cfg!(loom) { None } else { SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten() };
+    match spare {
+        // Nobody else knows it, so nobody can come to know it.
+        Some(seat) if Arc::strong_count(&seat) == 1 => {
+            seat.verdict.store(WAITING, Ordering::Relaxed);
+            seat
+        }
+        _ => Arc::new(Seat::new()),
     }
-    Arc::new(Seat::new())
 }
 
 /// The wait is over.
 pub(crate) fn put(seat: Arc<Seat>) {
     if !cfg!(loom) {
         // While the thread ends there is nowhere to keep it; then it is freed.
-        let _ = SPARE.try_with(|spare| spare.set(Some(seat)));
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARES {
+                spare.push(seat);
+            }
+        });
     }
 }

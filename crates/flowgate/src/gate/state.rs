@@ -3,7 +3,7 @@
 //! Owns entering, leaving, waiting and handing over. Who may start is asked of [`Lane::decide`] and [`Lane::hold`] only.
 //! No user code runs here: wakers to wake or to drop are collected and dealt with when the lock is gone.
 
-use std::{collections::BTreeMap, sync::Arc, task::Waker, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc, task::Waker, time::Duration};
 
 use flowgate_core::{
     AdaptiveState, Decision, Hold, Key, Lane, Limits, Outcome, Rate, RateState, Reason, Sample, Spot, Tick,
@@ -19,40 +19,43 @@ use super::{
     seat::{self, Fate, Seat},
 };
 
+/// In this order in memory: what every step writes stands together beside the lock, so that a step on another processor
+/// has few cache lines to fetch.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The gate this desk belongs to; `None` while it waits in the pool for one.
-    pub(crate) owner: Option<Arc<Meta>>,
-    pub(crate) limits: Limits,
-    pub(crate) adaptive: Option<AdaptiveState>,
+    pub(crate) in_use: u64,
+    pub(crate) line: Line,
+    /// Lanes this desk may add before it has to ask for more.
+    pub(crate) spare: u32,
+    /// How many wait for a lane that their own work holds a pass of.
+    pub(crate) entangled: u32,
+    pub(crate) wakes: Wakes,
+    /// Whether the counts are out on the express lane.
+    pub(crate) is_out: bool,
     pub(crate) is_keyed: bool,
+    /// Whether leaving means giving a count back and nothing else, as long as nobody waits.
+    pub(crate) is_plain: bool,
     pub(crate) is_paused: bool,
-    /// Until when those in line may still start, once the gate is closed.
-    pub(crate) closing: Option<Tick>,
     /// No handle is left: when the last pass is back, the desk can serve another gate.
     pub(crate) is_orphan: bool,
     pub(crate) lanes: Lanes,
-    pub(crate) line: Line,
-    pub(crate) pins: BTreeMap<Key, Limits>,
-    pub(crate) in_use: u64,
-    /// Lanes this desk may add before it has to ask for more.
-    pub(crate) spare: u32,
-    pub(crate) closers: Vec<Waker>,
-    /// How many wait for a lane that their own work holds a pass of.
-    pub(crate) entangled: u32,
-    /// The rate the express lane was built for.
-    pub(crate) express_rate: Option<Rate>,
-    pub(crate) wakes: Wakes,
-    /// Whether leaving means giving a count back and nothing else, as long as nobody waits.
-    pub(crate) is_plain: bool,
-    /// Whether the counts are out on the express lane.
-    pub(crate) is_out: bool,
+    /// The gate this desk belongs to; `None` while it waits in the pool for one.
+    pub(crate) owner: Option<Arc<Meta>>,
+    /// Until when those in line may still start, once the gate is closed.
+    pub(crate) closing: Option<Tick>,
     /// When the desk's alarm rings next.
     pub(crate) armed: Tick,
     /// When idle lanes are looked after next.
     pub(super) sweep_at: Tick,
     pub(super) timed: Due,
     pub(super) idle: Due,
+    pub(crate) limits: Limits,
+    pub(crate) adaptive: Option<AdaptiveState>,
+    pub(crate) pins: BTreeMap<Key, Limits>,
+    pub(crate) closers: Vec<Waker>,
+    /// The rate the express lane was built for.
+    pub(crate) express_rate: Option<Rate>,
 }
 
 /// Wakers to wake, and wakers to drop, after the lock is gone.
@@ -73,6 +76,22 @@ pub(crate) struct Ask<'a> {
     pub(crate) desk: usize,
     /// Whether the moment of admission has to be known.
     pub(crate) is_timed: bool,
+}
+
+/// One who would wait: what it needs for that, made ready before the lock is taken where waiting is likely.
+pub(crate) struct Wait<'a> {
+    waker: &'a Waker,
+    ready: Cell<Option<(Tick, Waker, Arc<Seat>)>>,
+}
+
+impl<'a> Wait<'a> {
+    pub(crate) fn new(waker: &'a Waker) -> Self {
+        Wait { waker, ready: Cell::new(None) }
+    }
+
+    pub(crate) fn prepare(&self, now: Tick) {
+        self.ready.set(Some((now, self.waker.clone(), seat::take())));
+    }
 }
 
 /// What came of it.
@@ -133,7 +152,7 @@ impl Turned {
 impl State {
     /// Enters, joins the line if there is a waker to wake, or is refused.
     #[inline]
-    pub(crate) fn enter(&mut self, ask: &Ask<'_>, waker: Option<&Waker>) -> Entry {
+    pub(crate) fn enter(&mut self, ask: &Ask<'_>, wait: Option<&Wait<'_>>) -> Entry {
         if self.closing.is_some() {
             let found = self.find(ask);
             return Entry::Out(self.turned(found, Reason::Closed));
@@ -155,18 +174,18 @@ impl State {
                 Entry::In(Admission { lane: index, weight, in_use, started: now, since: now })
             }
             // One who would not wait is not told of the line.
-            Decision::Refuse(Reason::QueueFull) if waker.is_none() => {
+            Decision::Refuse(Reason::QueueFull) if wait.is_none() => {
                 let reason = lane.hold(limits, ask.weight, now).unwrap_or(Hold::Line).reason();
                 Entry::Out(self.refusal_of(ask, found, lane, reason, now))
             }
             Decision::Refuse(reason) => Entry::Out(self.refusal_of(ask, found, lane, reason, now)),
-            Decision::Wait(hold) => match (waker, self.waits_for_itself(ask, found, now)) {
+            Decision::Wait(hold) => match (wait, self.waits_for_itself(ask, found, now)) {
                 (_, Some(held_at)) => {
                     let turned = self.turned(found, Reason::Reentrant);
                     Entry::Out(Turned { held_at: Some(held_at), ..turned })
                 }
                 (None, None) => Entry::Out(self.refusal_of(ask, found, lane, hold.reason(), now)),
-                (Some(waker), None) => self.join(ask, found, hold, waker),
+                (Some(wait), None) => self.join(ask, found, hold, wait),
             },
         }
     }
@@ -300,14 +319,15 @@ impl State {
         waiter
     }
 
-    fn join(&mut self, ask: &Ask<'_>, found: Option<u32>, hold: Hold, waker: &Waker) -> Entry {
+    fn join(&mut self, ask: &Ask<'_>, found: Option<u32>, hold: Hold, wait: &Wait<'_>) -> Entry {
         let lane = found.map_or(Lane::default(), |index| self.lanes[index].lane);
         let Some(index) = self.put(found, ask, lane) else {
             return Entry::NoRoom;
         };
         let holds = holding::held(ask.desk, index).map_or(0, |(weight, _)| weight);
-        let (since, seat) = (self.now(), seat::take());
-        let waiter = Waiter::new(index, ask.weight, holds, since, waker.clone(), Arc::clone(&seat));
+        let ready = wait.ready.take();
+        let (since, waker, seat) = ready.unwrap_or_else(|| (self.now(), wait.waker.clone(), seat::take()));
+        let waiter = Waiter::new(index, ask.weight, holds, since, waker, Arc::clone(&seat));
         let slot = &mut self.lanes[index];
         slot.lane.join();
         self.entangled += u32::from(holds > 0);
@@ -436,10 +456,15 @@ impl Wakes {
         self.spent = Some(waker);
     }
 
-    /// What there is to do, if anything.
+    /// Whether there is nothing to do but to wake one, if that.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<Wakes> {
-        (self.first.is_some() || self.spent.is_some()).then(|| std::mem::take(self))
+    pub(crate) fn is_one_at_most(&self) -> bool {
+        self.more.is_empty() && self.spent.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn take_one(&mut self) -> Option<Waker> {
+        self.first.take()
     }
 
     pub(crate) fn wake(self) {

@@ -173,10 +173,10 @@ impl State {
     /// Whether anything here depends on time passing, or waits for the drain.
     #[inline]
     pub(crate) fn is_eventful(&self) -> bool {
-        self.line.waiting() > 0
-            || self.closing.is_some()
+        self.closing.is_some()
+            || self.sweep_at != Tick::NEVER
             || self.timed.first().is_some()
-            || self.idle.first().is_some()
+            || (self.line.waiting() > 0 && self.limits.timeout().is_some())
     }
 
     /// When something is due next.
