@@ -4,6 +4,8 @@
 
 pub mod clock;
 pub mod gate;
+#[cfg(doctest)]
+mod snippets;
 mod sync;
 
 pub use flowgate_core::{

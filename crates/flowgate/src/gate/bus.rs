@@ -74,6 +74,7 @@ pub(crate) struct Bus {
     is_on: AtomicBool,
     is_timed: AtomicBool,
     listeners: Box<[Box<dyn Listener>]>,
+    has_subscribers: AtomicBool,
     subscribers: RwLock<Vec<Weak<Mailbox>>>,
     panics: AtomicU64,
 }
@@ -84,6 +85,7 @@ impl Bus {
             is_on: AtomicBool::new(!listeners.is_empty()),
             is_timed: AtomicBool::new(listeners.iter().any(|listener| listener.wants_times())),
             listeners: listeners.into(),
+            has_subscribers: AtomicBool::new(false),
             subscribers: RwLock::default(),
             panics: AtomicU64::new(0),
         }
@@ -113,6 +115,13 @@ impl Bus {
                 self.panics.fetch_add(1, Ordering::Relaxed);
             }
         }
+        if self.has_subscribers.load(Ordering::Relaxed) {
+            self.post(ident, key, what);
+        }
+    }
+
+    #[inline(never)]
+    fn post(&self, ident: &Arc<Ident>, key: Option<&Key>, what: What) {
         let mut someone_left = false;
         for mailbox in self.subscribers.read().unwrap_or_else(PoisonError::into_inner).iter() {
             match mailbox.upgrade() {
@@ -136,6 +145,7 @@ impl Bus {
         change(&mut subscribers);
         let has_subscribers = !subscribers.is_empty();
         let is_timed = has_subscribers || self.listeners.iter().any(|listener| listener.wants_times());
+        self.has_subscribers.store(has_subscribers, Ordering::Relaxed);
         self.is_timed.store(is_timed, Ordering::Relaxed);
         self.is_on.store(has_subscribers || !self.listeners.is_empty(), Ordering::Relaxed);
     }

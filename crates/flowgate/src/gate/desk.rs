@@ -10,7 +10,10 @@
 
 use flowgate_core::{Lane, Outcome, Tick};
 
-use super::{express::Express, state::State};
+use super::{
+    express::Express,
+    state::{State, Wakes},
+};
 use crate::{
     clock::Alarm,
     sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock},
@@ -111,11 +114,9 @@ impl Desk {
         if state.is_orphan || !state.wakes.is_one_at_most() {
             return self.finish_slowly(state);
         }
-        let waker = state.wakes.take_one();
+        let first = state.wakes.take_one();
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        Wakes::wake_one(first);
     }
 
     #[inline(never)]

@@ -28,7 +28,8 @@ pub(crate) struct Row {
     last: u32,
 }
 
-/// One who waits.
+/// One who waits: one cache line.
+#[repr(align(64))]
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) lane: u32,

@@ -9,6 +9,7 @@ use flowgate_core::{RateState, Reason, Tick};
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Seat {
     /// [`WAITING`], [`GRANTED`], or the reason's place beyond.

@@ -58,10 +58,10 @@ pub(crate) struct State {
     pub(crate) express_rate: Option<Rate>,
 }
 
-/// Wakers to wake, and wakers to drop, after the lock is gone.
+/// Whom to wake, and what to drop, after the lock is gone.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
-    first: Option<Waker>,
+    first: Option<(Waker, Arc<Seat>)>,
     more: Vec<Waker>,
     /// One is enough: a step at the desk drops the waker of the entrant that takes it, if any.
     spent: Option<Waker>,
@@ -307,7 +307,7 @@ impl State {
     fn dismiss(&mut self, ticket: u32, fate: Fate) {
         let waiter = self.part(ticket);
         waiter.seat.decide(fate);
-        self.wakes.wake_later(waiter.waker);
+        self.wakes.wake_later(waiter.waker, waiter.seat);
     }
 
     /// Takes one out of its row.
@@ -437,18 +437,16 @@ pub(crate) fn in_force<'a>(limits: &'a Limits, pins: &'a BTreeMap<Key, Limits>, 
 }
 
 impl Wakes {
-    fn wake_later(&mut self, waker: Waker) {
+    fn wake_later(&mut self, waker: Waker, seat: Arc<Seat>) {
         if self.first.is_none() {
-            self.first = Some(waker);
+            self.first = Some((waker, seat));
         } else {
             self.more.push(waker);
         }
     }
 
     pub(crate) fn wake_all_later(&mut self, wakers: &mut Vec<Waker>) {
-        for waker in wakers.drain(..) {
-            self.wake_later(waker);
-        }
+        self.more.append(wakers);
     }
 
     fn drop_later(&mut self, waker: Waker) {
@@ -463,13 +461,21 @@ impl Wakes {
     }
 
     #[inline]
-    pub(crate) fn take_one(&mut self) -> Option<Waker> {
+    pub(crate) fn wake_one(first: Option<(Waker, Arc<Seat>)>) {
+        if let Some((waker, seat)) = first {
+            // The seat first, so that who is woken finds it free to use again.
+            drop(seat);
+            waker.wake();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take_one(&mut self) -> Option<(Waker, Arc<Seat>)> {
         self.first.take()
     }
 
     pub(crate) fn wake(self) {
-        for waker in self.first.into_iter().chain(self.more) {
-            waker.wake();
-        }
+        Self::wake_one(self.first);
+        self.more.into_iter().for_each(Waker::wake);
     }
 }

@@ -1,0 +1,18 @@
+//! The README and the docs as doc tests: what they show compiles, runs, and says what they say it says.
+//!
+//! Owns one empty item for each page with Rust in it. `cargo xtask snippets` sees to it that no page is forgotten.
+
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+#[doc = include_str!("../../../docs/guide/gates.md")]
+struct GuideGates;
+
+#[doc = include_str!("../../../docs/errors/RC5003.md")]
+struct ErrorRc5003;
+
+#[doc = include_str!("../../../docs/errors/RC5013.md")]
+struct ErrorRc5013;
+
+#[doc = include_str!("../../../docs/errors/RC5026.md")]
+struct ErrorRc5026;
