@@ -27,7 +27,9 @@ type Entrant = Driven<'static, Answer>;
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
-    builder.check(run);
+    let n = Arc::new(AtomicU32::new(0)); let m = n.clone(); let t = std::time::Instant::now();
+    builder.check(move || { m.fetch_add(1, Ordering::SeqCst); run() });
+    eprintln!("## {} {} {:?}", std::thread::current().name().unwrap(), n.load(Ordering::SeqCst), t.elapsed());
 }
 
 fn gate(max: u32) -> Gate {
@@ -170,5 +172,421 @@ fn g2_a_slot_given_back_while_one_joins_is_handed_over() {
         room.work(seen.unwrap().unwrap());
         assert_eq!(room.done(), 2, "who is handed a slot sees what was done under it");
         is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
+fn g2_a_newcomer_cannot_overtake_during_a_hand_over() {
+    model(|| {
+        let gate = gate(1);
+        let pass = gate.try_enter().unwrap();
+        let mut first = waiting(&gate);
+        let holder = thread::spawn(move || drop(pass));
+        let newcomer = gate.try_enter();
+        assert_eq!(newcomer.unwrap_err().reason, Reason::Busy, "the slot is the waiter's own");
+        holder.join().unwrap();
+        drop(first.ready().unwrap());
+        is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
+fn g2_two_who_join_get_the_two_slots_given_back() {
+    model(|| {
+        let (gate, room) = (gate(2), Room::new(2));
+        let (one, two) = (gate.try_enter().unwrap(), gate.try_enter().unwrap());
+        room.go_in();
+        room.go_in();
+        let holder = thread::spawn({
+            let room = Arc::clone(&room);
+            move || room.go_out(one)
+        });
+        let other = aside(&gate, {
+            let room = Arc::clone(&room);
+            move |gate| {
+                let mut entrant = entrant(gate);
+                (entrant.poll().inspect(|_| room.go_in()), entrant)
+            }
+        });
+        let mut mine = entrant(&gate);
+        let seen = mine.poll().inspect(|_| room.go_in());
+        room.go_out(two);
+        holder.join().unwrap();
+        let (others, other) = other.join().unwrap();
+        let passes = (answer(seen, mine).unwrap(), answer(others, other).unwrap());
+        assert_eq!(gate.try_enter().unwrap_err().reason, Reason::Busy);
+        drop(passes);
+        is_at_rest(&gate, 2);
+    });
+}
+
+#[test]
+fn g2_who_waits_with_another_waker_is_woken_by_that_one() {
+    model(|| {
+        let gate = gate(1);
+        let pass = gate.try_enter().unwrap();
+        let mut entrant = waiting(&gate);
+        let holder = thread::spawn(move || drop(pass));
+        let bell = Arc::new(Bell::default());
+        let seen = entrant.poll_with(&Waker::from(Arc::clone(&bell)));
+        holder.join().unwrap();
+        let is_woken = bell.0.load(Ordering::SeqCst) > 0;
+        assert!(seen.is_some() || is_woken, "the slot was handed over and nobody was told");
+        drop(seen.or_else(|| entrant.poll()).unwrap());
+        is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
+fn g3_one_whose_time_is_over_while_a_slot_comes_has_one_answer() {
+    model(|| {
+        let clock = FakeClock::new();
+        let gate =
+            Gate::builder().max(1).timeout(Duration::from_secs(1)).clock(Arc::clone(&clock) as _).build();
+        let gate = gate.unwrap();
+        let pass = gate.try_enter().unwrap();
+        let mut entrant = waiting(&gate);
+        let holder = thread::spawn(move || drop(pass));
+        clock.advance(Duration::from_secs(1));
+        holder.join().unwrap();
+        match entrant.ready() {
+            Ok(pass) => drop(pass),
+            Err(refusal) => assert_eq!(refusal.reason, Reason::QueueTimeout),
+        }
+        assert_eq!(entrant.woken(), 1);
+        is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
+fn g4_one_who_gives_up_while_it_is_handed_a_slot_loses_none() {
+    model(|| {
+        let gate = gate(1);
+        let pass = gate.try_enter().unwrap();
+        let gives_up = waiting(&gate);
+        let holder = thread::spawn(move || drop(pass));
+        drop(gives_up);
+        assert!(gate.look().waiting == 0);
+        holder.join().unwrap();
+        is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
+fn g4_the_slot_of_one_who_gives_up_goes_to_the_next() {
+    model(|| {
+        let (gate, room) = (gate(1), Room::new(1));
+        let pass = gate.try_enter().unwrap();
+        room.go_in();
+        let (gives_up, mut next) = (waiting(&gate), waiting(&gate));
+        let holder = thread::spawn({
+            let room = Arc::clone(&room);
+            move || {
+                room.note();
+                room.go_out(pass);
+            }
+        });
+        drop(gives_up);
+        let seen = next.poll();
+        if seen.is_none() {
+            holder.join().unwrap();
+        }
+        room.work(answer(seen, next).unwrap());
+        assert_eq!(room.done(), 2);
+        is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
+fn g4_giving_up_at_any_point_leaves_the_slot_to_one_who_joins() {
+    model(|| {
+        let gate = gate(1);
+        let pass = gate.try_enter().unwrap();
+        let holder = thread::spawn(move || drop(pass));
+        // Before, during or after the hand-over; with or without having seen it.
+        let gives_up = aside(&gate, |gate| {
+            let mut entrant = entrant(gate);
+            drop(entrant.poll());
+        });
+        let mut next = entrant(&gate);
+        let seen = next.poll();
+        holder.join().unwrap();
+        gives_up.join().unwrap();
+        drop(answer(seen, next).unwrap());
+        is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
+fn g5_the_last_handle_and_the_last_pass_go_at_once() {
+    model(|| {
+        let clock = FakeClock::new();
+        let old = Gate::builder().max(2).clock(Arc::clone(&clock) as _).build().unwrap();
+        let passes = (old.try_enter().unwrap(), old.try_enter().unwrap());
+        let holders = (thread::spawn(move || drop(passes.0)), thread::spawn(move || drop(passes.1)));
+        drop(old);
+        // It may serve at the old gate's desk already.
+        let new = gate(1);
+        let pass = new.try_enter().unwrap();
+        holders.0.join().unwrap();
+        holders.1.join().unwrap();
+        assert_eq!(Arc::strong_count(&clock), 1, "nothing is left of the old gate");
+        assert_eq!(new.look().in_use, 1, "and none of its passes came back here");
+        drop(pass);
+        is_at_rest(&new, 1);
+    });
+}
+
+#[test]
+fn g5_a_desk_serves_one_gate_at_a_time() {
+    model(|| {
+        let clock = FakeClock::new();
+        let old =
+            Gate::builder().max(1).timeout(Duration::from_secs(1)).clock(Arc::clone(&clock) as _).build();
+        let old = old.unwrap();
+        let pass = old.try_enter().unwrap();
+        drop(waiting(&old));
+        let holder = thread::spawn(move || drop(pass));
+        // An alarm that is still set rings at a desk that goes, or is gone.
+        let ringer = thread::spawn(move || clock.advance(Duration::from_secs(1)));
+        drop(old);
+        holder.join().unwrap();
+        ringer.join().unwrap();
+        let new = (gate(1), gate(1));
+        let _passes = (new.0.try_enter().unwrap(), new.1.try_enter().unwrap());
+    });
+}
+
+#[test]
+fn g7_a_lane_goes_while_its_key_comes_back() {
+    model(|| {
+        let (gate, room) = (keyed(1, 1), Room::new(1));
+        let pass = gate.try_enter_key("a").unwrap();
+        room.go_in();
+        let holder = thread::spawn({
+            let (gate, room) = (gate.clone(), Arc::clone(&room));
+            move || {
+                room.note();
+                room.go_out(pass);
+                gate.try_enter_key("a").map(|pass| room.work(pass)).is_ok()
+            }
+        });
+        let mut entrant = entrant_of(&gate, "a");
+        let seen = entrant.poll().map(|answer| room.work(answer.unwrap()));
+        let came_back = holder.join().unwrap();
+        if seen.is_none() {
+            room.work(entrant.ready().unwrap());
+        }
+        assert_eq!(room.done(), 2 + u32::from(came_back));
+        assert_eq!(gate.look().lanes, 0);
+    });
+}
+
+/// A gate with two lanes and a desk for each, where one desk has all the room there is.
+fn two_desks() -> KeyedGate {
+    let gate = keyed(1, 2);
+    let both = (gate.try_enter_key("a").unwrap(), gate.try_enter_key("b").unwrap());
+    assert_eq!(gate.try_enter_key("c").unwrap_err().reason, Reason::KeysFull);
+    drop(both);
+    gate
+}
+
+#[test]
+fn g7_room_for_a_lane_moves_between_desks_and_none_is_lost() {
+    model(|| {
+        let (gate, room) = (two_desks(), Room::new(2));
+        let visit = |key: &'static str| {
+            let (gate, room) = (gate.clone(), Arc::clone(&room));
+            thread::spawn(move || {
+                let pass = gate.try_enter_key(key).expect("two lanes are allowed, and two are asked for");
+                room.go_in();
+                room.go_out(pass);
+            })
+        };
+        let visits = [visit("a"), visit("c")];
+        visits.map(|visit| visit.join().unwrap());
+        assert_eq!(gate.look().lanes, 0);
+        for (one, two) in [("a", "b"), ("b", "c"), ("c", "a")] {
+            let _both = (gate.try_enter_key(one).unwrap(), gate.try_enter_key(two).unwrap());
+            assert_eq!(gate.try_enter_key("d").unwrap_err().reason, Reason::KeysFull);
+        }
+    });
+}
+
+#[test]
+fn g8_raising_max_while_one_joins_lets_it_in() {
+    model(|| {
+        let (gate, room) = (gate(1), Room::new(2));
+        let pass = gate.try_enter().unwrap();
+        room.go_in();
+        let operator = aside(&gate, |gate| gate.set_limits(limits(2)));
+        let mut entrant = entrant(&gate);
+        let seen = entrant.poll();
+        operator.join().unwrap();
+        room.work(answer(seen, entrant).unwrap());
+        room.go_out(pass);
+        is_at_rest(&gate, 2);
+    });
+}
+
+#[test]
+fn g8_raising_max_while_slots_come_and_go_makes_one_slot() {
+    model(|| {
+        let (gate, room) = (gate(1), Room::new(2));
+        let operator = aside(&gate, |gate| gate.set_limits(limits(2)));
+        let other = aside(&gate, {
+            let room = Arc::clone(&room);
+            move |gate| {
+                if let Ok(pass) = gate.try_enter() {
+                    room.go_in();
+                    room.go_out(pass);
+                }
+            }
+        });
+        let mut entrant = entrant(&gate);
+        let seen = entrant.poll().inspect(|_| room.go_in());
+        operator.join().unwrap();
+        other.join().unwrap();
+        drop(answer(seen, entrant).unwrap());
+        is_at_rest(&gate, 2);
+    });
+}
+
+#[test]
+fn g8_lowering_max_while_a_slot_is_handed_over_loses_nobody() {
+    model(|| {
+        let (gate, room) = (gate(2), Room::new(2));
+        let (one, two) = (gate.try_enter().unwrap(), gate.try_enter().unwrap());
+        room.go_in();
+        room.go_in();
+        let operator = aside(&gate, |gate| gate.set_limits(limits(1)));
+        let holder = thread::spawn({
+            let room = Arc::clone(&room);
+            move || room.go_out(one)
+        });
+        let mut entrant = entrant(&gate);
+        let seen = entrant.poll().inspect(|_| room.go_in());
+        operator.join().unwrap();
+        holder.join().unwrap();
+        room.go_out(two);
+        let pass = answer(seen, entrant).unwrap();
+        assert_eq!(gate.try_enter().unwrap_err().reason, Reason::Busy, "there is one slot now");
+        drop(pass);
+        is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
+fn g8_a_pause_that_ends_while_one_joins_keeps_nobody() {
+    model(|| {
+        let gate = gate(1);
+        let pass = gate.try_enter().unwrap();
+        let operator = aside(&gate, |gate| {
+            gate.pause();
+            gate.resume();
+        });
+        let holder = thread::spawn(move || drop(pass));
+        let mut entrant = entrant(&gate);
+        let seen = entrant.poll();
+        operator.join().unwrap();
+        holder.join().unwrap();
+        drop(answer(seen, entrant).unwrap());
+        is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
+fn g8_nobody_starts_once_a_pause_has_begun() {
+    model(|| {
+        let gate = gate(1);
+        let pass = gate.try_enter().unwrap();
+        let mut entrant = waiting(&gate);
+        let holder = thread::spawn(move || drop(pass));
+        gate.pause();
+        let started = entrant.poll();
+        holder.join().unwrap();
+        if started.is_none() {
+            assert!(entrant.poll().is_none());
+            assert_eq!(gate.try_enter().unwrap_err().reason, Reason::Paused);
+            gate.resume();
+        }
+        drop(answer(started, entrant).unwrap());
+        gate.resume();
+        is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
+fn g9_one_start_is_spent_once() {
+    for burst in [None, Some(1)] {
+        model(move || {
+            let builder = Gate::builder().rate(1, "1m").clock(FakeClock::new());
+            let builder = if let Some(burst) = burst { builder.burst(burst) } else { builder };
+            let gate = builder.build().unwrap();
+            let other = aside(&gate, |gate| gate.check().is_ok());
+            let looker = aside(&gate, |gate| gate.look().rate.unwrap().remaining);
+            let mine = gate.check().is_ok();
+            assert_eq!(u32::from(mine) + u32::from(other.join().unwrap()), 1);
+            assert!(looker.join().unwrap() <= 1);
+            assert_eq!(gate.look().rate.unwrap().remaining, 0);
+        });
+    }
+}
+
+#[test]
+fn g9_a_start_spent_before_a_change_counts_after_it() {
+    model(|| {
+        let gate = Gate::builder().rate(1, "1m").clock(FakeClock::new()).build().unwrap();
+        let operator =
+            aside(&gate, |gate| gate.set_limits(Limits::builder().rate(2, "1m").build().unwrap()));
+        let other = aside(&gate, |gate| gate.check().is_ok());
+        let mine = gate.check().is_ok();
+        operator.join().unwrap();
+        let starts = u32::from(mine) + u32::from(other.join().unwrap());
+        assert!(starts > 0);
+        assert_eq!(gate.look().rate.unwrap().remaining, 2 - starts);
+    });
+}
+
+#[test]
+fn g10_everyone_at_a_closing_gate_gets_an_answer() {
+    model(|| {
+        let gate = gate(1);
+        let pass = gate.try_enter().unwrap();
+        let closer = aside(&gate, |gate| {
+            let mut closing = Driven::new(gate.close(Duration::from_secs(60)));
+            (closing.poll(), closing)
+        });
+        let holder = thread::spawn(move || drop(pass));
+        let mut entrant = entrant(&gate);
+        let seen = entrant.poll();
+        holder.join().unwrap();
+        let (drained, mut closing) = closer.join().unwrap();
+        match answer(seen, entrant) {
+            Ok(pass) => drop(pass),
+            Err(refusal) => assert_eq!(refusal.reason, Reason::Closed),
+        }
+        let drained: Drained = drained.unwrap_or_else(|| closing.ready());
+        assert!(drained.is_clean());
+        assert_eq!(gate.try_enter().unwrap_err().reason, Reason::Closed);
+        assert_eq!(gate.look().in_use, 0);
+    });
+}
+
+#[test]
+fn g13_a_look_sees_what_is_out() {
+    model(|| {
+        let gate = gate(2);
+        let kept = gate.try_enter().unwrap();
+        let visitor = aside(&gate, |gate| drop(gate.try_enter().unwrap()));
+        let looker = aside(&gate, |gate| gate.look());
+        for look in [gate.look(), looker.join().unwrap()] {
+            assert!((1..=2).contains(&look.in_use), "{} are out", look.in_use);
+            assert_eq!(look.waiting, 0);
+        }
+        visitor.join().unwrap();
+        assert_eq!(gate.look().in_use, 1);
+        drop(kept);
+        is_at_rest(&gate, 2);
     });
 }

@@ -19,8 +19,8 @@ use crate::clock::{Clock, Time};
 const DEFAULT_MAX_KEYS: u32 = 10_000;
 const MOST_KEYS: u32 = 1_000_000;
 const MOST_DESKS: u32 = 64;
-/// A desk for fewer keys than this is not worth its memory.
-const KEYS_PER_DESK: u32 = 128;
+/// A desk for fewer keys than this is not worth its memory; in a model, two keys make two desks.
+const KEYS_PER_DESK: u32 = if cfg!(loom) { 1 } else { 128 };
 
 /// Collects the options of a [`Gate`].
 #[must_use = "a builder does nothing until `build`"]

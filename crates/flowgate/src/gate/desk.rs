@@ -195,13 +195,18 @@ impl Alarm for Desk {
 }
 
 /// Desks without a gate, waiting for the next.
-#[cfg(not(loom))]
 mod pool {
     use std::sync::{Mutex, PoisonError};
 
     use super::Desk;
 
+    #[cfg(not(loom))]
     static POOL: Mutex<Vec<&'static Desk>> = Mutex::new(Vec::new());
+    // Loom's locks do not outlive one run of a model, so each run has a pool of its own.
+    #[cfg(loom)]
+    loom::lazy_static! {
+        static ref POOL: Mutex<Vec<&'static Desk>> = Mutex::new(Vec::new());
+    }
 
     pub(super) fn take() -> Option<&'static Desk> {
         POOL.lock().unwrap_or_else(PoisonError::into_inner).pop()
@@ -210,16 +215,4 @@ mod pool {
     pub(super) fn put(desk: &'static Desk) {
         POOL.lock().unwrap_or_else(PoisonError::into_inner).push(desk);
     }
-}
-
-/// Loom's locks do not outlive one run of a model: each gets new desks.
-#[cfg(loom)]
-mod pool {
-    use super::Desk;
-
-    pub(super) fn take() -> Option<&'static Desk> {
-        None
-    }
-
-    pub(super) fn put(_: &'static Desk) {}
 }

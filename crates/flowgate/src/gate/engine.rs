@@ -4,6 +4,10 @@
 
 use std::{hash::BuildHasher, sync::Arc, task::Waker, time::Duration};
 
+// A model finds the same desks in each of its runs.
+#[cfg(loom)]
+use foldhash::fast::FixedState as RandomState;
+#[cfg(not(loom))]
 use foldhash::fast::RandomState;
 
 use flowgate_core::{Key, Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
@@ -114,7 +118,7 @@ impl Engine {
         step: impl Fn(&mut State, &Ask<'_>) -> Entry,
     ) -> (&'static Desk, Entry) {
         let (desk, hashed) = self.locate(key);
-        let ask = Ask { key: hashed, weight, desk: desk.address(), is_timed: self.meta.bus.is_timed() };
+        let ask = Ask { weight, is_timed: self.meta.bus.is_timed(), ..Ask::of(desk, hashed) };
         let mut entry = desk.at(|state| step(state, &ask));
         while let Entry::NoRoom = entry {
             let room = self.meta.quota.find(&self.desks);

@@ -33,6 +33,11 @@ impl Drop for Guard {
     }
 }
 
+/// Whether the work being polled holds anything at all.
+pub(crate) fn is_any() -> bool {
+    CHAIN.with_borrow(|chain| !chain.is_empty())
+}
+
 /// How much of this lane the work being polled holds, and where it took it last.
 pub(crate) fn held(desk: usize, lane: u32) -> Option<(u32, Spot)> {
     CHAIN.with_borrow(|chain| {

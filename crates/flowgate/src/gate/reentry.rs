@@ -2,14 +2,11 @@
 //!
 //! Owns the rule of G12: when every slot of a lane is held by work that itself waits in that lane's row, and the head of
 //! the row waits for a slot, nobody can ever go on. One of them is refused instead. Only work whose holder is known
-//! ([`holding`]) is seen.
+//! ([`holding`](super::holding)) is seen.
 
 use flowgate_core::{Hold, Reason, Spot, Tick};
 
-use super::{
-    holding,
-    state::{Ask, State},
-};
+use super::state::{Ask, State};
 
 impl State {
     /// The weight of this lane's passes held by work that waits in this lane's own row.
@@ -23,13 +20,14 @@ impl State {
 
     /// Whether all that is in use in a lane is held by work that waits there.
     pub(super) fn is_knotted(&self, index: u32) -> bool {
-        self.entangled > 0 && self.stuck(index) >= self.lanes[index].lane.in_use()
+        let stuck = self.stuck(index);
+        stuck > 0 && stuck >= self.lanes[index].lane.in_use()
     }
 
     /// Where the work that asks holds a slot of this lane, if joining the row would tie the knot.
     pub(super) fn waits_for_itself(&self, ask: &Ask<'_>, found: Option<u32>, now: Tick) -> Option<Spot> {
         let index = found?;
-        let (weight, spot) = holding::held(ask.desk, index)?;
+        let (weight, spot) = ask.holds_of(index)?;
         let slot = &self.lanes[index];
         let head = slot.row.first().map_or(ask.weight, |ticket| self.line[ticket].weight);
         let waits_for_slots = slot.lane.hold(self.limits_at(found), head, now) == Some(Hold::Slots);

@@ -30,18 +30,20 @@ impl<T> Slab<T> {
         self.len as usize
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         self.len += 1;
         let index = self.free;
-        if let Some(entry) = self.entries.get_mut(index as usize) {
-            if let Entry::Free { next } = *entry {
-                self.free = next;
+        match self.entries.get_mut(index as usize) {
+            Some(entry) => {
+                if let Entry::Free { next } = *entry {
+                    self.free = next;
+                }
+                *entry = Entry::Used(value);
+                index
             }
-            *entry = Entry::Used(value);
-            return index;
+            None => self.grow(value),
         }
-        self.grow(value)
     }
 
     #[inline(never)]

@@ -72,8 +72,8 @@ pub(crate) struct Wakes {
 pub(crate) struct Ask<'a> {
     pub(crate) key: Option<(&'a str, u32)>,
     pub(crate) weight: u32,
-    /// The desk's own address: what work holds there is found by it.
-    pub(crate) desk: usize,
+    /// The desk's own address, by which is found what the work that asks holds there; `None` if it holds nothing anywhere.
+    pub(crate) holder: Option<usize>,
     /// Whether the moment of admission has to be known.
     pub(crate) is_timed: bool,
 }
@@ -139,7 +139,12 @@ pub(crate) struct Turned {
 impl<'a> Ask<'a> {
     /// An ordinary question about a key.
     pub(crate) fn of(desk: &'static Desk, key: Option<(&'a str, u32)>) -> Self {
-        Ask { key, weight: 1, desk: desk.address(), is_timed: false }
+        Ask { key, weight: 1, holder: holding::is_any().then(|| desk.address()), is_timed: false }
+    }
+
+    /// How much of a lane the work that asks holds, and where it took it.
+    pub(crate) fn holds_of(&self, lane: u32) -> Option<(u32, Spot)> {
+        holding::held(self.holder?, lane)
     }
 }
 
@@ -320,11 +325,10 @@ impl State {
     }
 
     fn join(&mut self, ask: &Ask<'_>, found: Option<u32>, hold: Hold, wait: &Wait<'_>) -> Entry {
-        let lane = found.map_or(Lane::default(), |index| self.lanes[index].lane);
-        let Some(index) = self.put(found, ask, lane) else {
+        let Some(index) = found.or_else(|| self.put(None, ask, Lane::default())) else {
             return Entry::NoRoom;
         };
-        let holds = holding::held(ask.desk, index).map_or(0, |(weight, _)| weight);
+        let holds = ask.holds_of(index).map_or(0, |(weight, _)| weight);
         let ready = wait.ready.take();
         let (since, waker, seat) = ready.unwrap_or_else(|| (self.now(), wait.waker.clone(), seat::take()));
         let waiter = Waiter::new(index, ask.weight, holds, since, waker, Arc::clone(&seat));
