@@ -27,8 +27,13 @@ type Entrant = Driven<'static, Answer>;
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
-    let n = Arc::new(AtomicU32::new(0)); let m = n.clone(); let t = std::time::Instant::now();
-    builder.check(move || { m.fetch_add(1, Ordering::SeqCst); run() });
+    let n = Arc::new(AtomicU32::new(0));
+    let m = n.clone();
+    let t = std::time::Instant::now();
+    builder.check(move || {
+        m.fetch_add(1, Ordering::SeqCst);
+        run()
+    });
     eprintln!("## {} {} {:?}", std::thread::current().name().unwrap(), n.load(Ordering::SeqCst), t.elapsed());
 }
 
@@ -382,35 +387,60 @@ fn g7_a_lane_goes_while_its_key_comes_back() {
     });
 }
 
-/// A gate with two lanes and a desk for each, where one desk has all the room there is.
-fn two_desks() -> KeyedGate {
-    let gate = keyed(1, 2);
-    let both = (gate.try_enter_key("a").unwrap(), gate.try_enter_key("b").unwrap());
-    assert_eq!(gate.try_enter_key("c").unwrap_err().reason, Reason::KeysFull);
-    drop(both);
-    gate
+/// Three keys over two desks, each in each part: so the same desk serves two of them, and another one the third.
+const PARTS: [[&str; 3]; 3] = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]];
+
+/// A gate with room for two lanes, all of it at the desks of these two keys; and a visit of a key, on a thread.
+fn room_at(keys: [&str; 2]) -> (KeyedGate, impl Fn(&'static str) -> thread::JoinHandle<()>) {
+    let gate = keyed(2, 2);
+    drop(keys.map(|key| gate.try_enter_key(key).unwrap()));
+    let visit = {
+        let gate = gate.clone();
+        move |key| {
+            let gate = gate.clone();
+            thread::spawn(move || {
+                drop(gate.try_enter_key(key).expect("two lanes are allowed, and no more are asked for"))
+            })
+        }
+    };
+    (gate, visit)
+}
+
+#[track_caller]
+fn has_room_for_two(gate: &KeyedGate) {
+    assert_eq!(gate.look().lanes, 0);
+    for [one, two, three] in PARTS {
+        let _both = [one, two].map(|key| gate.try_enter_key(key).unwrap());
+        assert_eq!(gate.try_enter_key(three).unwrap_err().reason, Reason::KeysFull);
+    }
 }
 
 #[test]
-fn g7_room_for_a_lane_moves_between_desks_and_none_is_lost() {
-    model(|| {
-        let (gate, room) = (two_desks(), Room::new(2));
-        let visit = |key: &'static str| {
-            let (gate, room) = (gate.clone(), Arc::clone(&room));
-            thread::spawn(move || {
-                let pass = gate.try_enter_key(key).expect("two lanes are allowed, and two are asked for");
-                room.go_in();
-                room.go_out(pass);
-            })
-        };
-        let visits = [visit("a"), visit("c")];
-        visits.map(|visit| visit.join().unwrap());
-        assert_eq!(gate.look().lanes, 0);
-        for (one, two) in [("a", "b"), ("b", "c"), ("c", "a")] {
-            let _both = (gate.try_enter_key(one).unwrap(), gate.try_enter_key(two).unwrap());
-            assert_eq!(gate.try_enter_key("d").unwrap_err().reason, Reason::KeysFull);
-        }
-    });
+fn g7_room_that_moves_between_desks_is_never_missed() {
+    for [one, two, three] in PARTS {
+        model(move || {
+            let (gate, visit) = room_at([one, two]);
+            let visits = (visit(one), visit(three));
+            visits.0.join().unwrap();
+            visits.1.join().unwrap();
+            has_room_for_two(&gate);
+        });
+    }
+}
+
+#[test]
+fn g7_two_of_one_new_key_need_room_for_one_lane() {
+    for [one, two, three] in PARTS {
+        model(move || {
+            let (gate, visit) = room_at([one, two]);
+            let kept = gate.try_enter_key(one).unwrap();
+            let visits = (visit(three), visit(three));
+            visits.0.join().unwrap();
+            visits.1.join().unwrap();
+            drop(kept);
+            has_room_for_two(&gate);
+        });
+    }
 }
 
 #[test]
@@ -507,7 +537,7 @@ fn g8_nobody_starts_once_a_pause_has_begun() {
         holder.join().unwrap();
         if started.is_none() {
             assert!(entrant.poll().is_none());
-            assert_eq!(gate.try_enter().unwrap_err().reason, Reason::Paused);
+            assert!(gate.try_enter().is_err());
             gate.resume();
         }
         drop(answer(started, entrant).unwrap());
@@ -537,8 +567,7 @@ fn g9_one_start_is_spent_once() {
 fn g9_a_start_spent_before_a_change_counts_after_it() {
     model(|| {
         let gate = Gate::builder().rate(1, "1m").clock(FakeClock::new()).build().unwrap();
-        let operator =
-            aside(&gate, |gate| gate.set_limits(Limits::builder().rate(2, "1m").build().unwrap()));
+        let operator = aside(&gate, |gate| gate.set_limits(Limits::builder().rate(2, "1m").build().unwrap()));
         let other = aside(&gate, |gate| gate.check().is_ok());
         let mine = gate.check().is_ok();
         operator.join().unwrap();

@@ -14,7 +14,7 @@ use flowgate_core::{Key, Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, Wh
 
 use super::{
     desk::Desk,
-    express::Attempt,
+    express::Missed,
     holding,
     meta::Meta,
     pass::Pass,
@@ -67,11 +67,9 @@ impl Engine {
     /// Enters by the express lane, if that is open and has room.
     #[inline]
     pub(crate) fn enter_express(&self, weight: u32) -> Option<Pass> {
-        if self.desk.express.take(weight) != Attempt::Done {
-            return None;
-        }
+        let left = self.desk.express.take(weight).ok()?;
         let pass = Pass::new(self.desk, 0, weight, Tick::ZERO);
-        Some(if self.meta.bus.is_on() { self.announce_express(pass) } else { pass })
+        Some(if self.meta.bus.is_on() { self.announce_express(pass, left) } else { pass })
     }
 
     /// Enters, joins the line if there is a waker to wake, or is refused.
@@ -139,12 +137,12 @@ impl Engine {
         if let (None, Some(rate), false) = (key, &self.rate, self.meta.bus.is_on()) {
             let now = self.meta.time.now();
             match self.desk.express.spend(rate, now) {
-                Attempt::Done => return Ok(()),
-                Attempt::Refused(until) => {
+                Ok(()) => return Ok(()),
+                Err(Missed::Refused(until)) => {
                     let turned = Turned { retry_after: Some(until.since(now)), ..Turned::new(Reason::Rate) };
                     return Err(self.refused(key, spot, turned));
                 }
-                Attempt::Away => {}
+                Err(Missed::Away) => {}
             }
         }
         self.check_desk(key, spot)
@@ -165,11 +163,11 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn announce_express(&self, mut pass: Pass) -> Pass {
+    fn announce_express(&self, mut pass: Pass, left: u64) -> Pass {
         if self.meta.bus.is_timed() {
             pass.started_at(self.meta.time.now());
         }
-        let in_use = self.desk.express.in_use();
+        let in_use = self.desk.express.in_use(left);
         pass.announce(&self.meta, None, What::Acquired { waited: Duration::ZERO, in_use });
         pass
     }

@@ -25,10 +25,9 @@ pub(crate) struct Express {
     max: AtomicU32,
 }
 
-/// What an attempt on the express lane came to.
+/// Why the express lane did not do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt<T> {
-    Done,
+pub(crate) enum Missed<T> {
     /// The counts are here and say no.
     Refused(T),
     /// The counts are with the desk.
@@ -40,19 +39,17 @@ impl Express {
         Express { slots: AtomicU64::new(AWAY), rate: AtomicU64::new(AWAY), max: AtomicU32::new(0) }
     }
 
-    /// Takes `weight` slots.
+    /// Takes `weight` slots, and says how many are left.
     #[inline]
-    pub(crate) fn take(&self, weight: u32) -> Attempt<()> {
+    pub(crate) fn take(&self, weight: u32) -> Result<u64, Missed<()>> {
         let mut free = self.slots.load(Ordering::Relaxed);
         loop {
             if free == AWAY {
-                return Attempt::Away;
+                return Err(Missed::Away);
             }
-            let Some(left) = free.checked_sub(u64::from(weight)) else {
-                return Attempt::Refused(());
-            };
+            let left = free.checked_sub(u64::from(weight)).ok_or(Missed::Refused(()))?;
             match self.slots.compare_exchange_weak(free, left, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Attempt::Done,
+                Ok(_) => return Ok(left),
                 Err(seen) => free = seen,
             }
         }
@@ -81,18 +78,15 @@ impl Express {
 
     /// Spends one start of the rate; when refused, until when.
     #[inline]
-    pub(crate) fn spend(&self, rate: &Rate, now: Tick) -> Attempt<Tick> {
+    pub(crate) fn spend(&self, rate: &Rate, now: Tick) -> Result<(), Missed<Tick>> {
         let mut word = self.rate.load(Ordering::Relaxed);
         loop {
             if word == AWAY {
-                return Attempt::Away;
+                return Err(Missed::Away);
             }
-            let spent = match rate.spend(RateState::from_word(word), now) {
-                Ok(spent) => spent.to_word(),
-                Err(until) => return Attempt::Refused(until),
-            };
+            let spent = rate.spend(RateState::from_word(word), now).map_err(Missed::Refused)?.to_word();
             match self.rate.compare_exchange_weak(word, spent, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Attempt::Done,
+                Ok(_) => return Ok(()),
                 Err(seen) => word = seen,
             }
         }
@@ -123,13 +117,13 @@ impl Express {
     pub(crate) fn turned(&self, weight: u32) -> Turned {
         let max = self.max.load(Ordering::Relaxed);
         let reason = if weight > max { Reason::TooHeavy } else { Reason::Busy };
-        Turned { in_use: self.in_use(), max: Some(max), ..Turned::new(reason) }
+        let free = known(self.slots.load(Ordering::Relaxed)).unwrap_or(0);
+        Turned { in_use: self.in_use(free), max: Some(max), ..Turned::new(reason) }
     }
 
-    /// How many slots are taken, for a listener: exact when nothing else moves.
-    pub(crate) fn in_use(&self) -> u32 {
-        let free = known(self.slots.load(Ordering::Relaxed)).unwrap_or(0) as u32;
-        self.max.load(Ordering::Relaxed).saturating_sub(free)
+    /// How many slots are taken when so many are free.
+    pub(crate) fn in_use(&self, free: u64) -> u32 {
+        self.max.load(Ordering::Relaxed).saturating_sub(free as u32)
     }
 }
 

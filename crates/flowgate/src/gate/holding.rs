@@ -23,28 +23,30 @@ thread_local! {
 pub(crate) struct Guard(());
 
 pub(crate) fn hold(held: Held) -> Guard {
-    CHAIN.with_borrow_mut(|chain| chain.push(held));
+    with(|chain| chain.push(held));
     Guard(())
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        CHAIN.with_borrow_mut(|chain| chain.pop());
+        with(Vec::pop);
     }
 }
 
 /// Whether the work being polled holds anything at all.
 pub(crate) fn is_any() -> bool {
-    CHAIN.with_borrow(|chain| !chain.is_empty())
+    with(|chain| !chain.is_empty()) == Some(true)
 }
 
 /// How much of this lane the work being polled holds, and where it took it last.
 pub(crate) fn held(desk: usize, lane: u32) -> Option<(u32, Spot)> {
-    CHAIN.with_borrow(|chain| {
-        let mut of_lane = chain.iter().filter(|held| held.desk == desk && held.lane == lane);
-        let first = of_lane.next()?;
-        let (weight, last) =
-            of_lane.fold((first.weight, first), |(weight, _), held| (weight + held.weight, held));
-        Some((weight, last.spot))
-    })
+    with(|chain| {
+        let of_lane = chain.iter().filter(|held| held.desk == desk && held.lane == lane);
+        of_lane.fold(None, |sum, held| Some((sum.map_or(0, |(weight, _)| weight) + held.weight, held.spot)))
+    })?
+}
+
+/// `None` while the thread ends: what is dropped then holds nothing that could wait.
+fn with<T>(with: impl FnOnce(&mut Vec<Held>) -> T) -> Option<T> {
+    CHAIN.try_with(|chain| with(&mut chain.borrow_mut())).ok()
 }
