@@ -17,6 +17,7 @@ const WAIT: Duration = Duration::from_secs(2);
 pub(crate) fn run(suite: &mut Suite) {
     asynchronous(suite);
     at_once(suite);
+    unheard(suite);
     with_timeout(suite);
 }
 
@@ -76,6 +77,28 @@ fn at_once(suite: &mut Suite) {
                 let permit =
                     Arc::clone(black_box(&semaphore)).try_acquire_owned().expect("there is a permit");
                 black_box(&permit);
+            })
+        },
+    );
+}
+
+/// What it costs that somebody could listen, where nobody does.
+fn unheard(suite: &mut Suite) {
+    let gate = Gate::builder().max(MAX).build().expect("the options are right");
+    suite.duel(
+        Question::new("enter: try, nobody listens", "ns")
+            .against("ours without event code")
+            .goal(Goal::at_most(1.05)),
+        |loops| {
+            calls(loops, || {
+                let pass = black_box(&gate).try_enter().expect("there is a slot");
+                black_box(&pass);
+            })
+        },
+        |loops| {
+            calls(loops, || {
+                let pass = black_box(&gate).try_enter_without_events().expect("there is a slot");
+                black_box(&pass);
             })
         },
     );

@@ -81,6 +81,26 @@ impl Desk {
         look(&states)
     }
 
+    /// Room for lanes at any of these desks of a gate with keys, or that of its least recently used idle lane, all seen at
+    /// one moment. Zero means that at that moment every lane was in use.
+    pub(super) fn take_room(desks: &[&'static Desk]) -> u32 {
+        let mut locked: Vec<_> = desks.iter().map(|desk| (desk, lock(&desk.state))).collect();
+        let spare = locked.iter_mut().find(|(_, state)| state.spare > 0);
+        if let Some((desk, state)) = spare {
+            let room = std::mem::take(&mut state.spare);
+            desk.show(state);
+            return room;
+        }
+        let idle = |(_, state): &mut (_, MutexGuard<'_, State>)| state.least_recently_used();
+        let oldest = locked.iter_mut().filter_map(|each| Some((idle(each)?.0, each))).min_by_key(|&(at, _)| at);
+        oldest.map_or(0, |(_, (desk, state))| {
+            state.evict();
+            let room = std::mem::take(&mut state.spare);
+            desk.show(state);
+            room
+        })
+    }
+
     /// A pass comes back that the express lane could not take.
     #[inline(never)]
     pub(crate) fn leave(&'static self, lane: u32, weight: u32, started: Tick, outcome: Outcome) {

@@ -64,17 +64,32 @@ impl Engine {
         (desk, Some((key, hash as u32)))
     }
 
-    /// Enters by the express lane, if that is open and has room.
+    /// Enters by the express lane, if that is open and has room, telling nobody.
     #[inline]
-    pub(crate) fn enter_express(&self, weight: u32) -> Option<Pass> {
+    pub(crate) fn enter_unheard(&self, weight: u32) -> Option<Pass> {
+        self.desk.express.take(weight).ok()?;
+        Some(Pass::new(self.desk, 0, weight, Tick::ZERO))
+    }
+
+    /// The same where somebody listens.
+    fn enter_heard(&self, weight: u32) -> Option<Pass> {
         let left = self.desk.express.take(weight).ok()?;
-        let pass = Pass::new(self.desk, 0, weight, Tick::ZERO);
-        Some(if self.meta.bus.is_on() { self.announce_express(pass, left) } else { pass })
+        let started = if self.meta.bus.is_timed() { self.meta.time.now() } else { Tick::ZERO };
+        let mut pass = Pass::new(self.desk, 0, weight, started);
+        let in_use = self.desk.express.in_use(left);
+        pass.announce(&self.meta, None, What::Acquired { waited: Duration::ZERO, in_use });
+        Some(pass)
     }
 
     /// Enters, joins the line if there is a waker to wake, or is refused.
     #[inline(never)]
     pub(crate) fn enter(&self, key: Option<&str>, weight: u32, spot: Spot, waker: Option<&Waker>) -> Answer {
+        if key.is_none()
+            && self.meta.bus.is_on()
+            && let Some(pass) = self.enter_heard(weight)
+        {
+            return Answer::Ready(Ok(pass));
+        }
         // Where nobody waits, a full express lane says all there is to know; unless this very work holds a slot.
         let never_waits = waker.is_none() || self.rejects.load(Ordering::Relaxed);
         let express = &self.desk.express;
@@ -119,13 +134,9 @@ impl Engine {
         let ask = Ask { weight, is_timed: self.meta.bus.is_timed(), ..Ask::of(desk, hashed) };
         let mut entry = desk.at(|state| step(state, &ask));
         while let Entry::NoRoom = entry {
-            let room = self.meta.quota.find(&self.desks);
-            entry = desk.at(|state| {
-                state.spare += room;
-                match (room, step(state, &ask)) {
-                    (0, Entry::NoRoom) => Entry::Out(state.turned(None, Reason::KeysFull)),
-                    (_, entry) => entry,
-                }
+            entry = self.make_room(desk, |state, is_found| match (is_found, step(state, &ask)) {
+                (false, Entry::NoRoom) => Entry::Out(state.turned(None, Reason::KeysFull)),
+                (_, entry) => entry,
             });
         }
         (desk, entry)
@@ -160,16 +171,6 @@ impl Engine {
             (_, Entry::Out(turned)) => Err(self.refused(key, spot, turned)),
             _ => Ok(()),
         }
-    }
-
-    #[inline(never)]
-    fn announce_express(&self, mut pass: Pass, left: u64) -> Pass {
-        if self.meta.bus.is_timed() {
-            pass.started_at(self.meta.time.now());
-        }
-        let in_use = self.desk.express.in_use(left);
-        pass.announce(&self.meta, None, What::Acquired { waited: Duration::ZERO, in_use });
-        pass
     }
 
     /// The pass of one who was admitted at a desk.
@@ -223,10 +224,18 @@ impl Engine {
         if desk.at(|state| state.pin(&ask, limits)) {
             return true;
         }
+        self.make_room(desk, |state, _| state.pin(&ask, limits))
+    }
+
+    /// Does something at a desk with room for one more lane there; says whether any was found.
+    #[inline(never)]
+    fn make_room<R>(&self, desk: &'static Desk, step: impl FnOnce(&mut State, bool) -> R) -> R {
+        // Room on its way between desks is to be seen at neither: nobody else looks until it has arrived.
+        let _one_at_a_time = self.meta.quota.lock();
         let room = self.meta.quota.find(&self.desks);
         desk.at(|state| {
             state.spare += room;
-            state.pin(&ask, limits)
+            step(state, room > 0)
         })
     }
 

@@ -58,11 +58,26 @@ impl<'a> Enter<'a> {
     /// Enters now or is refused: never waits.
     #[inline]
     pub fn now(self) -> Result<Pass, Refusal> {
+        if !self.engine.meta.bus.is_on() {
+            return self.now_unheard();
+        }
+        self.now_slowly()
+    }
+
+    /// As [`Enter::now`] where nobody listens.
+    #[inline]
+    pub(crate) fn now_unheard(self) -> Result<Pass, Refusal> {
         if self.key.is_none()
-            && let Some(pass) = self.engine.enter_express(self.weight)
+            && let Some(pass) = self.engine.enter_unheard(self.weight)
         {
             return Ok(pass);
         }
+        self.now_slowly()
+    }
+
+    /// Apart, so that the fast path need not make room for what this one needs.
+    #[inline(never)]
+    fn now_slowly(self) -> Result<Pass, Refusal> {
         match self.engine.enter(self.key, self.weight, self.spot, None) {
             Answer::Ready(answer) => answer,
             Answer::Wait(..) => unreachable!("without a waker nobody waits"),
@@ -134,7 +149,8 @@ impl Future for Enter<'_> {
         match self.stage {
             Stage::New => {
                 if self.key.is_none()
-                    && let Some(pass) = self.engine.enter_express(self.weight)
+                    && !self.engine.meta.bus.is_on()
+                    && let Some(pass) = self.engine.enter_unheard(self.weight)
                 {
                     self.stage = Stage::Done;
                     return Poll::Ready(Ok(pass));

@@ -47,11 +47,6 @@ impl Pass {
         Pass { desk, told: None, started, lane, weight }
     }
 
-    /// For one given without a look at the clock.
-    pub(crate) fn started_at(&mut self, started: Tick) {
-        self.started = started;
-    }
-
     /// The pass tells of itself now, and again when it comes back.
     pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<Key>, acquired: What) {
         meta.tell(key.as_ref(), acquired);

@@ -6,18 +6,26 @@
 use flowgate_core::Tick;
 
 use super::desk::Desk;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering, lock};
 
 #[derive(Debug)]
 pub(crate) struct Quota {
     pool: AtomicU32,
     block: u32,
+    /// Held while room is moved from one desk to another.
+    moving: Mutex<()>,
 }
 
 impl Quota {
     /// `max_keys` lanes over so many desks.
     pub(crate) fn new(max_keys: u32, desks: u32) -> Self {
-        Quota { pool: AtomicU32::new(max_keys), block: (max_keys / desks / 8).clamp(1, 64) }
+        let block = (max_keys / desks / 8).clamp(1, 64);
+        Quota { pool: AtomicU32::new(max_keys), block, moving: Mutex::new(()) }
+    }
+
+    /// Nobody else moves room until the guard is gone. Taken before any desk's own lock.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+        lock(&self.moving)
     }
 
     /// Up to a block of the allowance that no desk has.
@@ -68,6 +76,7 @@ impl Quota {
                 return 1;
             }
         }
-        0
+        // Seen one after the other, room may be missed that went from a desk yet to be seen to one already seen.
+        Desk::take_room(desks)
     }
 }
