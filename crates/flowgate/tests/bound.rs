@@ -77,7 +77,7 @@ fn g2_the_line_is_first_in_first_out() {
 
 #[test]
 fn g2_a_newcomer_cannot_overtake_one_who_was_handed_a_slot() {
-    // Seen to fail: with `pump` only waking the head instead of handing it the slot, the newcomer gets in.
+    // Seen to fail: with `pump` granting the slot without `admit` taking it for the head, the newcomer gets in.
     let gate = gate(1);
     let pass = gate.try_enter().unwrap();
     let mut head = Driven::pending(gate.enter());
@@ -130,13 +130,17 @@ fn g3_at_most_max_queue_wait() {
 
 #[test]
 fn g3_in_reject_mode_nobody_waits() {
-    // Seen to fail: with `Overflow::Reject` treated as an unbounded queue, the second entry is pending.
-    let gate = Gate::builder().max(1).reject().build().unwrap();
-    let pass = Driven::new(gate.enter()).poll().unwrap().unwrap();
-    assert_eq!(Driven::new(gate.enter()).poll().unwrap().unwrap_err().reason, Reason::Busy);
-    drop(pass);
-    drop(Driven::new(gate.enter()).poll().unwrap().unwrap());
-    assert_eq!(gate.look().refusals.of(Reason::Busy), 1);
+    // Seen to fail: with `decide` saying `Wait` for `Overflow::Reject`, the second entry at the desk is pending.
+    let by_express_lane = Gate::builder().max(1);
+    let at_the_desk = Gate::builder().max(1).rate(9, "1m");
+    for builder in [by_express_lane, at_the_desk] {
+        let gate = builder.reject().build().unwrap();
+        let pass = Driven::new(gate.enter()).poll().unwrap().unwrap();
+        assert_eq!(Driven::new(gate.enter()).poll().unwrap().unwrap_err().reason, Reason::Busy);
+        drop(pass);
+        drop(Driven::new(gate.enter()).poll().unwrap().unwrap());
+        assert_eq!(gate.look().refusals.of(Reason::Busy), 1);
+    }
 }
 
 #[test]
@@ -203,7 +207,7 @@ fn g3_one_heavier_than_max_is_refused_at_once() {
 
 #[test]
 fn g4_a_dropped_waiter_leaves_the_line_in_order() {
-    // Seen to fail: with `Line::part` not relinking the neighbours, the one behind is never woken.
+    // Seen to fail: with `Line::part` not relinking the one ahead, a hand-over later meets one who is gone.
     let gate = gate(1);
     let mut pass = gate.try_enter().unwrap();
     let mut line: Vec<_> = (0..9).map(|place| (place, Driven::pending(gate.enter()))).collect();
@@ -255,7 +259,7 @@ fn g4_one_dropped_before_its_first_poll_leaves_no_trace() {
 
 #[test]
 fn g4_two_waiters_of_one_task_are_two_waiters() {
-    // Seen to fail: with waiters told apart by their waker, the second poll finds the first's fate.
+    // Seen to fail: with `join` knowing a waiter by its waker, the second one has no place of its own: one waits, not two.
     let gate = gate(1);
     let pass = gate.try_enter().unwrap();
     let (mut one, mut other) = (Driven::pending(gate.enter()), Driven::new(gate.enter()));
@@ -270,7 +274,7 @@ fn g4_two_waiters_of_one_task_are_two_waiters() {
 
 #[test]
 fn g4_a_waiter_that_moves_to_another_task_is_woken_there() {
-    // Seen to fail: with `look_up` keeping the first waker, the second one is never woken.
+    // Seen to fail: with `renew` keeping the first waker, the second one is never woken.
     let gate = gate(1);
     let pass = gate.try_enter().unwrap();
     let mut entrant = Driven::new(gate.enter());
@@ -301,7 +305,7 @@ fn g5_a_pass_frees_its_slot_once_however_the_work_ends() {
 
 #[test]
 fn g5_a_pass_outlives_its_gate_and_moves_between_threads() {
-    // Seen to fail: with `dismiss` putting the desk into the pool at once, the late exit lands in another gate's counts.
+    // Seen to fail: with `finish_slowly` pooling a desk whose passes are still out, the exit lands in another gate's counts.
     let gate = gate(2);
     let pass = gate.try_enter().unwrap();
     drop(gate);
@@ -339,7 +343,7 @@ fn g5_the_work_is_gone_before_its_slot_is_free() {
 
 #[test]
 fn g1_every_await_can_be_the_last() {
-    // Seen to fail: with `cancel` not settling a granted waiter, the last line finds a slot missing.
+    // Seen to fail: with `cancel` not settling a granted waiter, the next round finds a slot missing.
     let gate = gate(2);
     for polls in 0..6 {
         let mut pass = Some(gate.enter().weight(2).now().unwrap());
@@ -366,7 +370,7 @@ fn g1_every_await_can_be_the_last() {
 
 #[test]
 fn g1_lowering_and_raising_max_keeps_every_pass_counted() {
-    // Seen to fail: with `relimit` resetting the lane's count, the gate lets four in under a max of two.
+    // Seen to fail: with `express` lending "none free" while more are out than `max`, the first exit leaves one counted, not three.
     let gate = gate(4);
     let mut out: Vec<_> = (0..4).map(|_| gate.try_enter().unwrap()).collect();
     gate.set_limits(Limits::builder().max(2).build().unwrap());

@@ -30,7 +30,7 @@ fn g6_each_key_has_its_own_lane_and_the_empty_key_is_a_key() {
 
 #[test]
 fn g6_the_key_is_asked_for_once_and_its_failure_touches_no_slot() {
-    // Seen to fail: with a failing key function falling back to the empty key, a lane appears.
+    // Seen to fail: with a failing key function falling back to the empty key, the entry gets in.
     let gate = Gate::builder().max(1).keyed().name("tenants").build().unwrap();
     let asked = Mutex::new(0);
     let mut entry = Driven::new(gate.enter_by(|| {
@@ -72,7 +72,7 @@ fn g7_a_lane_with_nothing_in_flight_keeps_no_state() {
 
 #[test]
 fn g7_at_most_max_keys_lanes_and_one_in_use_never_leaves() {
-    // Seen to fail: with `evict` not asking whether the lane is idle, a key in use loses its lane and its bound.
+    // Seen to fail: with `least_recently_used` not asking whether a lane is idle still, one in use leaves for a new key.
     for max_keys in [1, 7, 500, 10_000] {
         let gate = Gate::builder().max(1).rate(1_000_000, "1m").keyed().max_keys(max_keys).build().unwrap();
         let names: Vec<_> = (0..=max_keys).map(|n| format!("tenant-{n}")).collect();
@@ -90,6 +90,9 @@ fn g7_at_most_max_keys_lanes_and_one_in_use_never_leaves() {
         drop(passes.pop());
         drop(gate.try_enter_key(&names[max_keys as usize]).unwrap());
         assert_eq!(gate.look().lanes, max_keys as usize);
+        passes.push(gate.try_enter_key(&names[max_keys as usize]).unwrap());
+        let refusal = gate.try_enter_key("one more").unwrap_err();
+        assert_eq!(refusal.reason, Reason::KeysFull, "it was idle, and is in use again");
     }
 }
 
@@ -221,7 +224,7 @@ fn g7_pinned_limits_hold_for_their_key_alone() {
 
 #[test]
 fn g6_one_busy_key_does_not_delay_another() {
-    // Seen to fail: with one row for all lanes of a desk, `b` stands behind the thousand of `a`.
+    // Seen to fail: with `enter` asking whether anybody waits at the desk, not in the lane, `b` waits behind all of `a`.
     let gate = keyed(1, 10);
     let held = gate.try_enter_key("a").unwrap();
     let line: Vec<_> = (0..1_000).map(|_| Driven::pending(gate.enter_key("a"))).collect();

@@ -387,23 +387,20 @@ fn g7_a_lane_goes_while_its_key_comes_back() {
     });
 }
 
-/// Three keys over two desks, each in each part: so the same desk serves two of them, and another one the third.
+/// Three keys over two desks, each in each part: one desk serves two of them, and the other the third.
 const PARTS: [[&str; 3]; 3] = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]];
 
-/// A gate with room for two lanes, all of it at the desks of these two keys; and a visit of a key, on a thread.
-fn room_at(keys: [&str; 2]) -> (KeyedGate, impl Fn(&'static str) -> thread::JoinHandle<()>) {
-    let gate = keyed(2, 2);
-    drop(keys.map(|key| gate.try_enter_key(key).unwrap()));
-    let visit = {
-        let gate = gate.clone();
-        move |key| {
-            let gate = gate.clone();
-            thread::spawn(move || {
-                drop(gate.try_enter_key(key).expect("two lanes are allowed, and no more are asked for"))
-            })
-        }
-    };
-    (gate, visit)
+/// Takes all the room for lanes to the desks of these keys.
+fn warm(gate: KeyedGate, keys: &[&str]) -> KeyedGate {
+    let passes: Vec<Pass> = keys.iter().map(|key| gate.try_enter_key(key).unwrap()).collect();
+    drop(passes);
+    gate
+}
+
+/// Goes in and out on another thread, and must not be refused.
+fn visit(gate: &KeyedGate, key: &'static str) -> thread::JoinHandle<()> {
+    let gate = gate.clone();
+    thread::spawn(move || drop(gate.try_enter_key(key).expect("there is room for its lane")))
 }
 
 #[track_caller]
@@ -416,13 +413,12 @@ fn has_room_for_two(gate: &KeyedGate) {
 }
 
 #[test]
-fn g7_room_that_moves_between_desks_is_never_missed() {
+fn g7_room_on_its_way_between_desks_is_not_missed() {
     for [one, two, three] in PARTS {
         model(move || {
-            let (gate, visit) = room_at([one, two]);
-            let visits = (visit(one), visit(three));
-            visits.0.join().unwrap();
-            visits.1.join().unwrap();
+            let gate = warm(keyed(1, 2), &[one, two]);
+            let visits = [visit(&gate, one), visit(&gate, three)];
+            visits.into_iter().for_each(|visit| visit.join().unwrap());
             has_room_for_two(&gate);
         });
     }
@@ -432,15 +428,57 @@ fn g7_room_that_moves_between_desks_is_never_missed() {
 fn g7_two_of_one_new_key_need_room_for_one_lane() {
     for [one, two, three] in PARTS {
         model(move || {
-            let (gate, visit) = room_at([one, two]);
+            let gate = warm(keyed(2, 2), &[one, two]);
             let kept = gate.try_enter_key(one).unwrap();
-            let visits = (visit(three), visit(three));
-            visits.0.join().unwrap();
-            visits.1.join().unwrap();
+            let visits = [visit(&gate, three), visit(&gate, three)];
+            visits.into_iter().for_each(|visit| visit.join().unwrap());
             drop(kept);
             has_room_for_two(&gate);
         });
     }
+}
+
+#[test]
+fn g7_a_new_key_is_refused_only_if_all_lanes_are_in_use_at_once() {
+    // Four desks, and one of these keys at each.
+    for [from, to, new] in [["a", "b", "c"], ["b", "c", "f"], ["c", "f", "a"], ["f", "a", "b"]] {
+        model(move || {
+            let gate = keyed(1, 4);
+            let _kept = ["k", "l"].map(|key| gate.try_enter_key(key).unwrap());
+            let gate = warm(gate, &[to]);
+            let pass = gate.try_enter_key(from).unwrap();
+            // At each moment three lanes are in use at the most, though never the same ones.
+            let mover = thread::spawn({
+                let gate = gate.clone();
+                move || {
+                    drop(pass);
+                    gate.try_enter_key(to).map(drop)
+                }
+            });
+            drop(gate.try_enter_key(new).expect("there is room for its lane"));
+            mover.join().unwrap().unwrap();
+        });
+    }
+}
+
+#[test]
+fn g7_a_lane_in_use_is_not_forgotten_for_a_new_key() {
+    model(|| {
+        let builder = Gate::builder().max(1).rate(9, "1m").clock(FakeClock::new()).keyed();
+        let (gate, room) = (warm(builder.max_keys(1).build().unwrap(), &["a"]), Room::new(1));
+        // The lane of `a` is idle and remembers a start; it is used again while `b` wants its place.
+        let enter = |key: &'static str| {
+            let (gate, room) = (gate.clone(), Arc::clone(&room));
+            move || gate.try_enter_key(key).map(|pass| room.work(pass)).map_err(|refusal| refusal.reason)
+        };
+        let again = thread::spawn(enter("a"));
+        let answers = [enter("b")(), again.join().unwrap()];
+        assert!(answers.iter().any(Result::is_ok));
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(()) | Err(Reason::KeysFull))));
+        assert_eq!(room.done(), answers.iter().flatten().count() as u32);
+        let look = gate.look();
+        assert_eq!((look.in_use, look.lanes), (0, 1));
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! G4 and G7 at size: a million waiters, a million keys, and what is left of them. Run in release (`./test` does).
 //!
-//! Time is judged by growth only, best of several rounds, since the machine may be shared. Memory is counted by the allocator, so these tests run one after the other.
+//! Time is judged by growth only, best of several rounds, since the machine may be shared. Memory is counted by the
+//! allocator, so these tests run one after the other.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
@@ -80,7 +81,7 @@ fn g4_nothing_is_left_allocated_after_a_million_waiters() {
 
 #[test]
 fn g7_a_million_keys_that_came_and_went_leave_nothing_behind() {
-    // Seen to fail: with `Lanes::remove` not taking the lane out of its table, memory grows with every key.
+    // Seen to fail: with `Lanes::remove` leaving the lane in its slab, memory grows with every key.
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let gate = Gate::builder().max(3).keyed().max_keys(1_000_000).build().unwrap();
     let visit = |from: usize, to: usize| {
@@ -97,7 +98,7 @@ fn g7_a_million_keys_that_came_and_went_leave_nothing_behind() {
 
 #[test]
 fn g7_a_live_lane_costs_at_most_128_bytes_beyond_its_key_and_all_of_it_comes_back() {
-    // Seen to fail: with the slab doubling instead of growing by a quarter, a lane costs more at some sizes.
+    // Seen to fail: with one word more in `Slot`, which then takes two cache lines; with `shrink` doing nothing, the table stays.
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for count in [MANY / 1_000, MANY / 10, MANY] {
         let gate = Gate::builder().max(3).keyed().max_keys(1_000_000).build().unwrap();
@@ -142,7 +143,7 @@ fn g5_gates_that_come_and_go_leave_nothing_behind() {
 
 #[test]
 fn g11_with_nobody_listening_an_entry_allocates_nothing() {
-    // Seen to fail: with `Told` built for every pass, each entry allocates.
+    // Seen to fail: with `admitted` announcing though nobody listens, each entry with a key allocates.
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let gate = Gate::builder().max(2).timeout(Duration::from_secs(1)).build().unwrap();
     let keyed = Gate::builder().max(2).keyed().build().unwrap();

@@ -92,7 +92,8 @@ impl Desk {
             return room;
         }
         let idle = |(_, state): &mut (_, MutexGuard<'_, State>)| state.least_recently_used();
-        let oldest = locked.iter_mut().filter_map(|each| Some((idle(each)?.0, each))).min_by_key(|&(at, _)| at);
+        let oldest =
+            locked.iter_mut().filter_map(|each| Some((idle(each)?.0, each))).min_by_key(|&(at, _)| at);
         oldest.map_or(0, |(_, (desk, state))| {
             state.evict();
             let room = std::mem::take(&mut state.spare);

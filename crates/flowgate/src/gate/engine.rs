@@ -110,7 +110,11 @@ impl Engine {
         {
             wait.prepare(self.meta.time.now());
         }
-        let (desk, entry) = self.visit(key, weight, |state, ask| state.enter(ask, wait.as_ref()));
+        let (desk, ask) = self.ask(key, weight);
+        let mut entry = desk.at(|state| state.enter(&ask, wait.as_ref()));
+        if let Entry::NoRoom = entry {
+            entry = self.try_with_room(desk, |state| state.enter(&ask, wait.as_ref()));
+        }
         match entry {
             Entry::In(admission) => Answer::Ready(Ok(self.admitted(desk, key, admission))),
             Entry::Out(turned) => Answer::Ready(Err(self.refused(key, spot, turned))),
@@ -118,28 +122,28 @@ impl Engine {
                 self.tell(key, What::Queued { depth: place.depth });
                 Answer::Wait(desk, place)
             }
-            Entry::NoRoom => unreachable!("a visit finds room or is turned away"),
+            Entry::NoRoom => unreachable!("there was room, or it was turned away"),
         }
     }
 
-    /// Does something at the desk of a key, with room for its lane if there is any to be had.
     #[inline]
-    fn visit(
-        &self,
-        key: Option<&str>,
-        weight: u32,
-        step: impl Fn(&mut State, &Ask<'_>) -> Entry,
-    ) -> (&'static Desk, Entry) {
+    fn ask<'a>(&self, key: Option<&'a str>, weight: u32) -> (&'static Desk, Ask<'a>) {
         let (desk, hashed) = self.locate(key);
-        let ask = Ask { weight, is_timed: self.meta.bus.is_timed(), ..Ask::of(desk, hashed) };
-        let mut entry = desk.at(|state| step(state, &ask));
-        while let Entry::NoRoom = entry {
-            entry = self.make_room(desk, |state, is_found| match (is_found, step(state, &ask)) {
-                (false, Entry::NoRoom) => Entry::Out(state.turned(None, Reason::KeysFull)),
-                (_, entry) => entry,
+        (desk, Ask { weight, is_timed: self.meta.bus.is_timed(), ..Ask::of(desk, hashed) })
+    }
+
+    /// Tries again with room for one more lane, if there is any to be had; else it is turned away.
+    #[inline(never)]
+    fn try_with_room(&self, desk: &'static Desk, step: impl Fn(&mut State) -> Entry) -> Entry {
+        loop {
+            let entry = self.make_room(desk, |state, is_found| match step(state) {
+                Entry::NoRoom if !is_found => Entry::Out(state.turned(None, Reason::KeysFull)),
+                entry => entry,
             });
+            if !matches!(entry, Entry::NoRoom) {
+                return entry;
+            }
         }
-        (desk, entry)
     }
 
     /// Spends one start without holding a slot afterwards.
@@ -167,8 +171,13 @@ impl Engine {
                 Answer::Wait(..) => unreachable!("without a waker nobody waits"),
             };
         }
-        match self.visit(key, 1, State::check) {
-            (_, Entry::Out(turned)) => Err(self.refused(key, spot, turned)),
+        let (desk, ask) = self.ask(key, 1);
+        let mut entry = desk.at(|state| state.check(&ask));
+        if let Entry::NoRoom = entry {
+            entry = self.try_with_room(desk, |state| state.check(&ask));
+        }
+        match entry {
+            Entry::Out(turned) => Err(self.refused(key, spot, turned)),
             _ => Ok(()),
         }
     }

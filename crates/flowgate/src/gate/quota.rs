@@ -76,7 +76,9 @@ impl Quota {
                 return 1;
             }
         }
-        // Seen one after the other, room may be missed that went from a desk yet to be seen to one already seen.
-        Desk::take_room(desks)
+        // Seen one after the other, room may be missed that went from a desk yet to be seen to one already seen, or from
+        // there to the pool.
+        let room = Desk::take_room(desks);
+        if room > 0 { room } else { self.take() }
     }
 }
