@@ -370,7 +370,7 @@ fn g1_every_await_can_be_the_last() {
 
 #[test]
 fn g1_lowering_and_raising_max_keeps_every_pass_counted() {
-    // Seen to fail: with `express` lending "none free" while more are out than `max`, the first exit leaves one counted, not three.
+    // Seen to fail: with `express` lending "none free" while more are out than `max`, one exit leaves one counted for three.
     let gate = gate(4);
     let mut out: Vec<_> = (0..4).map(|_| gate.try_enter().unwrap()).collect();
     gate.set_limits(Limits::builder().max(2).build().unwrap());

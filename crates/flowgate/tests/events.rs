@@ -254,7 +254,7 @@ fn g13_a_look_is_consistent_with_itself_over_all_keys_while_work_goes_on() {
         }
     });
     while gate.look().in_use == 0 {}
-    for _ in 0..20_000 {
+    for _ in 0..50_000 {
         let look = gate.look();
         assert!((1..=2).contains(&look.in_use), "{} in use", look.in_use);
         assert_eq!(look.in_use, look.lanes as u64);

@@ -27,14 +27,7 @@ type Entrant = Driven<'static, Answer>;
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
-    let n = Arc::new(AtomicU32::new(0));
-    let m = n.clone();
-    let t = std::time::Instant::now();
-    builder.check(move || {
-        m.fetch_add(1, Ordering::SeqCst);
-        run()
-    });
-    eprintln!("## {} {} {:?}", std::thread::current().name().unwrap(), n.load(Ordering::SeqCst), t.elapsed());
+    builder.check(run);
 }
 
 fn gate(max: u32) -> Gate {

@@ -101,7 +101,7 @@ fn g9_a_start_handed_to_one_who_is_gone_is_not_spent() {
 
 #[test]
 fn g9_a_live_change_of_the_rate_reaches_those_who_wait() {
-    // Seen to fail: with `carry_rates` forgetting what was spent, a changed rate begins with all of its allowance: all three start.
+    // Seen to fail: with `carry_rates` forgetting what was spent, all three start in the same hour.
     let clock = FakeClock::new();
     let gate = Gate::builder().rate(2, "1h").clock(clock.clone()).build().unwrap();
     drop((gate.try_enter().unwrap(), gate.try_enter().unwrap()));
@@ -138,9 +138,8 @@ fn g9_each_key_has_its_own_rate() {
 #[test]
 fn g9_over_threads_no_window_has_more_than_its_rate() {
     // Seen to fail: with `Express::spend` storing instead of comparing and swapping, starts are lost from the count.
-    let clock = FakeClock::new();
-    let gate = Gate::builder().rate(10_000, "1h").clock(clock.clone()).build().unwrap();
-    for _ in 0..5 {
+    for _ in 0..10 {
+        let gate = Gate::builder().rate(10_000, "1h").build().unwrap();
         let all_here = Arc::new(Barrier::new(4));
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -152,6 +151,5 @@ fn g9_over_threads_no_window_has_more_than_its_rate() {
             })
             .collect();
         assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>(), 10_000);
-        clock.advance(Duration::from_secs(3601));
     }
 }

@@ -22,7 +22,7 @@ fn g12_asking_again_for_a_lane_whose_last_slot_one_holds_is_refused_with_both_pl
 
 #[test]
 fn g12_it_is_found_through_other_gates_and_in_reject_mode() {
-    // Seen to fail: with `Engine::enter` not asking what the work holds where the express lane is full, the reason is `busy`.
+    // Seen to fail: with `Engine::enter` not asking what the work holds when slots lack, the reason is `busy`.
     let outer = Gate::builder().max(1).reject().build().unwrap();
     let inner = Gate::builder().max(5).build().unwrap();
     let other = Gate::builder().max(1).reject().build().unwrap();

@@ -49,11 +49,11 @@ impl State {
 
     /// Gives up all memory: the desk goes to the pool.
     pub(crate) fn vacate(&mut self) {
+        self.wake_closers();
         self.owner = None;
         self.lanes = Lanes::new();
         self.line = Line::new();
         self.pins.clear();
-        self.closers = Vec::new();
         self.timed = Due::default();
         self.idle = Due::default();
     }

@@ -230,6 +230,9 @@ impl State {
     fn leave_slowly(&mut self, index: u32, weight: u32, started: Tick, outcome: Outcome) {
         if self.line.waiting() > 0 {
             self.expire_line();
+            if self.hand_over(index, weight) {
+                return;
+            }
         }
         let in_use = self.lanes[index].lane.in_use();
         self.lanes[index].lane.settle(weight);
@@ -240,6 +243,21 @@ impl State {
         }
         self.pump(index);
         self.rest(index);
+    }
+
+    /// Gives what comes back straight to the head of the row, if that is all there is to it; else [`State::pump`] sees to it.
+    fn hand_over(&mut self, index: u32, weight: u32) -> bool {
+        let slot = &self.lanes[index];
+        let Some(ticket) = slot.row.first().filter(|_| self.is_plain && !self.is_paused) else {
+            return false;
+        };
+        if !slot.lane.hands_over(&self.limits, weight, self.line[ticket].weight) {
+            return false;
+        }
+        let (spent, in_use) = (slot.lane.rate(), slot.lane.in_use());
+        let at = if self.tells_time() { self.now() } else { Tick::ZERO };
+        self.dismiss(ticket, Fate::Granted { at, spent, in_use });
+        true
     }
 
     /// One who still waits is to be woken by another waker from now on.
