@@ -104,14 +104,11 @@ impl Lane {
     }
 
     /// Whether a pass of this weight that comes back can go straight to a head of the line of the same weight, with what is
-    /// in use unchanged: where nothing but `max` holds, and it is not exceeded, [`Lane::settle`] and [`Lane::admit`]
-    /// would come to the same.
+    /// in use unchanged. So it is where nothing but `max` holds and all of it is in use: [`Lane::settle`] and
+    /// [`Lane::admit`] would come to the same, and nobody behind the head could start.
     #[inline]
     pub fn hands_over(&self, limits: &Limits, weight: u32, head: u32) -> bool {
-        weight == head
-            && limits.rate().is_none()
-            && !self.is_paused()
-            && limits.max().is_some_and(|max| self.in_use <= max)
+        weight == head && limits.rate().is_none() && !self.is_paused() && limits.max() == Some(self.in_use)
     }
 
     /// A start that was spent never began: `spent` is the lane's rate right after it was given.

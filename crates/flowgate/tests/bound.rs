@@ -77,7 +77,7 @@ fn g2_the_line_is_first_in_first_out() {
 
 #[test]
 fn g2_a_newcomer_cannot_overtake_one_who_was_handed_a_slot() {
-    // Seen to fail: with `pump` granting the slot without `admit` taking it for the head, the newcomer gets in.
+    // Seen to fail: with `dismiss` settling the slot it grants, the newcomer gets in.
     let gate = gate(1);
     let pass = gate.try_enter().unwrap();
     let mut head = Driven::pending(gate.enter());

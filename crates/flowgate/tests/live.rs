@@ -29,7 +29,7 @@ fn g8_raising_max_wakes_the_line_at_once_and_in_order() {
 
 #[test]
 fn g8_lowering_max_takes_effect_as_passes_come_back() {
-    // Seen to fail: with `leave_slowly` handing its slot straight to the head, one starts while two are out and max is one.
+    // Seen to fail: with `hands_over` not asking for `max`, one starts while two are out and max is one.
     let gate = Gate::builder().max(3).build().unwrap();
     let mut out: Vec<_> = (0..3).map(|_| gate.try_enter().unwrap()).collect();
     let mut waits = Driven::pending(gate.enter());

@@ -19,7 +19,10 @@ use flowgate::{
 };
 use flowgate_core::{Decision, Lane, RateState};
 use flowgate_testkit::{Driven, FakeClock};
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::FileFailurePersistence};
+
+/// How many histories each test tries: many in release, which `./test` runs too.
+const CASES: u32 = if cfg!(debug_assertions) { 1_000 } else { 50_000 };
 
 const KEYS: [&str; 3] = ["", "a", "a key too long to be kept in place"];
 
@@ -434,7 +437,11 @@ fn drive(is_keyed: bool, limits: usize, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: CASES,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("proptest-regressions"))),
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn g1_to_g10_a_gate_without_keys_agrees_with_the_model(

@@ -257,6 +257,10 @@ impl State {
         let (spent, in_use) = (slot.lane.rate(), slot.lane.in_use());
         let at = if self.tells_time() { self.now() } else { Tick::ZERO };
         self.dismiss(ticket, Fate::Granted { at, spent, in_use });
+        // Nobody behind can start, but one too heavy for a lower `max` has reached the head and can be told so.
+        if self.lanes[index].row.first().is_some_and(|next| self.line[next].weight > self.limits.heaviest()) {
+            self.pump(index);
+        }
         true
     }
 
