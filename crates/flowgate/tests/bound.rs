@@ -109,6 +109,19 @@ fn g2_a_heavy_head_is_not_starved_by_light_ones() {
 }
 
 #[test]
+fn g2_one_who_fits_behind_the_head_starts_with_it() {
+    // Seen to fail: with `hands_over` content with less than `max` in use, the light one waits beside a free slot.
+    let gate = gate(3);
+    let out = gate.enter().weight(2).now().unwrap();
+    let mut heavy = Driven::pending(gate.enter().weight(2));
+    let mut light = Driven::pending(gate.enter());
+    drop(out);
+    let passes = (heavy.ready().unwrap(), light.ready().unwrap());
+    assert_eq!(gate.look().in_use, 3);
+    drop(passes);
+}
+
+#[test]
 fn g3_at_most_max_queue_wait() {
     // Seen to fail: with `decide` comparing `waiting > max`, a third waits.
     let gate = Gate::builder().max(1).queue(2).name("pool").label("reads").build().unwrap();

@@ -48,7 +48,8 @@ fn g8_lowering_max_takes_effect_as_passes_come_back() {
 
 #[test]
 fn g8_a_waiter_too_heavy_for_the_new_max_is_refused_not_stuck() {
-    // Seen to fail: without the check in `pump`, it blocks the line for ever.
+    // Seen to fail: without the check in `pump`, it blocks the line for ever; without the one in `hand_over`, the last
+    // one is not told when it has become the head.
     let gate = Gate::builder().max(4).build().unwrap();
     let out = gate.enter().weight(4).now().unwrap();
     let mut heavy = Driven::pending(gate.enter().weight(3));
@@ -57,6 +58,15 @@ fn g8_a_waiter_too_heavy_for_the_new_max_is_refused_not_stuck() {
     assert_eq!(heavy.ready().unwrap_err().reason, Reason::TooHeavy);
     drop(out);
     drop(light.ready().unwrap());
+    let gate = Gate::builder().max(4).build().unwrap();
+    let out = (gate.enter().weight(2).now().unwrap(), gate.enter().weight(2).now().unwrap());
+    let mut head = Driven::pending(gate.enter().weight(2));
+    let mut heavy = Driven::pending(gate.enter().weight(3));
+    gate.set_limits(max(2));
+    drop(out);
+    let pass = head.ready().unwrap();
+    assert_eq!(heavy.ready().unwrap_err().reason, Reason::TooHeavy, "told as soon as it is the head");
+    drop(pass);
 }
 
 #[test]

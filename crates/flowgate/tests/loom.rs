@@ -34,6 +34,12 @@ fn gate(max: u32) -> Gate {
     Gate::builder().max(max).clock(FakeClock::new()).build().unwrap()
 }
 
+/// One slot, and nobody waits longer than a second.
+fn timed(clock: &Arc<FakeClock>) -> Gate {
+    let timeout = Duration::from_secs(1);
+    Gate::builder().max(1).timeout(timeout).clock(Arc::clone(clock) as _).build().unwrap()
+}
+
 fn keyed(max: u32, max_keys: u32) -> KeyedGate {
     Gate::builder().max(max).clock(FakeClock::new()).keyed().max_keys(max_keys).build().unwrap()
 }
@@ -53,11 +59,6 @@ fn entrant(gate: &Gate) -> Entrant {
 fn waiting(gate: &Gate) -> Entrant {
     let gate = gate.clone();
     Driven::pending(async move { gate.enter().await })
-}
-
-fn entrant_of(gate: &KeyedGate, key: &'static str) -> Entrant {
-    let gate = gate.clone();
-    Driven::new(async move { gate.enter_key(key).await })
 }
 
 /// Its answer: the one of the poll before, or what it was woken for.
@@ -131,6 +132,7 @@ impl Wake for Bell {
 
 #[test]
 fn g1_one_slot_on_the_express_lane_is_a_lock() {
+    // Seen to fail: with `Express::take` succeeding `Relaxed`, the second to enter does not see what the first did.
     model(|| {
         let (gate, room) = (gate(1), Room::new(1));
         let other = aside(&gate, {
@@ -149,6 +151,7 @@ fn g1_one_slot_on_the_express_lane_is_a_lock() {
 
 #[test]
 fn g2_a_slot_given_back_while_one_joins_is_handed_over() {
+    // Seen to fail: with `Seat::decide` storing the verdict `Relaxed`, the waiter does not see what the holder did.
     model(|| {
         let (gate, room) = (gate(1), Room::new(1));
         let pass = gate.try_enter().unwrap();
@@ -175,6 +178,8 @@ fn g2_a_slot_given_back_while_one_joins_is_handed_over() {
 
 #[test]
 fn g2_a_newcomer_cannot_overtake_during_a_hand_over() {
+    // Seen to fail: with `State::express` and `Desk::finish` not asking whether somebody waits, the slot goes out on the
+    // express lane and the waiter is not woken.
     model(|| {
         let gate = gate(1);
         let pass = gate.try_enter().unwrap();
@@ -190,6 +195,7 @@ fn g2_a_newcomer_cannot_overtake_during_a_hand_over() {
 
 #[test]
 fn g2_two_who_join_get_the_two_slots_given_back() {
+    // Seen to fail: with `Express::fetch_slots` loading instead of swapping, a waiter is not woken.
     model(|| {
         let (gate, room) = (gate(2), Room::new(2));
         let (one, two) = (gate.try_enter().unwrap(), gate.try_enter().unwrap());
@@ -220,6 +226,7 @@ fn g2_two_who_join_get_the_two_slots_given_back() {
 
 #[test]
 fn g2_who_waits_with_another_waker_is_woken_by_that_one() {
+    // Seen to fail: with `Enter::look_up` not reading the fate again after `renew`, only the old waker was woken.
     model(|| {
         let gate = gate(1);
         let pass = gate.try_enter().unwrap();
@@ -237,11 +244,10 @@ fn g2_who_waits_with_another_waker_is_woken_by_that_one() {
 
 #[test]
 fn g3_one_whose_time_is_over_while_a_slot_comes_has_one_answer() {
+    // Seen to fail: with `State::refuse` calling `part` instead of `dismiss`, one whose time is over is not woken.
     model(|| {
         let clock = FakeClock::new();
-        let gate =
-            Gate::builder().max(1).timeout(Duration::from_secs(1)).clock(Arc::clone(&clock) as _).build();
-        let gate = gate.unwrap();
+        let gate = timed(&clock);
         let pass = gate.try_enter().unwrap();
         let mut entrant = waiting(&gate);
         let holder = thread::spawn(move || drop(pass));
@@ -258,6 +264,7 @@ fn g3_one_whose_time_is_over_while_a_slot_comes_has_one_answer() {
 
 #[test]
 fn g4_one_who_gives_up_while_it_is_handed_a_slot_loses_none() {
+    // Seen to fail: with `State::cancel` not calling `leave` for one that was granted, its slot stays in use for good.
     model(|| {
         let gate = gate(1);
         let pass = gate.try_enter().unwrap();
@@ -272,6 +279,7 @@ fn g4_one_who_gives_up_while_it_is_handed_a_slot_loses_none() {
 
 #[test]
 fn g4_the_slot_of_one_who_gives_up_goes_to_the_next() {
+    // Seen to fail: with `Seat::fate` loading the verdict `Relaxed`, the next does not see what the holder did.
     model(|| {
         let (gate, room) = (gate(1), Room::new(1));
         let pass = gate.try_enter().unwrap();
@@ -297,6 +305,7 @@ fn g4_the_slot_of_one_who_gives_up_goes_to_the_next() {
 
 #[test]
 fn g4_giving_up_at_any_point_leaves_the_slot_to_one_who_joins() {
+    // Seen to fail: with `Enter::give_up` doing nothing once its seat is granted, the next is not woken.
     model(|| {
         let gate = gate(1);
         let pass = gate.try_enter().unwrap();
@@ -317,6 +326,7 @@ fn g4_giving_up_at_any_point_leaves_the_slot_to_one_who_joins() {
 
 #[test]
 fn g5_the_last_handle_and_the_last_pass_go_at_once() {
+    // Seen to fail: with `Desk::finish_slowly` not minding `in_use`, an old pass comes back at the new gate.
     model(|| {
         let clock = FakeClock::new();
         let old = Gate::builder().max(2).clock(Arc::clone(&clock) as _).build().unwrap();
@@ -337,11 +347,11 @@ fn g5_the_last_handle_and_the_last_pass_go_at_once() {
 
 #[test]
 fn g5_a_desk_serves_one_gate_at_a_time() {
+    // Seen to fail: with `Desk::finish_slowly` not asking for an owner, a late alarm puts the desk into the pool again, and
+    // two gates share one slot.
     model(|| {
         let clock = FakeClock::new();
-        let old =
-            Gate::builder().max(1).timeout(Duration::from_secs(1)).clock(Arc::clone(&clock) as _).build();
-        let old = old.unwrap();
+        let old = timed(&clock);
         let pass = old.try_enter().unwrap();
         drop(waiting(&old));
         let holder = thread::spawn(move || drop(pass));
@@ -357,6 +367,7 @@ fn g5_a_desk_serves_one_gate_at_a_time() {
 
 #[test]
 fn g7_a_lane_goes_while_its_key_comes_back() {
+    // Seen to fail: with `State::leave` not asking whether somebody waits, the waiter is not woken.
     model(|| {
         let (gate, room) = (keyed(1, 1), Room::new(1));
         let pass = gate.try_enter_key("a").unwrap();
@@ -369,7 +380,7 @@ fn g7_a_lane_goes_while_its_key_comes_back() {
                 gate.try_enter_key("a").map(|pass| room.work(pass)).is_ok()
             }
         });
-        let mut entrant = entrant_of(&gate, "a");
+        let mut entrant = Driven::new(gate.enter_key("a"));
         let seen = entrant.poll().map(|answer| room.work(answer.unwrap()));
         let came_back = holder.join().unwrap();
         if seen.is_none() {
@@ -407,6 +418,7 @@ fn has_room_for_two(gate: &KeyedGate) {
 
 #[test]
 fn g7_room_on_its_way_between_desks_is_not_missed() {
+    // Seen to fail: without the lock in `Engine::make_room`, a key is refused while another brings room for two lanes.
     for [one, two, three] in PARTS {
         model(move || {
             let gate = warm(keyed(1, 2), &[one, two]);
@@ -419,6 +431,7 @@ fn g7_room_on_its_way_between_desks_is_not_missed() {
 
 #[test]
 fn g7_two_of_one_new_key_need_room_for_one_lane() {
+    // Seen to fail: without the lock in `Engine::make_room`, the second is refused while the first brings room.
     for [one, two, three] in PARTS {
         model(move || {
             let gate = warm(keyed(2, 2), &[one, two]);
@@ -433,6 +446,7 @@ fn g7_two_of_one_new_key_need_room_for_one_lane() {
 
 #[test]
 fn g7_a_new_key_is_refused_only_if_all_lanes_are_in_use_at_once() {
+    // Seen to fail: without `Desk::take_room` in `Quota::find`, a lane that goes while another comes is missed.
     // Four desks, and one of these keys at each.
     for [from, to, new] in [["a", "b", "c"], ["b", "c", "f"], ["c", "f", "a"], ["f", "a", "b"]] {
         model(move || {
@@ -456,6 +470,7 @@ fn g7_a_new_key_is_refused_only_if_all_lanes_are_in_use_at_once() {
 
 #[test]
 fn g7_a_lane_in_use_is_not_forgotten_for_a_new_key() {
+    // Seen to fail: with `State::least_recently_used` not asking whether the lane is idle, both are in at once.
     model(|| {
         let builder = Gate::builder().max(1).rate(9, "1m").clock(FakeClock::new()).keyed();
         let (gate, room) = (warm(builder.max_keys(1).build().unwrap(), &["a"]), Room::new(1));
@@ -476,6 +491,7 @@ fn g7_a_lane_in_use_is_not_forgotten_for_a_new_key() {
 
 #[test]
 fn g8_raising_max_while_one_joins_lets_it_in() {
+    // Seen to fail: without `pump_all` in `State::relimit`, one who joined just before is not woken.
     model(|| {
         let (gate, room) = (gate(1), Room::new(2));
         let pass = gate.try_enter().unwrap();
@@ -492,6 +508,7 @@ fn g8_raising_max_while_one_joins_lets_it_in() {
 
 #[test]
 fn g8_raising_max_while_slots_come_and_go_makes_one_slot() {
+    // Seen to fail: with `Express::fetch_slots` a load and then a store, a slot that comes back in between is lost.
     model(|| {
         let (gate, room) = (gate(1), Room::new(2));
         let operator = aside(&gate, |gate| gate.set_limits(limits(2)));
@@ -515,6 +532,7 @@ fn g8_raising_max_while_slots_come_and_go_makes_one_slot() {
 
 #[test]
 fn g8_lowering_max_while_a_slot_is_handed_over_loses_nobody() {
+    // Seen to fail: with `State::express` saying zero where more than `max` are in use, a newcomer is let in.
     model(|| {
         let (gate, room) = (gate(2), Room::new(2));
         let (one, two) = (gate.try_enter().unwrap(), gate.try_enter().unwrap());
@@ -538,7 +556,31 @@ fn g8_lowering_max_while_a_slot_is_handed_over_loses_nobody() {
 }
 
 #[test]
+fn g8_a_lower_max_holds_as_soon_as_passes_come_back() {
+    // Seen to fail: with `Lane::hands_over` asking for `max` in use or more, a pass too many is handed over.
+    model(|| {
+        let (gate, room) = (gate(2), Room::new(2));
+        let passes = [(); 2].map(|()| gate.try_enter().unwrap());
+        let mut entrant = waiting(&gate);
+        gate.set_limits(limits(1));
+        let holders = passes.map(|pass| {
+            let room = Arc::clone(&room);
+            room.go_in();
+            thread::spawn(move || room.go_out(pass))
+        });
+        let in_at_first = entrant.poll().map(|pass| (pass, room.inside.load(Ordering::SeqCst)));
+        holders.into_iter().for_each(|holder| holder.join().unwrap());
+        match in_at_first {
+            Some((pass, others)) => assert_eq!((others, pass.map(drop)), (0, Ok(()))),
+            None => drop(entrant.ready().unwrap()),
+        }
+        is_at_rest(&gate, 1);
+    });
+}
+
+#[test]
 fn g8_a_pause_that_ends_while_one_joins_keeps_nobody() {
+    // Seen to fail: without `pump_all` in `State::resume`, one who joined during the pause is not woken.
     model(|| {
         let gate = gate(1);
         let pass = gate.try_enter().unwrap();
@@ -558,6 +600,7 @@ fn g8_a_pause_that_ends_while_one_joins_keeps_nobody() {
 
 #[test]
 fn g8_nobody_starts_once_a_pause_has_begun() {
+    // Seen to fail: with `State::pump` not asking for the pause, a slot that comes back during it is handed over.
     model(|| {
         let gate = gate(1);
         let pass = gate.try_enter().unwrap();
@@ -579,6 +622,7 @@ fn g8_nobody_starts_once_a_pause_has_begun() {
 
 #[test]
 fn g9_one_start_is_spent_once() {
+    // Seen to fail: with `Express::spend` swapping instead of comparing, both start.
     for burst in [None, Some(1)] {
         model(move || {
             let builder = Gate::builder().rate(1, "1m").clock(FakeClock::new());
@@ -596,6 +640,7 @@ fn g9_one_start_is_spent_once() {
 
 #[test]
 fn g9_a_start_spent_before_a_change_counts_after_it() {
+    // Seen to fail: with `Express::fetch_rate` loading instead of swapping, a start is not counted.
     model(|| {
         let gate = Gate::builder().rate(1, "1m").clock(FakeClock::new()).build().unwrap();
         let operator = aside(&gate, |gate| gate.set_limits(Limits::builder().rate(2, "1m").build().unwrap()));
@@ -610,6 +655,7 @@ fn g9_a_start_spent_before_a_change_counts_after_it() {
 
 #[test]
 fn g10_everyone_at_a_closing_gate_gets_an_answer() {
+    // Seen to fail: without `wake_closers` in `Desk::arm`, the one who waits for the drain is not woken.
     model(|| {
         let gate = gate(1);
         let pass = gate.try_enter().unwrap();
@@ -635,6 +681,7 @@ fn g10_everyone_at_a_closing_gate_gets_an_answer() {
 
 #[test]
 fn g13_a_look_sees_what_is_out() {
+    // Seen to fail: with `Desk::fetch` leaving `State::in_use` as it was, a look sees nobody.
     model(|| {
         let gate = gate(2);
         let kept = gate.try_enter().unwrap();
