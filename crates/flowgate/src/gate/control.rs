@@ -11,7 +11,8 @@ use super::{
     lanes::Lanes,
     line::Line,
     meta::Meta,
-    state::{Ask, State, Wakes},
+    state::{Ask, State},
+    wakes::Wakes,
 };
 
 impl State {

@@ -10,10 +10,7 @@
 
 use flowgate_core::{Lane, Outcome, Tick};
 
-use super::{
-    express::Express,
-    state::{State, Wakes},
-};
+use super::{express::Express, state::State, wakes::Wakes};
 use crate::{
     clock::Alarm,
     sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock},

@@ -27,6 +27,7 @@ mod seat;
 mod slab;
 mod state;
 mod timing;
+mod wakes;
 
 pub use builder::GateBuilder;
 pub use bus::{Listener, Notice, Subscription};

@@ -17,6 +17,7 @@ use super::{
     line::{Line, Waiter},
     meta::Meta,
     seat::{self, Fate, Seat},
+    wakes::Wakes,
 };
 
 /// In this order in memory: what every step writes stands together beside the lock, so that a step on another processor
@@ -56,15 +57,6 @@ pub(crate) struct State {
     pub(crate) closers: Vec<Waker>,
     /// The rate the express lane was built for.
     pub(crate) express_rate: Option<Rate>,
-}
-
-/// Whom to wake, and what to drop, after the lock is gone.
-#[derive(Debug, Default)]
-pub(crate) struct Wakes {
-    first: Option<(Waker, Arc<Seat>)>,
-    more: Vec<Waker>,
-    /// One is enough: a step at the desk drops the waker of the entrant that takes it, if any.
-    spent: Option<Waker>,
 }
 
 /// One who asks to enter.
@@ -460,48 +452,4 @@ impl State {
 #[inline]
 pub(crate) fn in_force<'a>(limits: &'a Limits, pins: &'a BTreeMap<Key, Limits>, slot: &Slot) -> &'a Limits {
     if slot.is_pinned() { pins.get(&slot.key).unwrap_or(limits) } else { limits }
-}
-
-impl Wakes {
-    fn wake_later(&mut self, waker: Waker, seat: Arc<Seat>) {
-        if self.first.is_none() {
-            self.first = Some((waker, seat));
-        } else {
-            self.more.push(waker);
-        }
-    }
-
-    pub(crate) fn wake_all_later(&mut self, wakers: &mut Vec<Waker>) {
-        self.more.append(wakers);
-    }
-
-    fn drop_later(&mut self, waker: Waker) {
-        debug_assert!(self.spent.is_none(), "one step, one entrant");
-        self.spent = Some(waker);
-    }
-
-    /// Whether there is nothing to do but to wake one, if that.
-    #[inline]
-    pub(crate) fn is_one_at_most(&self) -> bool {
-        self.more.is_empty() && self.spent.is_none()
-    }
-
-    #[inline]
-    pub(crate) fn wake_one(first: Option<(Waker, Arc<Seat>)>) {
-        if let Some((waker, seat)) = first {
-            // The seat first, so that who is woken finds it free to use again.
-            drop(seat);
-            waker.wake();
-        }
-    }
-
-    #[inline]
-    pub(crate) fn take_one(&mut self) -> Option<(Waker, Arc<Seat>)> {
-        self.first.take()
-    }
-
-    pub(crate) fn wake(self) {
-        Self::wake_one(self.first);
-        self.more.into_iter().for_each(Waker::wake);
-    }
 }
