@@ -61,7 +61,8 @@ impl Lane {
         if weight > limits.heaviest() {
             return Decision::Refuse(Reason::TooHeavy);
         }
-        let hold = if self.waiting() > 0 { Some(Hold::Line) } else { self.hold(limits, weight, now) };
+        let is_behind = self.waiting() > 0 && !self.is_paused();
+        let hold = if is_behind { Some(Hold::Line) } else { self.hold(limits, weight, now) };
         match (hold, limits.overflow()) {
             (None, _) => Decision::Admit,
             (Some(hold), Overflow::Reject) => Decision::Refuse(hold.reason()),

@@ -109,7 +109,8 @@ impl Desk {
 
     fn enter(&mut self, weight: u32) -> Result<(), TestCaseError> {
         let decision = self.lane.decide(&self.limits, weight, self.tick());
-        let holds = if self.line.is_empty() { self.holds(weight) } else { Some(Reason::Busy) };
+        let is_behind = !self.line.is_empty() && !self.lane.is_paused();
+        let holds = if is_behind { Some(Reason::Busy) } else { self.holds(weight) };
         let queue = match self.limits.overflow() {
             Overflow::Queue { max, .. } => max.map_or(usize::MAX, |max| max.get() as usize),
             Overflow::Reject => 0,
@@ -127,7 +128,7 @@ impl Desk {
             Decision::Wait(hold) => {
                 prop_assert_eq!(Some(hold.reason()), holds);
                 prop_assert!(self.line.len() < queue, "the line is full");
-                prop_assert_eq!(hold == Hold::Line, !self.line.is_empty());
+                prop_assert_eq!(hold == Hold::Line, !self.line.is_empty() && !self.lane.is_paused());
                 self.lane.join();
                 self.line.push_back((number, weight));
             }
@@ -299,8 +300,14 @@ fn g3_overflow_is_told_by_its_reason() {
     lane.pause();
     assert_eq!(decide(&lane), (Decision::Refuse(Reason::Paused), Decision::Wait(Hold::Paused)));
     lane.join();
-    assert_eq!(decide(&lane).1, Decision::Wait(Hold::Line), "one waits, and two may");
+    assert_eq!(
+        decide(&lane).1,
+        Decision::Wait(Hold::Paused),
+        "one waits, and two may; the pause is what holds"
+    );
     lane.join();
+    assert_eq!(decide(&lane), (Decision::Refuse(Reason::Paused), Decision::Refuse(Reason::QueueFull)));
+    lane.resume();
     assert_eq!(decide(&lane), (Decision::Refuse(Reason::Busy), Decision::Refuse(Reason::QueueFull)));
     for overflow in [&reject, &queue] {
         assert_eq!(lane.decide(overflow, 3, NOW), Decision::Refuse(Reason::TooHeavy), "it could never start");

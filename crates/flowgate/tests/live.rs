@@ -117,6 +117,11 @@ fn g8_a_pause_holds_and_a_resume_releases_in_order() {
     assert_eq!(gate.look().phase, Phase::Paused);
     assert_eq!(gate.try_enter().unwrap_err().reason, Reason::Paused);
     let mut line: Vec<_> = (0..3).map(|_| Driven::pending(gate.enter())).collect();
+    assert_eq!(
+        gate.try_enter().unwrap_err().reason,
+        Reason::Paused,
+        "that there is a line is not the reason"
+    );
     drop(before);
     assert_eq!(line[0].woken(), 0, "nobody starts, though both slots are free");
     gate.resume();
