@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Desk {
     pub(crate) express: Express,
     state: Mutex<State>,
-    /// What `State::spare` was when the lock was last left.
+    /// Whether there was anything in `State::spare` when the lock was last left.
     spare: AtomicU32,
     /// At or before when the least recently used idle lane was used.
     oldest: AtomicU64,
@@ -182,8 +182,15 @@ impl Desk {
         if let Some(meta) = owner {
             meta.quota.trim(spare);
         }
-        self.spare.store(*spare, Ordering::Relaxed);
-        self.oldest.store(state.idle_since().as_nanos(), Ordering::Relaxed);
+        // Only when it changes what others would do: a line that is not written need not be fetched by the next.
+        let has_spare = u32::from(*spare > 0);
+        if self.spare.load(Ordering::Relaxed) != has_spare {
+            self.spare.store(has_spare, Ordering::Relaxed);
+        }
+        let oldest = state.idle_since().as_nanos();
+        if self.oldest.load(Ordering::Relaxed) != oldest {
+            self.oldest.store(oldest, Ordering::Relaxed);
+        }
     }
 
     /// Sets the alarm if something is due before it rings; tells those who wait for the drain.
