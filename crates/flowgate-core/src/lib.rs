@@ -9,6 +9,7 @@
 //! call it inside their claim transaction or restate it in SQL and are checked against it.
 
 mod adaptive;
+mod discipline;
 mod error;
 mod event;
 mod key;
@@ -20,6 +21,7 @@ mod refusal;
 mod tick;
 
 pub use adaptive::{Adaptive, AdaptiveState, Outcome, Sample};
+pub use discipline::{Backlog, Discipline, End};
 pub use error::{Code, OptionError};
 pub use event::{Event, Ident, What};
 pub use key::Key;

@@ -5,7 +5,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use crate::{Adaptive, OptionError, Period, Rate};
+use crate::{Adaptive, Discipline, OptionError, Period, Rate};
 
 /// The largest `max`.
 pub const MAX_MAX: u32 = 1_000_000_000;
@@ -44,6 +44,7 @@ pub struct Limits {
     adaptive: Option<Adaptive>,
     rate: Option<Rate>,
     overflow: Overflow,
+    discipline: Discipline,
 }
 
 impl Limits {
@@ -76,6 +77,12 @@ impl Limits {
     #[inline]
     pub const fn overflow(&self) -> Overflow {
         self.overflow
+    }
+
+    /// In which order the line moves, and how long one may stand in it while work piles up.
+    #[inline]
+    pub const fn discipline(&self) -> Discipline {
+        self.discipline
     }
 
     /// How long one may wait in line.
@@ -129,7 +136,11 @@ impl std::fmt::Display for Limits {
                     Some(max) => write!(f, "queue {max}")?,
                     None => write!(f, "queue unbounded")?,
                 }
-                timeout.map_or(Ok(()), |timeout| write!(f, ", timeout {timeout:?}"))
+                timeout.map_or(Ok(()), |timeout| write!(f, ", timeout {timeout:?}"))?;
+                match self.discipline {
+                    Discipline::Fifo => Ok(()),
+                    codel => write!(f, ", {codel}"),
+                }
             }
         }
     }
@@ -186,6 +197,7 @@ pub struct LimitsBuilder {
     burst: Option<u32>,
     queue: Option<u32>,
     timeout: Option<Duration>,
+    codel: Option<(Duration, Duration)>,
     reject: bool,
 }
 
@@ -237,6 +249,18 @@ impl LimitsBuilder {
         self
     }
 
+    /// The line's discipline is CoDel, newest first. Not set: first in, first out, whatever happens.
+    ///
+    /// Once the line has not been empty for a whole `interval`, the lane is *backlogged*: a freed slot goes to the newest, and
+    /// whoever has waited for `target` is refused (`queue-timeout`). Before that it is first in, first out, and nobody waits
+    /// longer than `interval`; when the line has become empty, it is so again. Time in which a pause or the rate holds the
+    /// line does not count. `target` is above zero, `interval` from `target` to 366 days.
+    #[must_use]
+    pub fn codel(mut self, target: Duration, interval: Duration) -> Self {
+        self.codel = Some((target, interval));
+        self
+    }
+
     /// Nobody waits at all: who cannot start at once is refused.
     #[must_use]
     pub fn reject(mut self) -> Self {
@@ -274,6 +298,7 @@ impl LimitsBuilder {
             adaptive: self.adaptive,
             rate,
             overflow: overflow(self.reject, self.queue, self.timeout)?,
+            discipline: discipline(self.codel, max, self.reject)?,
         })
     }
 }
@@ -282,6 +307,24 @@ fn checked_max(max: u32) -> Result<NonZeroU32, OptionError> {
     NonZeroU32::new(max)
         .filter(|max| max.get() <= MAX_MAX)
         .ok_or_else(|| OptionError::new("max", max, format!("an integer from 1 to {MAX_MAX}")))
+}
+
+fn discipline(
+    codel: Option<(Duration, Duration)>,
+    max: Option<NonZeroU32>,
+    reject: bool,
+) -> Result<Discipline, OptionError> {
+    let Some((target, interval)) = codel else { return Ok(Discipline::Fifo) };
+    let codel = Discipline::codel(target, interval)?;
+    let misplaced =
+        |why| Err(OptionError::new("codel", format_args!("target {target:?}, interval {interval:?}"), why));
+    match max {
+        _ if reject => {
+            misplaced("no codel in reject mode, where nobody waits: drop `codel` or drop `reject`")
+        }
+        None => misplaced("no codel without `max`: a line held by the rate alone says nothing about load"),
+        Some(_) => Ok(codel),
+    }
 }
 
 fn overflow(reject: bool, queue: Option<u32>, timeout: Option<Duration>) -> Result<Overflow, OptionError> {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use flowgate_core::{Adaptive, Code, Limits, LimitsBuilder, OptionError, Period, Rate};
+use flowgate_core::{Adaptive, Code, Discipline, Limits, LimitsBuilder, OptionError, Period, Rate};
 
 const PERIOD: &str = "a period from 1ms to 366d: text like 250ms, 10s, 1m or 1h30m (units d, h, m, s, ms), whole milliseconds, or a Duration";
 const DAY: u64 = 24 * 60 * 60;
@@ -63,6 +63,44 @@ fn limits_that_are_none_or_out_of_range_cannot_be_built() {
             "RC5003: option `timeout` is 5s; accepted: no timeout in reject mode, where nobody waits: drop `timeout` or drop `reject`",
         ),
     ]);
+}
+
+#[test]
+fn a_discipline_that_makes_no_sense_cannot_be_built() {
+    // Seen to fail: with a target of zero let through; with an interval below the target, or above 366 days; in reject mode;
+    // without the check that `max` is set.
+    let span = "accepted: a target above zero, and an interval from `target` to 366 days";
+    let (ms, day) = (Duration::from_millis, Duration::from_secs(DAY));
+    table(&[
+        (
+            new().max(1).codel(Duration::ZERO, ms(100)),
+            &format!("RC5003: option `codel` is target 0ns, interval 100ms; {span}"),
+        ),
+        (
+            new().max(1).codel(ms(101), ms(100)),
+            &format!("RC5003: option `codel` is target 101ms, interval 100ms; {span}"),
+        ),
+        (
+            new().max(1).codel(ms(5), day * 366 + ms(1)),
+            &format!("RC5003: option `codel` is target 5ms, interval 31622400.001s; {span}"),
+        ),
+        (
+            new().max(1).codel(ms(5), ms(100)).reject(),
+            "RC5003: option `codel` is target 5ms, interval 100ms; accepted: no codel in reject mode, where nobody waits: drop `codel` or drop `reject`",
+        ),
+        (
+            new().rate(5, "1s").codel(ms(5), ms(100)),
+            "RC5003: option `codel` is target 5ms, interval 100ms; accepted: no codel without `max`: a line held by the rate alone says nothing about load",
+        ),
+    ]);
+    for (target, interval) in [(ms(5), ms(5)), (Duration::from_nanos(1), day * 366)] {
+        let limits = new().max(1).codel(target, interval).build().expect("valid");
+        let Discipline::Codel { target: set, interval: span, .. } = limits.discipline() else {
+            panic!("{limits}")
+        };
+        assert_eq!((set, span), (target, interval));
+        assert_eq!(limits.with_max(7).map(|limits| limits.discipline()), Ok(limits.discipline()));
+    }
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn g12_a_re_entrant_refusal_names_both_places() {
 
 #[test]
 fn limits_are_written_as_one_line() {
-    // Seen to fail: with the queue left out; with the burst left out.
+    // Seen to fail: with the queue left out; with the burst left out; with the discipline left out.
     let rule = Adaptive::aimd().floor_at(4).slower_than(Duration::from_millis(250));
     for (builder, text) in [
         (Limits::builder().max(5), "max 5, queue unbounded"),
@@ -90,6 +90,10 @@ fn limits_are_written_as_one_line() {
         (
             Limits::builder().max(5).rate(20, "60s").queue(50).timeout(Duration::from_secs(30)),
             "max 5, rate 20 per 1m, queue 50, timeout 30s",
+        ),
+        (
+            Limits::builder().max(5).queue(50).codel(Duration::from_millis(5), Duration::from_millis(100)),
+            "max 5, queue 50, codel target 5ms interval 100ms",
         ),
         (Limits::builder().rate(20, "1s").burst(5).reject(), "rate 20 per 1s (bucket, burst 5), reject"),
         (

@@ -4,9 +4,11 @@
 //! ([`Memory`]). Nothing here is part of the product.
 
 mod clock;
+mod cpu;
 mod memory;
 mod poll;
 
 pub use clock::FakeClock;
+pub use cpu::cpu_time;
 pub use memory::{Allocator, Memory};
 pub use poll::Driven;

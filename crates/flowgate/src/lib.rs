@@ -9,7 +9,7 @@ mod snippets;
 mod sync;
 
 pub use flowgate_core::{
-    Adaptive, Code, Key, Limits, LimitsBuilder, OptionError, Outcome, Overflow, Period, Rate, Reason,
-    Refusal, Shape, Spot, Tick,
+    Adaptive, Code, Discipline, Key, Limits, LimitsBuilder, OptionError, Outcome, Overflow, Period, Rate,
+    Reason, Refusal, Shape, Spot, Tick,
 };
 pub use gate::{Gate, KeyedGate, Pass};

@@ -73,6 +73,32 @@ fn g11_each_step_of_an_entry_is_told_with_its_names_and_figures() {
 }
 
 #[test]
+fn g11_one_who_is_let_in_by_a_change_is_told_with_the_time_it_waited() {
+    // Seen to fail: with `tells_time` not asking whether anybody listens, and with `pump` granting at no moment: either way
+    // nobody seems to have waited.
+    let (clock, diary) = (FakeClock::new(), Diary::default());
+    let gate = Gate::builder().max(1).listener(diary.clone()).clock(clock.clone()).build().unwrap();
+    let pass = gate.try_enter().unwrap();
+    let mut waits = Driven::pending(gate.enter());
+    clock.advance(Duration::from_millis(5));
+    gate.set_limits(flowgate::Limits::builder().max(2).build().unwrap());
+    clock.advance(Duration::from_millis(2));
+    let second = waits.ready().unwrap();
+    clock.advance(Duration::from_millis(1));
+    drop((pass, second));
+    assert_eq!(
+        diary.take(),
+        [
+            "gate/-/-: acquired waited=0ns in_use=1",
+            "gate/-/-: queued depth=1",
+            "gate/-/-: acquired waited=5ms in_use=2",
+            "gate/-/-: released held=Some(8ms)",
+            "gate/-/-: released held=Some(3ms)",
+        ]
+    );
+}
+
+#[test]
 fn g11_keyed_events_carry_their_key() {
     // Seen to fail: with `admitted` announcing without the key, the key is missing.
     let diary = Diary::default();

@@ -135,6 +135,27 @@ fn g8_a_pause_holds_and_a_resume_releases_in_order() {
 }
 
 #[test]
+fn g8_a_gate_that_rejected_lets_wait_when_it_is_told_to_and_the_other_way_round() {
+    // Seen to fail: with `set_limits` not updating `rejects`, who should wait is refused by the express lane.
+    let rejects = Limits::builder().max(1).reject().build().unwrap();
+    let gate = Gate::builder().max(1).reject().build().unwrap();
+    let pass = gate.try_enter().unwrap();
+    for _ in 0..2 {
+        gate.set_limits(max(1));
+        let waits = Driven::pending(gate.enter());
+        gate.set_limits(rejects);
+        assert_eq!(gate.look().waiting, 1, "those in line stay in line");
+        drop(waits);
+        let refusal = Driven::new(gate.enter()).poll().expect("nobody waits any more").unwrap_err();
+        assert_eq!(refusal.reason, Reason::Busy);
+    }
+    gate.set_limits(max(1));
+    let mut waits = Driven::pending(gate.enter());
+    drop(pass);
+    drop(waits.ready().unwrap());
+}
+
+#[test]
 fn g8_changes_reach_every_key() {
     // Seen to fail: with `set_limits` changing the first desk only, most keys keep the old max.
     let gate = Gate::builder().max(1).keyed().max_keys(100_000).build().unwrap();
@@ -180,6 +201,32 @@ fn g8_an_adaptive_max_moves_with_what_is_observed_and_stays_in_its_range() {
         Reason::TooHeavy,
         "heavier than the floor could hang"
     );
+}
+
+#[test]
+fn g8_an_adaptive_max_learns_nothing_from_one_who_was_gone_before_it_started() {
+    // Seen to fail: with `cancel` giving the slot back as `Done`, the first gate's `max` falls, as for work that took since
+    // the beginning of time, and the second's rises; with `Overloaded`, the first one's falls.
+    let clock = FakeClock::new();
+    let settled = |rule: Adaptive, outcome: Outcome| {
+        let gate = Gate::builder().max(10).adaptive(rule).clock(clock.clone()).build().unwrap();
+        gate.try_enter().unwrap().settle(outcome);
+        clock.advance(Duration::from_millis(1));
+        gate
+    };
+    let slow = Adaptive::aimd().slower_than(Duration::from_secs(1));
+    for (gate, max) in
+        [(settled(slow, Outcome::Done), 10), (settled(Adaptive::aimd(), Outcome::Overloaded), 9)]
+    {
+        let out: Vec<_> = (0..max).map(|_| gate.try_enter().unwrap()).collect();
+        let line: Vec<_> = (0..2 * max).map(|_| Driven::pending(gate.enter())).collect();
+        out.into_iter().for_each(|pass| pass.settle(Outcome::Ignored));
+        let is_handed = |entrant: &Driven<'_, _>| entrant.woken() > 0;
+        assert_eq!(line.iter().filter(|&entrant| is_handed(entrant)).count(), max);
+        drop(line);
+        let look = gate.look();
+        assert_eq!((look.limits.max(), look.in_use, look.waiting), (Some(max as u32), 0, 0));
+    }
 }
 
 #[test]

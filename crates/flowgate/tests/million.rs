@@ -1,7 +1,7 @@
 //! G4 and G7 at size: a million waiters, a million keys, and what is left of them. Run in release (`./test` does).
 //!
-//! Time is judged by growth only, best of several rounds, since the machine may be shared. Memory is counted by the
-//! allocator, so these tests run one after the other.
+//! Time is judged by growth only, and by what the processor spent on it, since the machine may be shared. Memory is counted by
+//! the allocator, so these tests run one after the other.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
@@ -9,11 +9,11 @@ use std::{
     pin::Pin,
     sync::Mutex,
     task::{Context, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use flowgate::{Gate, Pass, gate::Enter};
-use flowgate_testkit::{Allocator, Memory};
+use flowgate::{Gate, Limits, Pass, gate::Enter};
+use flowgate_testkit::{Allocator, Memory, cpu_time};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Memory::COUNTED;
@@ -23,9 +23,9 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Seats kept for later waits, a slab's and a table's smallest size: what may stay, whatever the number of waiters.
 const SMALL_CHANGE: usize = 32 * 1024;
 
-/// Ten times the waiters may take so many times as long. Linear is 10 and measured as such (`cargo xtask bench gates` has
-/// the goal of 12); quadratic is 100. The room between is for a machine that others use too.
-const GROWTH: u32 = 25;
+/// As many waiters at once may take so many times as long as they do in ten parts. Linear is 1 and measured as such
+/// (`cargo xtask bench gates` has the goal of 1.2); quadratic is 10. The room between is for caches that others use too.
+const GROWTH: f64 = 2.5;
 
 /// In debug builds the same with fewer, so that `cargo test` stays quick.
 const MANY: usize = if cfg!(debug_assertions) { 10_000 } else { 1_000_000 };
@@ -40,7 +40,7 @@ fn poll(entry: &mut Enter<'_>) -> Option<Pass> {
 /// `count` wait, every second one gives up, the others start in order. How long that took.
 fn fill_cancel_drain(gate: &Gate, count: usize) -> Duration {
     let mut line: Vec<Option<Enter<'_>>> = (0..count).map(|_| Some(gate.enter())).collect();
-    let start = Instant::now();
+    let start = cpu_time();
     let mut pass = gate.try_enter().unwrap();
     for entry in line.iter_mut().flatten() {
         assert!(poll(entry).is_none());
@@ -54,17 +54,18 @@ fn fill_cancel_drain(gate: &Gate, count: usize) -> Duration {
         pass = poll(entry).expect("handed over in order");
     }
     drop(pass);
-    start.elapsed()
+    cpu_time() - start
 }
 
 #[test]
 fn g4_one_million_waiters_join_cancel_and_drain_in_linear_time() {
-    // Seen to fail: with `Line::part` walking the row to its waiter, ten times the waiters take fifty times as long.
+    // Seen to fail: with `Line::part` walking the row to its waiter, the waiters at once take five times as long as in parts.
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let gate = Gate::builder().max(1).build().unwrap();
-    let best = |count| (0..4).map(|_| fill_cancel_drain(&gate, count)).min().unwrap();
-    let (tenth, whole) = (best(MANY / 10), best(MANY));
-    assert!(whole <= tenth * GROWTH, "{} took {tenth:?}, {MANY} took {whole:?}", MANY / 10);
+    let of = |parts: usize| (0..parts).map(|_| fill_cancel_drain(&gate, MANY / parts)).sum::<Duration>();
+    let (tenths, whole) = (of(10), of(1));
+    let growth = whole.as_secs_f64() / tenths.as_secs_f64();
+    assert!(growth <= GROWTH, "{MANY} waiters took {tenths:?} in ten parts, {whole:?} at once");
 }
 
 #[test]
@@ -119,6 +120,59 @@ fn g7_a_live_lane_costs_at_most_128_bytes_beyond_its_key_and_all_of_it_comes_bac
 }
 
 #[test]
+fn g7_a_million_keys_pinned_and_unpinned_leave_nothing_behind() {
+    // Seen to fail: with `unpin` keeping the limits in `pins`, two megabytes stay after ten thousand keys.
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let gate = Gate::builder().max(1).keyed().max_keys(1_000).build().unwrap();
+    let limits = Limits::builder().max(3).build().unwrap();
+    let pin_and_unpin = |count: usize| {
+        for n in 0..count {
+            let key = format!("tenant-{n}");
+            assert!(gate.pin(&key, limits).unwrap() && gate.unpin(&key));
+        }
+    };
+    pin_and_unpin(1_000);
+    let before = Memory::now().bytes;
+    pin_and_unpin(MANY);
+    let after = Memory::now().bytes;
+    assert!(after <= before + SMALL_CHANGE, "{before} bytes before, {after} after {MANY} keys");
+    assert_eq!(gate.look().lanes, 0);
+}
+
+#[test]
+fn g11_subscribers_that_left_are_not_kept() {
+    // Seen to fail: with nobody taken out by `Bus::change`, a megabyte stays after ten thousand of them; with them taken out
+    // by `post` alone, it stays if nothing happens meanwhile; with `change` never lowering its flags, entries go on being told
+    // to nobody.
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let gate = Gate::builder().max(2).build().unwrap();
+    let come_and_go = |count: usize| {
+        for n in 0..count {
+            let events = gate.subscribe();
+            if n < count / 2 {
+                drop(gate.try_enter().unwrap());
+            }
+            drop(events);
+        }
+    };
+    come_and_go(100);
+    let before = Memory::now();
+    come_and_go(MANY);
+    let after = Memory::now();
+    assert!(
+        after.bytes <= before.bytes + SMALL_CHANGE,
+        "{} bytes before, {} after",
+        before.bytes,
+        after.bytes
+    );
+    drop(gate.try_enter().unwrap());
+    let before = Memory::now().allocations;
+    (0..1_000).for_each(|_| drop(gate.try_enter().unwrap()));
+    let allocations = Memory::now().allocations - before;
+    assert!(allocations < 100, "{allocations} allocations in 1,000 entries that nobody hears of");
+}
+
+#[test]
 fn g5_gates_that_come_and_go_leave_nothing_behind() {
     // Seen to fail: with `finish_slowly` not putting the desk into the pool, every gate leaks its desks.
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -159,4 +213,23 @@ fn g11_with_nobody_listening_an_entry_allocates_nothing() {
         allocations < 100,
         "{allocations} allocations in 3,000 entries; the test runner itself makes a few"
     );
+}
+
+#[test]
+fn g7_keys_that_waited_for_their_rate_and_went_leave_nothing_behind() {
+    // Seen to fail: without `tidy_timed`, each key leaves the moment at which it would have been looked at again.
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let gate = Gate::builder().rate(1, "1h").keyed().max_keys(10).build().unwrap();
+    let visit = |from: usize, to: usize| {
+        for n in from..to {
+            let key = format!("tenant-{n}");
+            gate.check_key(&key).unwrap();
+            assert!(poll(&mut gate.enter_key(&key)).is_none());
+        }
+    };
+    visit(0, 1_000);
+    let before = Memory::now().bytes;
+    visit(1_000, MANY);
+    let after = Memory::now().bytes;
+    assert!(after <= before + SMALL_CHANGE, "{before} bytes before, {after} after");
 }

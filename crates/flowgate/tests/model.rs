@@ -17,7 +17,7 @@ use flowgate::{
     clock::Clock,
     gate::{Enter, GateBuilder},
 };
-use flowgate_core::{Decision, Lane, RateState};
+use flowgate_core::{Backlog, Decision, Discipline, End, Hold, Lane, RateState};
 use flowgate_testkit::{Driven, FakeClock};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 
@@ -59,6 +59,31 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Steps that keep one lane full: one key, small strides in time, more who come than who leave.
+fn crowded_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (1..4_u32).prop_map(|weight| Step::Enter { key: 0, weight }),
+        3 => any::<usize>().prop_map(Step::Poll),
+        1 => any::<usize>().prop_map(Step::Cancel),
+        4 => any::<usize>().prop_map(Step::Release),
+        5 => (0..40_u64).prop_map(|millis| Step::Advance { millis }),
+        1 => step(),
+    ]
+}
+
+/// CoDel, with what may hold a line beside slots.
+fn codel_limits() -> Vec<Limits> {
+    let (target, interval) = (Duration::from_millis(60), Duration::from_millis(90));
+    [
+        Limits::builder().max(3).codel(target, interval),
+        Limits::builder().max(4).queue(6).codel(target, target),
+        Limits::builder().max(3).rate(4, "200ms").codel(target, interval),
+        Limits::builder().max(4).rate(9, "300ms").burst(3).timeout(interval).codel(target, interval),
+    ]
+    .map(|builder| builder.build().unwrap())
+    .to_vec()
+}
+
 fn all_limits() -> Vec<Limits> {
     let second = Duration::from_secs(1);
     [
@@ -70,6 +95,9 @@ fn all_limits() -> Vec<Limits> {
         Limits::builder().rate(2, "500ms").queue(4).timeout(second),
         Limits::builder().max(3).rate(5, "1s").burst(2),
         Limits::builder().rate(4, "1s").burst(3).reject(),
+        Limits::builder().max(2).codel(second / 8, second / 3),
+        Limits::builder().max(3).queue(5).timeout(second).codel(second / 5, second),
+        Limits::builder().max(3).rate(4, "1s").codel(second / 4, second / 4),
     ]
     .map(|builder| builder.build().unwrap())
     .to_vec()
@@ -96,6 +124,8 @@ struct Entrant {
 struct Model {
     limits: Limits,
     lanes: BTreeMap<usize, (Lane, VecDeque<usize>)>,
+    /// For each line under CoDel since when it stands, and for whom slots are kept.
+    backlogs: BTreeMap<usize, (Backlog, Option<usize>)>,
     entrants: Vec<Entrant>,
     is_paused: bool,
     closing: Option<Tick>,
@@ -115,7 +145,8 @@ impl Model {
         if self.is_paused {
             seen.pause();
         }
-        self.entrants[id].fate = match seen.decide(&self.limits, weight, self.now) {
+        let decision = seen.decide(&self.limits, weight, self.now);
+        self.entrants[id].fate = match decision {
             Decision::Admit => {
                 lane.admit(&self.limits, weight, self.now);
                 Fate::In
@@ -132,7 +163,29 @@ impl Model {
             }
             Decision::Refuse(reason) => Fate::Refused(reason),
         };
+        if let (Fate::Waiting, Decision::Wait(hold)) = (self.entrants[id].fate, decision) {
+            self.begin_backlog(key, hold);
+        }
         id
+    }
+
+    fn begin_backlog(&mut self, key: usize, hold: Hold) {
+        if self.limits.discipline() != Discipline::Fifo && !self.lanes[&key].1.is_empty() {
+            let mut backlog = Backlog::new(self.now);
+            backlog.held(hold, self.now);
+            self.backlogs.entry(key).or_insert((backlog, None));
+        }
+    }
+
+    /// Who is next in a row.
+    fn next(&self, key: usize) -> Option<usize> {
+        let row = &self.lanes[&key].1;
+        match self.backlogs.get(&key) {
+            Some(&(backlog, kept)) if self.limits.discipline().next(backlog, self.now) == End::Newest => {
+                kept.or(row.back().copied())
+            }
+            _ => row.front().copied(),
+        }
     }
 
     /// One who waits leaves its row.
@@ -140,6 +193,11 @@ impl Model {
         let (lane, row) = self.lanes.get_mut(&self.entrants[id].key).unwrap();
         row.retain(|&waiting| waiting != id);
         lane.leave();
+        if row.is_empty() {
+            self.backlogs.remove(&self.entrants[id].key);
+        } else if let Some((_, kept)) = self.backlogs.get_mut(&self.entrants[id].key) {
+            kept.take_if(|kept| *kept == id);
+        }
         self.entrants[id].fate = fate;
     }
 
@@ -165,24 +223,28 @@ impl Model {
 
     /// Everybody who may start, starts.
     fn pump(&mut self) {
-        let heads = |model: &Self| -> Vec<usize> {
-            model.lanes.values().filter_map(|(_, row)| row.front().copied()).collect()
-        };
         while !self.is_paused {
-            let before = self.waiting();
-            for id in heads(self) {
+            let before = (self.waiting(), self.backlogs.clone());
+            let keys: Vec<_> = self.lanes.keys().copied().collect();
+            for id in keys.into_iter().filter_map(|key| self.next(key)).collect::<Vec<_>>() {
                 let Entrant { key, weight, .. } = self.entrants[id];
                 let lane = self.lanes[&key].0;
                 if weight > self.limits.heaviest() {
                     self.part(id, Fate::Refused(Reason::TooHeavy));
-                } else if lane.hold(&self.limits, weight, self.now).is_none() {
+                } else if let Some(hold) = lane.hold(&self.limits, weight, self.now) {
+                    if let Some((backlog, kept)) = self.backlogs.get_mut(&key) {
+                        backlog.held(hold, self.now);
+                        let is_free = self.limits.max().is_some_and(|max| lane.in_use() < max);
+                        *kept = (is_free && hold == Hold::Slots).then_some(id);
+                    }
+                } else {
                     let lane = &mut self.lanes.get_mut(&key).unwrap().0;
                     lane.admit(&self.limits, weight, self.now);
                     let spent = lane.rate();
                     self.part(id, Fate::Granted(spent));
                 }
             }
-            if self.waiting() == before {
+            if (self.waiting(), self.backlogs.clone()) == before {
                 return;
             }
         }
@@ -193,10 +255,7 @@ impl Model {
         let is_over = self.closing.is_some_and(|deadline| deadline <= self.now);
         let waiting: Vec<_> = self.lanes.values().flat_map(|(_, row)| row.iter().copied()).collect();
         for id in waiting {
-            let late = self
-                .limits
-                .timeout()
-                .is_some_and(|timeout| self.entrants[id].since.after(timeout) <= self.now);
+            let late = self.deadlines(id).into_iter().flatten().any(|deadline| deadline <= self.now);
             if is_over {
                 self.part(id, Fate::Refused(Reason::Closed));
             } else if late {
@@ -204,6 +263,14 @@ impl Model {
             }
         }
         self.pump();
+    }
+
+    /// When one who waits has waited too long: by the timeout, and by CoDel.
+    fn deadlines(&self, id: usize) -> [Option<Tick>; 2] {
+        let Entrant { since, key, .. } = self.entrants[id];
+        let backlog = self.backlogs.get(&key).filter(|_| !self.is_paused);
+        let late = backlog.map(|&(backlog, _)| self.limits.discipline().deadline(backlog, since, self.now));
+        [self.limits.timeout().map(|timeout| since.after(timeout)), late]
     }
 
     fn advance(&mut self, goal: Tick) {
@@ -216,16 +283,21 @@ impl Model {
 
     fn next_moment(&self) -> Option<Tick> {
         let waiting = self.lanes.values().flat_map(|(_, row)| row.iter());
-        let late = waiting.filter_map(|&id| Some(self.entrants[id].since.after(self.limits.timeout()?)));
+        let late = waiting.flat_map(|&id| self.deadlines(id)).flatten();
+        let turning = self.backlogs.values().filter(|_| !self.is_paused).filter_map(|&(backlog, _)| {
+            let discipline = self.limits.discipline();
+            let is_first = !discipline.is_backlogged(backlog, self.now);
+            is_first.then(|| discipline.look_at(backlog, self.now, self.now))
+        });
         let closing = self.closing.filter(|_| self.waiting() > 0);
-        let refilled = self.lanes.values().filter_map(|(lane, row)| {
-            let weight = self.entrants[*row.front()?].weight;
+        let refilled = self.lanes.iter().filter_map(|(&key, (lane, _))| {
+            let weight = self.entrants[self.next(key)?].weight;
             match lane.hold(&self.limits, weight, self.now) {
-                Some(flowgate_core::Hold::Rate { until }) if !self.is_paused => Some(until),
+                Some(Hold::Rate { until }) if !self.is_paused => Some(until),
                 _ => None,
             }
         });
-        late.chain(closing).chain(refilled).min()
+        late.chain(turning).chain(closing).chain(refilled).min()
     }
 
     fn set_limits(&mut self, limits: Limits) {
@@ -233,7 +305,20 @@ impl Model {
             lane.relimit(&self.limits, &limits, self.now);
         }
         self.limits = limits;
+        if limits.discipline() == Discipline::Fifo {
+            self.backlogs.clear();
+        }
+        for key in self.lanes.keys().copied().collect::<Vec<_>>() {
+            self.begin_backlog(key, Hold::Slots);
+        }
         self.expire();
+    }
+
+    fn resume(&mut self) {
+        if std::mem::take(&mut self.is_paused) {
+            self.backlogs.values_mut().for_each(|backlog| *backlog = (Backlog::new(self.now), None));
+        }
+        self.pump();
     }
 
     fn waiting(&self) -> usize {
@@ -352,8 +437,7 @@ impl Pair<'_> {
             }
             Step::Resume => {
                 both!(self.real, gate => gate.resume());
-                self.model.is_paused = false;
-                self.model.pump();
+                self.model.resume();
             }
             Step::Close { millis } => {
                 both!(self.real, gate => drop(gate.close(Duration::from_millis(millis))));
@@ -408,9 +492,8 @@ fn nth_key<T>(map: &BTreeMap<usize, T>, nth: usize) -> Option<usize> {
     map.keys().nth(nth % map.len().max(1)).copied()
 }
 
-fn drive(is_keyed: bool, limits: usize, steps: &[Step]) {
+fn drive(is_keyed: bool, limits: Limits, steps: &[Step]) {
     let clock = FakeClock::new();
-    let limits = all_limits()[limits];
     // Built with any limits, then given these: a live change before anything else happens.
     let builder: GateBuilder = Gate::builder().max(1).clock(clock.clone());
     let real = if is_keyed {
@@ -423,8 +506,8 @@ fn drive(is_keyed: bool, limits: usize, steps: &[Step]) {
         Real::Single(gate)
     };
     let now = clock.now();
-    let (lanes, entrants) = Default::default();
-    let model = Model { limits, lanes, entrants, is_paused: false, closing: None, now };
+    let (lanes, backlogs, entrants) = Default::default();
+    let model = Model { limits, lanes, backlogs, entrants, is_paused: false, closing: None, now };
     let mut pair = Pair { real: &real, clock, model, waiting: BTreeMap::new(), passes: BTreeMap::new() };
     for step in steps {
         pair.step(step);
@@ -449,7 +532,7 @@ proptest! {
     ) {
         // Seen to fail: with `cancel` not refunding, a start is missing; without its `pump`, one who fits waits on. So with
         // most mutations named in the law tests, but for those of the pure rules, which the model asks too.
-        drive(false, limits, &steps);
+        drive(false, all_limits()[limits], &steps);
     }
 
     #[test]
@@ -458,6 +541,15 @@ proptest! {
     ) {
         // Seen to fail: with `leave` never forgetting an idle lane, lanes stay; with `set_limits` changing the first desk
         // only, keys keep the old max.
-        drive(true, limits, &steps);
+        drive(true, all_limits()[limits], &steps);
+    }
+
+    #[test]
+    fn g2_and_g3_a_crowded_line_under_codel_agrees_with_the_model(
+        limits in 0..codel_limits().len(), steps in prop::collection::vec(crowded_step(), 1..100)
+    ) {
+        // Seen to fail: without `kept_for`, or with it set where no slot is free; with `hand_over` going by the head of the row;
+        // with those late turned away after the hand-over; with `halt_backlog` not asking whether another is next.
+        drive(false, codel_limits()[limits], &steps);
     }
 }

@@ -97,6 +97,25 @@ fn g12_a_knot_tied_by_somebody_elses_exit_is_cut() {
 }
 
 #[test]
+fn g12_when_a_knot_is_cut_one_who_holds_nothing_keeps_its_place() {
+    // Seen to fail: with `cut_knot` refusing the head of the row whatever it holds, the head is refused, who could wait.
+    let gate = Gate::builder().max(3).build().unwrap();
+    let outside = gate.try_enter().unwrap();
+    let mut work = Driven::new(gate.run(async {
+        tokio::task::yield_now().await;
+        gate.enter().await.map(drop).map_err(|refusal| refusal.reason)
+    }));
+    assert!(work.poll().is_none(), "it holds a slot and has not asked again yet");
+    let mut head = Driven::pending(gate.enter().weight(3));
+    let woken = work.woken();
+    assert!(work.poll().is_none(), "now it has, behind one who needs all three");
+    drop(outside);
+    assert_eq!((head.woken(), work.woken()), (0, woken + 1));
+    assert_eq!(work.ready().unwrap(), Err(Reason::Reentrant));
+    drop(head.ready().unwrap());
+}
+
+#[test]
 fn g12_another_key_is_another_lane() {
     // Seen to fail: with `held` not asking for the lane, work that holds `a` is refused at `b`, where it may wait.
     let gate = Gate::builder().max(1).keyed().max_keys(10).build().unwrap();

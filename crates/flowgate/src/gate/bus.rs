@@ -110,13 +110,17 @@ impl Bus {
     pub(crate) fn tell(&self, ident: &Arc<Ident>, key: Option<&Key>, what: What) {
         let event = Event { ident, key, what };
         for listener in &self.listeners {
-            // The panic hook has told of it already; here it is counted, for `look`.
-            if catch_unwind(AssertUnwindSafe(|| listener.on_event(&event))).is_err() {
-                self.panics.fetch_add(1, Ordering::Relaxed);
-            }
+            self.call(|| listener.on_event(&event));
         }
         if self.has_subscribers.load(Ordering::Relaxed) {
             self.post(ident, key, what);
+        }
+    }
+
+    /// Calls code of others. If it panics, the panic hook has told of it already; here it is counted, for `look`.
+    fn call(&self, code: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(code)).is_err() {
+            self.panics.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -125,12 +129,15 @@ impl Bus {
         let mut someone_left = false;
         for mailbox in self.subscribers.read().unwrap_or_else(PoisonError::into_inner).iter() {
             match mailbox.upgrade() {
-                Some(mailbox) => mailbox.post(Notice { ident: Arc::clone(ident), key: key.cloned(), what }),
+                // It wakes the subscriber, by a waker that is not ours.
+                Some(mailbox) => {
+                    self.call(|| mailbox.post(Notice { ident: Arc::clone(ident), key: key.cloned(), what }));
+                }
                 None => someone_left = true,
             }
         }
         if someone_left {
-            self.change(|subscribers| subscribers.retain(|known| known.strong_count() > 0));
+            self.change(|_| ());
         }
     }
 
@@ -140,8 +147,10 @@ impl Bus {
         Subscription { mailbox }
     }
 
+    /// Changes who has subscribed; those who left go first.
     fn change(&self, change: impl FnOnce(&mut Vec<Weak<Mailbox>>)) {
         let mut subscribers = self.subscribers.write().unwrap_or_else(PoisonError::into_inner);
+        subscribers.retain(|known| known.strong_count() > 0);
         change(&mut subscribers);
         let has_subscribers = !subscribers.is_empty();
         let is_timed = has_subscribers || self.listeners.iter().any(|listener| listener.wants_times());

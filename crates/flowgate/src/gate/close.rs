@@ -13,14 +13,14 @@ use flowgate_core::Tick;
 
 use super::engine::Engine;
 
-/// A gate that closes: await it to know when nothing is in flight and nobody waits, or the deadline has come.
+/// A gate that closes: await it to know when nothing is in flight and nobody waits, or the deadline has come. Of a gate that
+/// is closed more than once, the soonest deadline holds for all.
 ///
 /// Cancel safety: dropping it changes nothing; the gate stays closed.
 #[must_use = "the gate is closed already; await this to know when it is empty"]
 #[derive(Debug)]
 pub struct Closing {
     engine: Arc<Engine>,
-    deadline: Tick,
 }
 
 /// How a drain ended.
@@ -41,7 +41,7 @@ impl Drained {
 impl Closing {
     pub(crate) fn new(engine: Arc<Engine>, deadline: Tick) -> Self {
         engine.at_every_desk(|desk| desk.close(deadline));
-        Closing { engine, deadline }
+        Closing { engine }
     }
 }
 
@@ -49,21 +49,19 @@ impl Future for Closing {
     type Output = Drained;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Drained> {
+        let now = self.engine.meta.time.now();
         let mut still_out = 0;
-        let mut is_drained = true;
+        let mut is_over = true;
         for desk in &self.engine.desks {
             desk.at(|state| {
                 still_out += state.in_use;
-                if !state.is_drained() {
-                    is_drained = false;
+                // The desk's deadline, which wakes: another close may have set a sooner one.
+                if !state.is_drained() && state.closing.is_none_or(|deadline| now < deadline) {
+                    is_over = false;
                     state.tell_when_drained(cx.waker());
                 }
             });
         }
-        if is_drained || self.engine.meta.time.now() >= self.deadline {
-            Poll::Ready(Drained { still_out })
-        } else {
-            Poll::Pending
-        }
+        if is_over { Poll::Ready(Drained { still_out }) } else { Poll::Pending }
     }
 }

@@ -4,9 +4,10 @@
 
 use std::{sync::Arc, task::Waker};
 
-use flowgate_core::{Key, Lane, Limits, Tick};
+use flowgate_core::{Discipline, Key, Lane, Limits, Tick};
 
 use super::{
+    backlogs::Backlogs,
     due::Due,
     lanes::Lanes,
     line::Line,
@@ -36,11 +37,13 @@ impl State {
             express_rate: limits.rate().copied(),
             wakes: Wakes::default(),
             is_plain: is_plain(&limits),
+            is_codel: limits.discipline() != Discipline::Fifo,
             is_out: false,
             armed: Tick::NEVER,
             sweep_at: Tick::NEVER,
             timed: Due::default(),
             idle: Due::default(),
+            backlogs: Backlogs::default(),
         };
         if !is_keyed {
             state.lanes.insert_unlisted(0, Key::new(""), Lane::default());
@@ -57,6 +60,7 @@ impl State {
         self.pins.clear();
         self.timed = Due::default();
         self.idle = Due::default();
+        self.backlogs = Backlogs::default();
     }
 
     /// From now on these limits hold, for those who wait as well.
@@ -66,6 +70,7 @@ impl State {
         self.limits = limits;
         self.adaptive = adaptive(&limits);
         self.is_plain = is_plain(&limits) && self.pins.is_empty();
+        self.renew_backlogs(now);
         if self.limits.timeout().is_some() {
             self.expire_line();
         }
@@ -90,7 +95,7 @@ impl State {
         slot.set_pinned(true);
         self.pins.insert(slot.key.clone(), limits);
         self.is_plain = false;
-        self.look_again(index);
+        self.look_again(index, now);
         true
     }
 
@@ -104,11 +109,13 @@ impl State {
         slot.lane.relimit(&old, &self.limits, now);
         self.pins.remove(&slot.key);
         self.is_plain = is_plain(&self.limits) && self.pins.is_empty();
-        self.look_again(index);
+        self.look_again(index, now);
         true
     }
 
-    fn look_again(&mut self, index: u32) {
+    fn look_again(&mut self, index: u32, now: Tick) {
+        self.is_codel = self.has_codel();
+        self.renew_backlog(index, now);
         // A moment set under other limits may be too late; one that comes too early only makes us look once more.
         self.lanes[index].is_timed = false;
         self.pump(index);
@@ -120,7 +127,9 @@ impl State {
     }
 
     pub(crate) fn resume(&mut self) {
-        self.is_paused = false;
+        if std::mem::take(&mut self.is_paused) {
+            self.restart_backlogs();
+        }
         self.pump_all();
     }
 

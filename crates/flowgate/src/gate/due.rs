@@ -1,7 +1,7 @@
 //! Moments at which a lane wants to be looked at.
 //!
-//! Owns a heap of (moment, lane). A lane stands in it at most once; who takes an entry out checks that the lane is still
-//! the same one.
+//! Owns a heap of (moment, lane). Entries of lanes that are gone stay until their moment comes or [`Due::tidy`] is called;
+//! who takes an entry out checks that the lane is still the same one.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -21,6 +21,20 @@ impl Due {
             self.heap.reserve_exact((self.heap.len() / 4).max(8));
         }
         self.heap.push(Reverse((at, lane, serial)));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Keeps the earliest entry of each lane that is still there.
+    pub(crate) fn tidy(&mut self, mut is_there: impl FnMut(u32, u16) -> bool) {
+        let mut entries = std::mem::take(&mut self.heap).into_vec();
+        entries.sort_unstable_by_key(|&Reverse((at, lane, serial))| (lane, serial, at));
+        entries.dedup_by_key(|&mut Reverse((_, lane, serial))| (lane, serial));
+        entries.retain(|&Reverse((_, lane, serial))| is_there(lane, serial));
+        entries.shrink_to(KEEP);
+        self.heap = entries.into();
     }
 
     /// The earliest moment.

@@ -5,10 +5,11 @@
 use std::{
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
-use flowgate_core::{Reason, Refusal, Spot, What};
+use flowgate_core::{Key, Reason, Refusal, Spot, What};
 
 use super::{
     desk::Desk,
@@ -29,6 +30,23 @@ use super::{
 pub struct Enter<'a> {
     engine: &'a Engine,
     key: Option<&'a str>,
+    attempt: Attempt,
+}
+
+/// As [`Enter`], borrowing nothing: for futures that have to be `'static`, such as those of an HTTP service.
+///
+/// Cancel safety: as [`Enter`].
+#[must_use = "an entry does nothing unless awaited"]
+#[derive(Debug)]
+pub struct OwnedEnter {
+    engine: Arc<Engine>,
+    key: Option<Key>,
+    attempt: Attempt,
+}
+
+/// How far an entry is, whoever keeps the gate and the key.
+#[derive(Debug)]
+struct Attempt {
     weight: u32,
     spot: Spot,
     stage: Stage,
@@ -44,14 +62,14 @@ enum Stage {
 impl<'a> Enter<'a> {
     #[inline]
     pub(crate) fn new(engine: &'a Engine, key: Option<&'a str>, spot: Spot) -> Self {
-        Enter { engine, key, weight: 1, spot, stage: Stage::New }
+        Enter { engine, key, attempt: Attempt::new(spot) }
     }
 
     /// Asks for `weight` slots at once; they are given and come back together. Nothing weighs less than 1. One that weighs
     /// more than `max` is refused (`too-heavy`).
     #[inline]
     pub fn weight(mut self, weight: u32) -> Self {
-        self.weight = weight.max(1);
+        self.attempt.weight = weight.max(1);
         self
     }
 
@@ -68,7 +86,7 @@ impl<'a> Enter<'a> {
     #[inline]
     pub(crate) fn now_unheard(self) -> Result<Pass, Refusal> {
         if self.key.is_none()
-            && let Some(pass) = self.engine.enter_unheard(self.weight)
+            && let Some(pass) = self.engine.enter_unheard(self.attempt.weight)
         {
             return Ok(pass);
         }
@@ -78,15 +96,52 @@ impl<'a> Enter<'a> {
     /// Apart, so that the fast path need not make room for what this one needs.
     #[inline(never)]
     fn now_slowly(self) -> Result<Pass, Refusal> {
-        match self.engine.enter(self.key, self.weight, self.spot, None) {
+        match self.engine.enter(self.key, self.attempt.weight, self.attempt.spot, None) {
             Answer::Ready(answer) => answer,
             Answer::Wait(..) => unreachable!("without a waker nobody waits"),
         }
     }
+}
+
+impl OwnedEnter {
+    pub(crate) fn new(engine: Arc<Engine>, key: Option<Key>, spot: Spot) -> Self {
+        OwnedEnter { engine, key, attempt: Attempt::new(spot) }
+    }
+
+    /// Asks for `weight` slots at once; see [`Enter::weight`].
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.attempt.weight = weight.max(1);
+        self
+    }
+}
+
+impl Attempt {
+    #[inline]
+    fn new(spot: Spot) -> Self {
+        Attempt { weight: 1, spot, stage: Stage::New }
+    }
+
+    #[inline]
+    fn poll(&mut self, engine: &Engine, key: Option<&str>, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
+        match self.stage {
+            Stage::New => {
+                if key.is_none()
+                    && !engine.meta.bus.is_on()
+                    && let Some(pass) = engine.enter_unheard(self.weight)
+                {
+                    self.stage = Stage::Done;
+                    return Poll::Ready(Ok(pass));
+                }
+                self.ask(engine, key, cx)
+            }
+            Stage::Waiting(..) => self.look_up(engine, key, cx),
+            Stage::Done => panic!("an entry was polled after it was done"),
+        }
+    }
 
     #[inline(never)]
-    fn ask(&mut self, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
-        match self.engine.enter(self.key, self.weight, self.spot, Some(cx.waker())) {
+    fn ask(&mut self, engine: &Engine, key: Option<&str>, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
+        match engine.enter(key, self.weight, self.spot, Some(cx.waker())) {
             Answer::Ready(answer) => {
                 self.stage = Stage::Done;
                 Poll::Ready(answer)
@@ -99,16 +154,21 @@ impl<'a> Enter<'a> {
     }
 
     #[inline(never)]
-    fn give_up(&mut self) {
+    fn give_up(&mut self, engine: &Engine, key: Option<&str>) {
         if let Stage::Waiting(desk, place) = std::mem::replace(&mut self.stage, Stage::Done) {
             desk.at(|state| state.cancel(&place, self.weight));
             seat::put(place.seat);
-            self.engine.tell(self.key, What::Left);
+            engine.tell(key, What::Left);
         }
     }
 
     #[inline(never)]
-    fn look_up(&mut self, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
+    fn look_up(
+        &mut self,
+        engine: &Engine,
+        key: Option<&str>,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Pass, Refusal>> {
         let Stage::Waiting(desk, place) = &self.stage else { unreachable!("only one who waits looks") };
         let (desk, lane) = (*desk, place.lane);
         let mut fate = place.seat.fate();
@@ -120,24 +180,25 @@ impl<'a> Enter<'a> {
             Fate::Waiting => return Poll::Pending,
             Fate::Granted { at, in_use, .. } => {
                 let (weight, since) = (self.weight, place.since);
-                Ok(self.engine.admitted(
-                    desk,
-                    self.key,
-                    Admission { lane, weight, in_use, started: at, since },
-                ))
+                Ok(engine.admitted(desk, key, Admission { lane, weight, in_use, started: at, since }))
             }
             Fate::Refused { reason, in_use, waiting, max } => {
                 let held =
                     if reason == Reason::Reentrant { holding::held(desk.address(), lane) } else { None };
                 let held_at = held.map(|(_, spot)| spot);
                 let turned = Turned { in_use, waiting, max, held_at, ..Turned::new(reason) };
-                Err(self.engine.refused(self.key, self.spot, turned))
+                Err(engine.refused(key, self.spot, turned))
             }
         };
         if let Stage::Waiting(_, place) = std::mem::replace(&mut self.stage, Stage::Done) {
             seat::put(place.seat);
         }
         Poll::Ready(answer)
+    }
+
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Waiting(..))
     }
 }
 
@@ -146,28 +207,33 @@ impl Future for Enter<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.stage {
-            Stage::New => {
-                if self.key.is_none()
-                    && !self.engine.meta.bus.is_on()
-                    && let Some(pass) = self.engine.enter_unheard(self.weight)
-                {
-                    self.stage = Stage::Done;
-                    return Poll::Ready(Ok(pass));
-                }
-                self.ask(cx)
-            }
-            Stage::Waiting(..) => self.look_up(cx),
-            Stage::Done => panic!("an entry was polled after it was done"),
-        }
+        let me = &mut *self;
+        me.attempt.poll(me.engine, me.key, cx)
+    }
+}
+
+impl Future for OwnedEnter {
+    type Output = Result<Pass, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let me = &mut *self;
+        me.attempt.poll(&me.engine, me.key.as_ref().map(Key::as_str), cx)
     }
 }
 
 impl Drop for Enter<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Stage::Waiting(..) = self.stage {
-            self.give_up();
+        if self.attempt.is_waiting() {
+            self.attempt.give_up(self.engine, self.key);
+        }
+    }
+}
+
+impl Drop for OwnedEnter {
+    fn drop(&mut self) {
+        if self.attempt.is_waiting() {
+            self.attempt.give_up(&self.engine, self.key.as_ref().map(Key::as_str));
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use flowgate_core::{Rate, RateState, Reason, Tick};
 
-use super::state::Turned;
+use super::{pass::Standing, state::Turned};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The counts are with the desk.
@@ -119,6 +119,13 @@ impl Express {
         let reason = if weight > max { Reason::TooHeavy } else { Reason::Busy };
         let free = known(self.slots.load(Ordering::Relaxed)).unwrap_or(0);
         Turned { in_use: self.in_use(free), max: Some(max), ..Turned::new(reason) }
+    }
+
+    /// How the lane stands, if the slots are here: then nobody waits.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        let free = known(self.slots.load(Ordering::Acquire))?;
+        let max = self.max.load(Ordering::Relaxed);
+        Some(Standing { max: Some(max), in_use: self.in_use(free), waiting: 0 })
     }
 
     /// How many slots are taken when so many are free.

@@ -13,14 +13,14 @@ use std::{
     time::Duration,
 };
 
-use flowgate_core::{Code, Ident, Limits, OptionError, Refusal, Spot};
+use flowgate_core::{Code, Ident, Key, Limits, OptionError, Refusal, Spot};
 
 use super::{
     builder::{GateBuilder, check_keyed},
     bus::Subscription,
     close::Closing,
     engine::Engine,
-    enter::Enter,
+    enter::{Enter, OwnedEnter},
     look::{LaneLook, Look},
     pass::Pass,
     state::Ask,
@@ -81,6 +81,12 @@ impl Gate {
         Enter::new(&self.engine, None, Spot::here())
     }
 
+    /// As [`Gate::enter`], borrowing nothing.
+    #[track_caller]
+    pub fn enter_owned(&self) -> OwnedEnter {
+        OwnedEnter::new(Arc::clone(&self.engine), None, Spot::here())
+    }
+
     /// A pass now, or a refusal: never waits.
     #[inline]
     #[track_caller]
@@ -120,6 +126,12 @@ impl KeyedGate {
     #[track_caller]
     pub fn enter_key<'a>(&'a self, key: &'a str) -> Enter<'a> {
         Enter::new(&self.engine, Some(key), Spot::here())
+    }
+
+    /// As [`KeyedGate::enter_key`], borrowing nothing.
+    #[track_caller]
+    pub fn enter_key_owned(&self, key: Key) -> OwnedEnter {
+        OwnedEnter::new(Arc::clone(&self.engine), Some(key), Spot::here())
     }
 
     /// A pass now, or a refusal: never waits.

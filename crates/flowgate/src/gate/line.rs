@@ -1,8 +1,8 @@
 //! The line: those who wait, in the order they came.
 //!
-//! Owns the waiters of one desk: for each lane a row, first in first out, and across lanes the order of arrival, which is
-//! also the order of deadlines, for all wait equally long. Joining and leaving anywhere is constant time. It decides
-//! nothing.
+//! Owns the waiters of one desk: for each lane a row, and across lanes the order of arrival, which is also the order of the
+//! timeout's deadlines, for all wait equally long. A row is in the order of arrival too, whichever end of it is next. Joining
+//! and leaving anywhere is constant time. It decides nothing.
 
 use std::{sync::Arc, task::Waker};
 
@@ -51,6 +51,10 @@ impl Row {
     #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
+    }
+
+    pub(crate) fn last(&self) -> Option<u32> {
+        (self.last != NONE).then_some(self.last)
     }
 }
 

@@ -5,6 +5,7 @@
 //! so, [`reentry`] because work would wait for itself); [`lanes`] and [`line`] keep the lanes and who waits; [`pass`] and
 //! [`enter`] are the two ends of an entry. Who may start is decided in `flowgate-core` only.
 
+mod backlogs;
 mod builder;
 mod bus;
 mod close;
@@ -32,9 +33,9 @@ mod wakes;
 pub use builder::GateBuilder;
 pub use bus::{Listener, Notice, Subscription};
 pub use close::{Closing, Drained};
-pub use enter::Enter;
+pub use enter::{Enter, OwnedEnter};
 pub use handle::{EntryError, Gate, Keyed, KeyedGate, Single};
 pub use look::{Allowance, LaneLook, Look, Phase, Refusals};
-pub use pass::{Pass, Scoped};
+pub use pass::{Pass, Scoped, Standing};
 
 pub use flowgate_core::{Event, Ident, What};

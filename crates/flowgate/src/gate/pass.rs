@@ -34,6 +34,25 @@ pub struct Pass {
     weight: u32,
 }
 
+/// How the lane of a pass stands; see [`Pass::standing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Standing {
+    /// How many may be in flight.
+    pub max: Option<u32>,
+    /// How many slots are taken.
+    pub in_use: u32,
+    /// How many wait.
+    pub waiting: u32,
+}
+
+impl Standing {
+    /// How many more could start right now.
+    pub fn remaining(&self) -> Option<u32> {
+        self.max.map(|max| max.saturating_sub(self.in_use))
+    }
+}
+
 /// What a pass that was announced needs to tell of its end.
 struct Told {
     meta: Arc<Meta>,
@@ -58,6 +77,17 @@ impl Pass {
         self.weight
     }
 
+    /// How its lane stands right now, this pass included.
+    pub fn standing(&self) -> Standing {
+        self.desk.express.standing().unwrap_or_else(|| {
+            self.desk.at(|state| {
+                let lane = &state.lanes[self.lane].lane;
+                let max = state.limits_at(Some(self.lane)).max();
+                Standing { max, in_use: lane.in_use(), waiting: lane.waiting() }
+            })
+        })
+    }
+
     /// Gives the slot back and says how the work ended, for a gate whose `max` adapts. Merely dropping the pass says
     /// [`Outcome::Done`].
     pub fn settle(mut self, outcome: Outcome) {
@@ -71,6 +101,13 @@ impl Pass {
     #[track_caller]
     pub fn scope<F: Future>(self, work: F) -> Scoped<F> {
         self.scope_at(Spot::here(), work)
+    }
+
+    /// Does something that this pass is held for; see [`Pass::scope`].
+    pub(crate) fn holding<R>(&self, spot: Spot, work: impl FnOnce() -> R) -> R {
+        let held = Held { desk: self.desk.address(), lane: self.lane, weight: self.weight, spot };
+        let _held = holding::hold(held);
+        work()
     }
 
     pub(crate) fn scope_at<F: Future>(self, spot: Spot, work: F) -> Scoped<F> {
@@ -134,9 +171,7 @@ impl<F: Future> Future for Scoped<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let me = self.project();
         let pass = me.pass.as_ref().expect("a future is not polled after it is done");
-        let held = Held { desk: pass.desk.address(), lane: pass.lane, weight: pass.weight, spot: *me.spot };
-        let _held = holding::hold(held);
-        let output = ready!(me.work.poll(cx));
+        let output = ready!(pass.holding(*me.spot, || me.work.poll(cx)));
         me.pass.take();
         Poll::Ready(output)
     }

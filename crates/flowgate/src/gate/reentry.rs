@@ -29,7 +29,7 @@ impl State {
         let index = found?;
         let (weight, spot) = ask.holds_of(index)?;
         let slot = &self.lanes[index];
-        let head = slot.row.first().map_or(ask.weight, |ticket| self.line[ticket].weight);
+        let head = self.next_before_a_newcomer(index).map_or(ask.weight, |ticket| self.line[ticket].weight);
         let waits_for_slots = slot.lane.hold(self.limits_at(found), head, now) == Some(Hold::Slots);
         (waits_for_slots && self.stuck(index) + weight >= slot.lane.in_use()).then_some(spot)
     }

@@ -10,6 +10,7 @@ use flowgate_core::{
 };
 
 use super::{
+    backlogs::Backlogs,
     desk::Desk,
     due::Due,
     holding,
@@ -38,6 +39,8 @@ pub(crate) struct State {
     /// Whether leaving means giving a count back and nothing else, as long as nobody waits.
     pub(crate) is_plain: bool,
     pub(crate) is_paused: bool,
+    /// Whether CoDel is the discipline of any lane here.
+    pub(super) is_codel: bool,
     /// No handle is left: when the last pass is back, the desk can serve another gate.
     pub(crate) is_orphan: bool,
     pub(crate) lanes: Lanes,
@@ -51,6 +54,7 @@ pub(crate) struct State {
     pub(super) sweep_at: Tick,
     pub(super) timed: Due,
     pub(super) idle: Due,
+    pub(super) backlogs: Backlogs,
     pub(crate) limits: Limits,
     pub(crate) adaptive: Option<AdaptiveState>,
     pub(crate) pins: BTreeMap<Key, Limits>,
@@ -240,7 +244,8 @@ impl State {
     /// Gives what comes back straight to the head of the row, if that is all there is to it; else [`State::pump`] sees to it.
     fn hand_over(&mut self, index: u32, weight: u32) -> bool {
         let slot = &self.lanes[index];
-        let Some(ticket) = slot.row.first().filter(|_| self.is_plain && !self.is_paused) else {
+        let Some(ticket) = slot.row.first().filter(|_| self.is_plain && !self.is_codel && !self.is_paused)
+        else {
             return false;
         };
         if !slot.lane.hands_over(&self.limits, weight, self.line[ticket].weight) {
@@ -284,13 +289,16 @@ impl State {
         }
     }
 
-    /// Hands slots over to the head of the row for as long as nothing holds it.
+    /// Hands slots over to whoever is next in the row for as long as nothing holds it.
     pub(crate) fn pump(&mut self, index: u32) {
         if self.lanes[index].row.first().is_none() || self.is_paused {
             return;
         }
         let now = if self.tells_time() { self.now() } else { Tick::ZERO };
-        while let Some(ticket) = self.lanes[index].row.first() {
+        if self.is_codel {
+            self.turn_away_late(index, now);
+        }
+        while let Some(ticket) = self.next_in(index, now) {
             let weight = self.line[ticket].weight;
             let slot = &mut self.lanes[index];
             let limits = in_force(&self.limits, &self.pins, slot);
@@ -306,12 +314,15 @@ impl State {
                     let (spent, in_use) = (slot.lane.rate(), slot.lane.in_use());
                     self.dismiss(ticket, Fate::Granted { at: now, spent, in_use });
                 }
-                Some(Hold::Rate { until }) => {
-                    self.set_time(index, until);
-                    return;
-                }
                 Some(Hold::Slots) if self.is_knotted(index) => self.cut_knot(index),
-                Some(_) => return,
+                Some(hold) => {
+                    if let Hold::Rate { until } = hold {
+                        self.set_time(index, until);
+                    }
+                    if !self.is_codel || !self.halt_backlog(index, ticket, hold, now) {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -335,6 +346,9 @@ impl State {
         slot.lane.leave();
         let waiter = self.line.part(&mut slot.row, ticket);
         self.entangled -= u32::from(waiter.holds > 0);
+        if self.is_codel {
+            self.leave_backlog(waiter.lane, ticket);
+        }
         waiter
     }
 
@@ -353,6 +367,9 @@ impl State {
         let ticket = self.line.join(&mut slot.row, waiter);
         if let Hold::Rate { until } = hold {
             self.set_time(index, until);
+        }
+        if self.is_codel {
+            self.begin_backlog(index, hold, since);
         }
         Entry::Line(Place { lane: index, ticket, since, depth, seat })
     }
@@ -418,9 +435,9 @@ impl State {
         self.limits.rate().is_some() || self.adaptive.is_some() || !self.pins.is_empty()
     }
 
-    /// Whether anybody asks when a slot was handed over.
+    /// Whether anybody asks what time it is when a slot is handed over.
     fn tells_time(&self) -> bool {
-        self.needs_time() || self.owner.as_ref().is_some_and(|meta| meta.bus.is_on())
+        self.needs_time() || self.is_codel || self.owner.as_ref().is_some_and(|meta| meta.bus.is_on())
     }
 
     pub(crate) fn now(&self) -> Tick {

@@ -7,6 +7,9 @@ use flowgate_core::{Reason, Tick};
 
 use super::state::{State, in_force};
 
+/// So few moments are not worth taking out.
+const SPARE_MOMENTS: usize = 64;
+
 impl State {
     /// Does all that is due.
     pub(crate) fn expire(&mut self, now: Tick) {
@@ -27,6 +30,7 @@ impl State {
                 self.rest(index);
             }
         }
+        self.expire_backlogs(now);
         if self.sweep_at <= now {
             while self.sweep(now) {}
             self.sweep_at = Tick::NEVER;
@@ -81,6 +85,16 @@ impl State {
         if !slot.is_timed {
             slot.is_timed = true;
             self.timed.push(until, index, slot.serial);
+            self.tidy_timed();
+        }
+    }
+
+    /// Lanes that came and went leave moments behind; so that those never outnumber the lanes there are by much, they are
+    /// taken out as often as there are twice as many.
+    fn tidy_timed(&mut self) {
+        if self.timed.len() > 2 * self.lanes.len() + SPARE_MOMENTS {
+            let State { timed, lanes, .. } = self;
+            timed.tidy(|index, serial| lanes.same(index, serial).is_some());
         }
     }
 
@@ -176,7 +190,7 @@ impl State {
         self.closing.is_some()
             || self.sweep_at != Tick::NEVER
             || self.timed.first().is_some()
-            || (self.line.waiting() > 0 && self.limits.timeout().is_some())
+            || (self.line.waiting() > 0 && (self.limits.timeout().is_some() || self.is_codel))
     }
 
     /// When something is due next.
@@ -186,11 +200,15 @@ impl State {
             (Some((since, _)), Some(timeout)) => since.after(timeout),
             _ => Tick::NEVER,
         };
+        let backlog = match self.backlogs.first() {
+            Some((at, _)) if !self.is_paused => at,
+            _ => Tick::NEVER,
+        };
         let closing = match self.closing {
             Some(deadline) if self.line.waiting() > 0 || !self.closers.is_empty() => deadline,
             _ => Tick::NEVER,
         };
-        timed.min(self.sweep_at).min(late).min(closing)
+        timed.min(self.sweep_at).min(late).min(backlog).min(closing)
     }
 
     /// Looks at every lane anew, after limits changed or a pause ended.

@@ -2,7 +2,11 @@
 //!
 //! Owns the wakers that a step at a desk has to wake or to drop: both run code of others, which must find no lock held.
 
-use std::{sync::Arc, task::Waker};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    task::Waker,
+};
 
 use super::seat::Seat;
 
@@ -44,7 +48,7 @@ impl Wakes {
         if let Some((waker, seat)) = first {
             // The seat first, so that who is woken finds it free to use again.
             drop(seat);
-            waker.wake();
+            wake(waker);
         }
     }
 
@@ -55,6 +59,12 @@ impl Wakes {
 
     pub(crate) fn wake(self) {
         Self::wake_one(self.first);
-        self.more.into_iter().for_each(Waker::wake);
+        self.more.into_iter().for_each(wake);
     }
+}
+
+/// Wakes one. If its waker panics, the panic hook tells of it, and nobody else is to suffer: the others are woken too, and
+/// whoever gave the slot back goes on.
+fn wake(waker: Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }

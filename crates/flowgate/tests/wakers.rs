@@ -1,0 +1,97 @@
+//! G2 order, G5 settle, G8 live limits, G11 events, where a waker panics: its owner may feel it, and nobody else.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+use std::{
+    future::Future,
+    sync::Arc,
+    task::{Wake, Waker},
+    time::Duration,
+};
+
+use flowgate::{Gate, Limits, Outcome, Reason};
+use flowgate_testkit::{Driven, FakeClock};
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("wakers may panic");
+    }
+}
+
+/// One who waits, and whose waker will panic.
+#[track_caller]
+fn panicking<'a, T>(future: impl Future<Output = T> + 'a) -> Driven<'a, T> {
+    let mut driven = Driven::new(future);
+    assert!(driven.poll_with(&Waker::from(Arc::new(Panics))).is_none());
+    driven
+}
+
+#[test]
+fn g2_a_waker_that_panics_keeps_nobody_else_asleep() {
+    // Seen to fail: without `catch_unwind` in `wakes.rs`, the change panics and the second in line is never woken.
+    let clock = FakeClock::new();
+    let timeout = Duration::from_secs(1);
+    let gate = Gate::builder().max(1).timeout(timeout).clock(clock.clone()).build().unwrap();
+    let pass = gate.try_enter().unwrap();
+    let mut panics = panicking(gate.enter());
+    let mut next = Driven::pending(gate.enter());
+    gate.set_limits(Limits::builder().max(3).timeout(timeout).build().unwrap());
+    let passes = (panics.poll().unwrap().unwrap(), next.ready().unwrap());
+    let mut panics = panicking(gate.enter());
+    let mut next = Driven::pending(gate.enter());
+    clock.advance(timeout);
+    for refused in [panics.poll().unwrap(), next.ready()] {
+        assert_eq!(refused.unwrap_err().reason, Reason::QueueTimeout);
+    }
+    drop((pass, passes));
+}
+
+#[test]
+fn g5_a_pass_whose_successors_waker_panics_frees_its_slot_once() {
+    // Seen to fail: without `catch_unwind` in `wakes.rs`, `settle` unwinds, the pass is dropped by that, and its slot comes
+    // back a second time.
+    let gate = Gate::builder().max(1).build().unwrap();
+    let pass = gate.try_enter().unwrap();
+    let mut panics = panicking(gate.enter());
+    pass.settle(Outcome::Done);
+    assert!(gate.try_enter().is_err(), "the slot is the next one's");
+    let pass = panics.poll().unwrap().unwrap();
+    let mut panics = panicking(gate.enter());
+    drop(pass);
+    assert_eq!(gate.look().in_use, 1);
+    drop(panics.poll().unwrap().unwrap());
+    assert_eq!(gate.look().in_use, 0);
+}
+
+#[test]
+fn g8_a_change_reaches_every_key_whatever_wakers_do() {
+    // Seen to fail: without `catch_unwind` in `wakes.rs`, the first desk's waker ends the change there.
+    let gate = Gate::builder().max(1).keyed().max_keys(100_000).build().unwrap();
+    let names: Vec<_> = (0..200).map(|n| format!("tenant-{n}")).collect();
+    let _first: Vec<_> = names.iter().map(|name| gate.try_enter_key(name).unwrap()).collect();
+    let mut line: Vec<_> = names.iter().map(|name| panicking(gate.enter_key(name))).collect();
+    gate.set_limits(Limits::builder().max(2).build().unwrap()).unwrap();
+    let second: Vec<_> = line.iter_mut().map(|entrant| entrant.poll().unwrap().unwrap()).collect();
+    assert_eq!(gate.look().in_use, 400);
+    drop(second);
+}
+
+#[test]
+fn g11_a_subscriber_whose_waker_panics_is_counted_and_loses_no_slot() {
+    // Seen to fail: without `call` around `Mailbox::post`, the pass unwinds while it tells of its end, before its slot is free.
+    let gate = Gate::builder().max(1).build().unwrap();
+    let pass = {
+        let mut events = gate.subscribe();
+        let mut before = panicking(events.next());
+        let pass = gate.try_enter().unwrap();
+        assert!(before.poll().is_some(), "told all the same");
+        drop(before);
+        let mut after = panicking(events.next());
+        drop(pass);
+        assert!(after.poll().is_some());
+        gate.try_enter()
+    };
+    assert_eq!((pass.is_ok(), gate.look().listener_panics), (true, 2));
+}
