@@ -1,9 +1,12 @@
 //! One gate for everything in flight.
 //!
-//! Flowgate bounds how much work runs at once and how often it starts. This crate is the library: [`gate`] has the gates.
+//! Flowgate bounds how much work runs at once and how often it starts. This crate is the library: [`gate`] has the gates,
+//! `http` (a feature) the layers that stand on them at an HTTP edge.
 
 pub mod clock;
 pub mod gate;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(doctest)]
 mod snippets;
 mod sync;

@@ -2,11 +2,20 @@
 //!
 //! Owns one empty item for each page with Rust in it. `cargo xtask snippets` sees to it that no page is forgotten.
 
+#[cfg(feature = "axum")]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
 #[doc = include_str!("../../../docs/guide/gates.md")]
 struct GuideGates;
+
+#[cfg(feature = "axum")]
+#[doc = include_str!("../../../docs/guide/http.md")]
+struct GuideHttp;
+
+#[cfg(feature = "http")]
+#[doc = include_str!("../../../docs/guide/http-client.md")]
+struct GuideHttpClient;
 
 #[doc = include_str!("../../../docs/errors/RC5003.md")]
 struct ErrorRc5003;

@@ -1,0 +1,92 @@
+//! Response bodies that hold their pass.
+//!
+//! Owns when a slot is given back: at the end of the body, at its error, or when the body is dropped because the client is
+//! gone; whichever comes first.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use crate::gate::Pass;
+
+pin_project! {
+    /// The body of a response that passed a layer, with its pass; or that of a refusal.
+    pub struct GatedBody<B> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[project = KindProjected]
+    enum Kind<B> {
+        // Fields drop in this order: the slot is never free while the body still owns anything.
+        Inner { #[pin] body: B, pass: Option<Pass> },
+        Refusal { bytes: Option<Bytes> },
+    }
+}
+
+impl<B> GatedBody<B> {
+    /// A body that holds a pass until its end; without one, a body as it is.
+    pub fn new(body: B, pass: Option<Pass>) -> Self {
+        GatedBody { kind: Kind::Inner { body, pass } }
+    }
+
+    /// The body of a refusal.
+    pub fn refusal(bytes: Bytes) -> Self {
+        GatedBody { kind: Kind::Refusal { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) } }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for GatedBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().kind.project() {
+            KindProjected::Refusal { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            KindProjected::Inner { mut body, pass } => {
+                let frame = ready!(body.as_mut().poll_frame(cx));
+                // Whoever sends the body need not ask again once it says that it has ended.
+                if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
+                    pass.take();
+                }
+                Poll::Ready(frame)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Inner { body, .. } => body.is_end_stream(),
+            Kind::Refusal { bytes } => bytes.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Inner { body, .. } => body.size_hint(),
+            Kind::Refusal { bytes } => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+        }
+    }
+}
+
+impl<B> std::fmt::Debug for GatedBody<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, holds) = match &self.kind {
+            Kind::Inner { pass, .. } => ("inner", pass.is_some()),
+            Kind::Refusal { .. } => ("refusal", false),
+        };
+        f.debug_struct("GatedBody").field("kind", &name).field("holds_a_pass", &holds).finish()
+    }
+}

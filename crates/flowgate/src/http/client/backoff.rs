@@ -1,0 +1,103 @@
+//! How long to wait before the next attempt.
+//!
+//! Owns the exponential delays, their jitter, and the source of randomness. It reads no clock.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Where chance comes from: numbers from 0 to 1.
+pub(super) type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
+
+/// Delays that double, up to a cap.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Backoff {
+    pub(super) first: Duration,
+    pub(super) cap: Duration,
+}
+
+impl Backoff {
+    /// The wait before retry number `attempt` (the first is 1): half of its delay is certain, the other half is chance, so
+    /// that those who were refused together do not come back together. It is never less than what the server asked for;
+    /// then the chance comes on top, for the server tells all of them the same.
+    pub(super) fn delay(&self, attempt: u32, at_least: Duration, random: f64) -> Duration {
+        let doublings = attempt.saturating_sub(1).min(31);
+        let delay = self.first.saturating_mul(1 << doublings).min(self.cap);
+        let half = delay / 2;
+        // A source of chance that says NaN, or more than 1, must not stop or panic anything.
+        let random = if random.is_finite() { random.clamp(0.0, 1.0) } else { 0.0 };
+        half.max(at_least).saturating_add(half.mul_f64(random))
+    }
+}
+
+/// Chance of no great quality, which is all that jitter needs: one step of SplitMix64 for each number, seeded by the standard
+/// library's hash keys.
+pub(super) fn chance() -> Random {
+    let state = AtomicU64::new(RandomState::new().hash_one(0_u8));
+    Arc::new(move || {
+        let mut mixed = state.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        // The upper 53 bits are as many as a double holds exactly.
+        (mixed >> 11) as f64 / (1_u64 << 53) as f64
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn delays_double_up_to_the_cap_and_jitter_above_half() {
+        // Seen to fail: with jitter from 0, the first retry comes at once.
+        let backoff = Backoff { first: SECOND, cap: 30 * SECOND };
+        let seconds = |attempt, random| backoff.delay(attempt, Duration::ZERO, random).as_secs_f64();
+        for (attempt, full) in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 16.0), (6, 30.0), (40, 30.0)] {
+            assert_eq!(seconds(attempt, 0.0), full / 2.0, "retry {attempt}, at least");
+            assert_eq!(seconds(attempt, 0.5), full * 0.75, "retry {attempt}, on average");
+            assert_eq!(seconds(attempt, 1.0), full, "retry {attempt}, at most");
+        }
+        for odd in [f64::NAN, f64::INFINITY, -3.0] {
+            assert_eq!(seconds(1, odd), 0.5, "{odd}");
+        }
+        assert_eq!(seconds(1, 7.0), 1.0);
+    }
+
+    #[test]
+    fn what_the_server_asks_for_is_the_least_and_chance_comes_on_top() {
+        // Seen to fail: with the larger of both, all who were told 10 s come back at once.
+        let backoff = Backoff { first: SECOND, cap: 30 * SECOND };
+        for (asked, random, millis) in [
+            (0, 0.0, 500),
+            (0, 1.0, 1_000),
+            (1, 0.0, 1_000),
+            (1, 1.0, 1_500),
+            (10, 0.0, 10_000),
+            (10, 0.5, 10_250),
+        ] {
+            let delay = backoff.delay(1, asked * SECOND, random);
+            assert_eq!(delay, Duration::from_millis(millis), "asked {asked} s, chance {random}");
+        }
+        assert_eq!(backoff.delay(1, Duration::MAX, 1.0), Duration::MAX);
+    }
+
+    #[test]
+    fn chance_is_spread_over_all_from_0_to_1() {
+        // Seen to fail: with one bit too few, nothing is above a half.
+        let chance = chance();
+        let mut tenths = [0; 10];
+        for _ in 0..10_000 {
+            let number = chance();
+            assert!((0.0..1.0).contains(&number), "{number}");
+            tenths[(number * 10.0) as usize] += 1;
+        }
+        assert!(tenths.iter().all(|count| (800..1_200).contains(count)), "{tenths:?}");
+    }
+}

@@ -1,0 +1,270 @@
+//! The layer and its options.
+//!
+//! Owns the gate: cloning the layer, or mounting it twice, makes no second budget.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use flowgate_core::{Adaptive, Key, Limits, OptionError, Refusal, Spot};
+use http::{HeaderMap, Response, request::Parts};
+use tower_layer::Layer;
+
+use super::service::Concurrency;
+use crate::{
+    gate::{Gate, GateBuilder, KeyedGate, Look, OwnedEnter, Pass},
+    http::{
+        answer::Answer,
+        figures::Figures,
+        front::{Front, FrontBuilder, front_options},
+        scope::Scope,
+    },
+};
+
+/// Bounds how many requests are in flight: a plain [`Layer`].
+///
+/// A slot is taken before the request's body is read, and held until the response's body has ended or the client is gone.
+///
+/// ```
+/// use flowgate::http::{ConcurrencyLimit, Scope};
+/// use std::time::Duration;
+///
+/// # fn example() -> Result<(), flowgate::OptionError> {
+/// // At most 100 in flight per route, queue up to 50 more, wait at most 2 s.
+/// let limit = ConcurrencyLimit::builder()
+///     .max_concurrent(100)
+///     .max_queue(50)
+///     .queue_timeout(Duration::from_secs(2))
+///     .scope(Scope::Route)
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ConcurrencyLimit {
+    shared: Arc<Shared>,
+}
+
+/// When a slot is given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReleaseAt {
+    /// When the response's body has ended, or the upgraded connection was closed: streams count while they stream.
+    #[default]
+    Body,
+    /// When the inner service has answered with the response's head.
+    Headers,
+}
+
+/// In which order those in line are let in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Line {
+    /// First in, first out.
+    #[default]
+    Fifo,
+    /// For long overload: once the line has not been empty for a whole `interval`, whoever has waited longer than `target`
+    /// is refused and the newest goes first, so that answers still reach someone who waits for them.
+    Codel {
+        /// How long one may wait while there is a backlog.
+        target: Duration,
+        /// How long the line must not have been empty for it to be one.
+        interval: Duration,
+    },
+}
+
+/// What all services of one layer share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) front: Front,
+    pub(crate) release: ReleaseAt,
+    pub(crate) spot: Spot,
+    gate: Doors,
+}
+
+/// One budget, or one for each key.
+#[derive(Debug)]
+enum Doors {
+    One(Gate),
+    Many(KeyedGate),
+}
+
+/// Collects the options of a [`ConcurrencyLimit`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct ConcurrencyLimitBuilder {
+    pub(super) front: FrontBuilder,
+    gate: GateBuilder,
+    max_queue: u32,
+    line: Line,
+    max_keys: Option<u32>,
+    release: ReleaseAt,
+}
+
+impl ConcurrencyLimit {
+    /// Starts with the defaults: no line (`max_queue` 0), one budget for all, 503 with `Retry-After: 1`. `max_concurrent` has
+    /// to be set.
+    pub fn builder() -> ConcurrencyLimitBuilder {
+        ConcurrencyLimitBuilder {
+            front: FrontBuilder::new(Scope::Global, Answer::default()),
+            gate: Gate::builder().name("http"),
+            max_queue: 0,
+            line: Line::Fifo,
+            max_keys: None,
+            release: ReleaseAt::Body,
+        }
+    }
+
+    /// The layer's gate right now.
+    pub fn look(&self) -> Look {
+        match &self.shared.gate {
+            Doors::One(gate) => gate.look(),
+            Doors::Many(gate) => gate.look(),
+        }
+    }
+
+    /// Other limits, at once, for those who wait as well.
+    pub fn set_limits(&self, limits: Limits) -> Result<(), OptionError> {
+        match &self.shared.gate {
+            Doors::One(gate) => {
+                gate.set_limits(limits);
+                Ok(())
+            }
+            Doors::Many(gate) => gate.set_limits(limits),
+        }
+    }
+
+    /// Pins limits to one key. An error for a layer with one budget for all; `false` if there is no room for another lane.
+    pub fn pin(&self, key: &str, limits: Limits) -> Result<bool, OptionError> {
+        match &self.shared.gate {
+            Doors::One(_) => {
+                let accepted = "no pins with the scope `global`: there is one budget, change its limits";
+                Err(OptionError::new("pin", format!("{key:?}"), accepted))
+            }
+            Doors::Many(gate) => gate.pin(key, limits),
+        }
+    }
+
+    /// The layer's limits hold for this key again. `false` if none were pinned.
+    pub fn unpin(&self, key: &str) -> bool {
+        match &self.shared.gate {
+            Doors::One(_) => false,
+            Doors::Many(gate) => gate.unpin(key),
+        }
+    }
+}
+
+impl ConcurrencyLimitBuilder {
+    front_options!();
+
+    /// At most so many requests in flight at once (per key): 1 to 1,000,000,000.
+    pub fn max_concurrent(mut self, max: u32) -> Self {
+        self.gate = self.gate.max(max);
+        self
+    }
+
+    /// Lets a rule move the max between its floor and `max_concurrent`, by how long requests take. Responses 503 and 504 of
+    /// the inner service tell it of overload. For the scope `global` only.
+    pub fn adaptive(mut self, rule: Adaptive) -> Self {
+        self.gate = self.gate.adaptive(rule);
+        self
+    }
+
+    /// At most so many may wait (per key). Default 0: who finds no slot free is refused at once. A quarter of
+    /// `max_concurrent` wins back nearly all the throughput that refusing alone loses.
+    pub fn max_queue(mut self, max_queue: u32) -> Self {
+        self.max_queue = max_queue;
+        self
+    }
+
+    /// Nobody waits longer than this. Default: as long as it takes, or until the client is gone.
+    pub fn queue_timeout(mut self, queue_timeout: Duration) -> Self {
+        self.gate = self.gate.timeout(queue_timeout);
+        self
+    }
+
+    /// In which order those in line are let in. Default: first in, first out.
+    pub fn line(mut self, line: Line) -> Self {
+        self.line = line;
+        self
+    }
+
+    /// At most so many keys in use at once: 1 to 1,000,000, default 10,000.
+    pub fn max_keys(mut self, max_keys: u32) -> Self {
+        self.max_keys = Some(max_keys);
+        self
+    }
+
+    /// When a slot is given back. Default: at the end of the response's body.
+    pub fn release_at(mut self, release: ReleaseAt) -> Self {
+        self.release = release;
+        self
+    }
+
+    /// The layer, or the first option that is wrong.
+    #[track_caller]
+    pub fn build(self) -> Result<ConcurrencyLimit, OptionError> {
+        let spot = Spot::here();
+        let front = self.front.build()?;
+        let gate = self.gate.scope(front.scope.word());
+        let gate = match self.max_queue {
+            0 => gate.reject(),
+            max_queue => gate.queue(max_queue),
+        };
+        let gate = match self.line {
+            Line::Fifo => gate,
+            Line::Codel { target, interval } => gate.codel(target, interval),
+        };
+        let gate = match (&front.scope, self.max_keys) {
+            (Scope::Global, _) => Doors::One(gate.build()?),
+            (_, None) => Doors::Many(gate.keyed().build()?),
+            (_, Some(max_keys)) => Doors::Many(gate.keyed().max_keys(max_keys).build()?),
+        };
+        Ok(ConcurrencyLimit { shared: Arc::new(Shared { front, release: self.release, spot, gate }) })
+    }
+}
+
+impl<S> Layer<S> for ConcurrencyLimit {
+    type Service = Concurrency<S>;
+
+    fn layer(&self, inner: S) -> Concurrency<S> {
+        Concurrency::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+impl Shared {
+    /// Asks for a slot in this key's lane.
+    pub(crate) fn enter(&self, key: &Key) -> OwnedEnter {
+        match &self.gate {
+            Doors::One(gate) => gate.enter_owned(),
+            Doors::Many(gate) => gate.enter_key_owned(key.clone()),
+        }
+    }
+
+    /// Whether the max learns from how requests end.
+    pub(crate) fn is_adaptive(&self) -> bool {
+        matches!(&self.gate, Doors::One(gate) if gate.limits().adaptive().is_some())
+    }
+
+    /// The answer to a request that was refused, with the lane's figures.
+    pub(crate) fn refuse(&self, key: &Key, refusal: &Refusal, request: &Parts) -> Response<Bytes> {
+        let mut response = self.front.refuse(key, refusal, request);
+        if let Some(limit) = refusal.max {
+            self.tell(limit, limit.saturating_sub(refusal.in_use), response.headers_mut());
+        }
+        response
+    }
+
+    /// The figures of a pass's lane, into the head of its response.
+    pub(crate) fn tell_standing(&self, pass: &Pass, headers: &mut HeaderMap) {
+        if self.front.has_figures {
+            let standing = pass.standing();
+            if let (Some(limit), Some(remaining)) = (standing.max, standing.remaining()) {
+                self.tell(limit, remaining, headers);
+            }
+        }
+    }
+
+    fn tell(&self, limit: u32, remaining: u32, headers: &mut HeaderMap) {
+        if self.front.has_figures {
+            Figures::Concurrency { limit, remaining }.write(headers);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The service: takes a slot in `call`, and never in `poll_ready`.
+//!
+//! A slot reserved in `poll_ready` would be held by whoever is ready and never calls: behind a buffer that starves everybody.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::layer::Shared;
+use crate::http::{body::GatedBody, front::counts, future::ResponseFuture};
+
+/// A service behind a [`ConcurrencyLimit`](super::ConcurrencyLimit).
+#[derive(Clone)]
+pub struct Concurrency<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+impl<S> Concurrency<S> {
+    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Concurrency { inner, shared }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Concurrency<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+{
+    type Response = Response<GatedBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+        let (mut parts, body) = request.into_parts();
+        let key = self.shared.front.key(&parts).filter(|_| counts(&self.shared, &mut parts.extensions));
+        let Some(key) = key else {
+            return ResponseFuture::free(&mut self.inner, Request::from_parts(parts, body), None);
+        };
+        let mut enter = self.shared.enter(&key);
+        // Asked for right here, so that the line is in the order of the calls; who has to wait leaves its waker later.
+        match Pin::new(&mut enter).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(pass)) => {
+                let layer = Arc::clone(&self.shared);
+                ResponseFuture::admitted(&mut self.inner, Request::from_parts(parts, body), layer, pass)
+            }
+            Poll::Ready(Err(refusal)) => ResponseFuture::refused(self.shared.refuse(&key, &refusal, &parts)),
+            Poll::Pending => {
+                // The one that was found ready is the one to call later; a clone takes its place.
+                let next = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, next);
+                let layer = Arc::clone(&self.shared);
+                ResponseFuture::waiting(enter, key, ready, Request::from_parts(parts, body), layer)
+            }
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Concurrency<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Concurrency").field("inner", &self.inner).field("shared", &self.shared).finish()
+    }
+}

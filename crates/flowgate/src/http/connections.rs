@@ -1,0 +1,145 @@
+//! At most so many connections at once.
+//!
+//! Owns the cap of an accept loop: a surplus socket is closed as soon as it is accepted, before a byte of it is read. It is a
+//! gate like any other, and a connection's pass lives in its stream.
+
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use flowgate_core::OptionError;
+use pin_project_lite::pin_project;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+};
+
+use crate::gate::{Gate, Look, Pass};
+
+/// Caps how many connections a listener has at once. Cheap to clone: all clones are one cap.
+///
+/// With axum (feature `axum`), [`Connections::on`] makes a listener for `axum::serve`; with hyper, take connections from
+/// [`Connections::accept`].
+#[derive(Clone, Debug)]
+pub struct Connections {
+    gate: Gate,
+}
+
+pin_project! {
+    /// A connection that counts for as long as it lives.
+    #[derive(Debug)]
+    pub struct Connection<T> {
+        #[pin]
+        stream: T,
+        pass: Pass,
+    }
+}
+
+/// A listener whose connections are capped.
+#[cfg(feature = "axum")]
+#[derive(Debug)]
+pub struct Capped<L> {
+    listener: L,
+    connections: Connections,
+}
+
+impl Connections {
+    /// At most `max` at once: 1 to 1,000,000,000.
+    pub fn new(max: u32) -> Result<Self, OptionError> {
+        Ok(Connections { gate: Gate::builder().name("connections").max(max).reject().build()? })
+    }
+
+    /// Counts a stream; `None`, and the stream is closed, if there are as many as may be.
+    pub fn admit<T>(&self, stream: T) -> Option<Connection<T>> {
+        let pass = self.gate.try_enter().ok()?;
+        Some(Connection { stream, pass })
+    }
+
+    /// The next connection that may stay.
+    ///
+    /// Cancel safety: dropped, no accepted connection is lost but one that was to be closed.
+    pub async fn accept(&self, listener: &TcpListener) -> io::Result<(Connection<TcpStream>, SocketAddr)> {
+        loop {
+            let (stream, peer) = listener.accept().await?;
+            if let Some(connection) = self.admit(stream) {
+                return Ok((connection, peer));
+            }
+        }
+    }
+
+    /// The gate right now.
+    pub fn look(&self) -> Look {
+        self.gate.look()
+    }
+
+    /// A listener for `axum::serve`, capped.
+    #[cfg(feature = "axum")]
+    pub fn on<L: axum::serve::Listener>(&self, listener: L) -> Capped<L> {
+        Capped { listener, connections: self.clone() }
+    }
+}
+
+#[cfg(feature = "axum")]
+impl<L: axum::serve::Listener> axum::serve::Listener for Capped<L> {
+    type Io = Connection<L::Io>;
+    type Addr = L::Addr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, peer) = self.listener.accept().await;
+            if let Some(connection) = self.connections.admit(stream) {
+                return (connection, peer);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+/// So that `into_make_service_with_connect_info::<Peer>()` works with a capped listener too.
+#[cfg(feature = "axum")]
+impl<L> axum::extract::connect_info::Connected<axum::serve::IncomingStream<'_, Capped<L>>> for super::Peer
+where
+    L: axum::serve::Listener<Addr = SocketAddr>,
+{
+    fn connect_info(stream: axum::serve::IncomingStream<'_, Capped<L>>) -> Self {
+        super::Peer(*stream.remote_addr())
+    }
+}
+
+impl<T: AsyncRead> AsyncRead for Connection<T> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.project().stream.poll_read(cx, buf)
+    }
+}
+
+impl<T: AsyncWrite> AsyncWrite for Connection<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.project().stream.poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project().stream.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project().stream.poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.project().stream.poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

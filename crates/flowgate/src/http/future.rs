@@ -1,0 +1,183 @@
+//! A request under way through a layer.
+//!
+//! Owns the order of things: in line first, then the inner service, then the response's head with its figures, and the pass
+//! on to the body. Whatever is dropped, wherever it stands, the slot comes back after the work is gone.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use flowgate_core::{Key, Outcome};
+use http::{Request, Response, StatusCode};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::{
+    body::GatedBody,
+    concurrency::{ReleaseAt, Shared},
+    figures::Figures,
+    upgrade::{self, Bridge},
+};
+use crate::gate::{OwnedEnter, Pass};
+
+pin_project! {
+    /// The response of a service behind a layer.
+    ///
+    /// Cancel safety: dropped while it waits, the request leaves the line; dropped later, the inner service's future is
+    /// dropped and the slot given back then.
+    pub struct ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        stage: Stage<S, B>,
+    }
+}
+
+pin_project! {
+    #[project = StageProjected]
+    enum Stage<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        Waiting { line: Option<Box<Waiting<S, B>>> },
+        Running { #[pin] future: S::Future, held: Held },
+        Refused { response: Option<Response<Bytes>> },
+    }
+}
+
+/// One in line, with all it needs once it is let in.
+struct Waiting<S, B> {
+    enter: OwnedEnter,
+    key: Key,
+    inner: S,
+    request: Request<B>,
+    layer: Arc<Shared>,
+}
+
+/// What one under way holds besides its work.
+#[derive(Default)]
+struct Held {
+    pass: Option<(Pass, Arc<Shared>)>,
+    bridge: Option<Bridge>,
+    figures: Option<Figures>,
+}
+
+impl<S, B> ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    /// Not limited here, or no more than counted: the figures are told.
+    pub(crate) fn free(inner: &mut S, request: Request<B>, figures: Option<Figures>) -> Self {
+        let held = Held { figures, ..Held::default() };
+        ResponseFuture { stage: Stage::Running { future: inner.call(request), held } }
+    }
+
+    /// Let in at once.
+    pub(crate) fn admitted(inner: &mut S, request: Request<B>, layer: Arc<Shared>, pass: Pass) -> Self {
+        ResponseFuture { stage: Stage::run(inner, request, layer, pass) }
+    }
+
+    /// In line.
+    pub(crate) fn waiting(
+        enter: OwnedEnter,
+        key: Key,
+        inner: S,
+        request: Request<B>,
+        layer: Arc<Shared>,
+    ) -> Self {
+        let line = Some(Box::new(Waiting { enter, key, inner, request, layer }));
+        ResponseFuture { stage: Stage::Waiting { line } }
+    }
+
+    /// Turned away.
+    pub(crate) fn refused(response: Response<Bytes>) -> Self {
+        ResponseFuture { stage: Stage::Refused { response: Some(response) } }
+    }
+}
+
+impl<S, B> Stage<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn run(inner: &mut S, mut request: Request<B>, layer: Arc<Shared>, pass: Pass) -> Self {
+        let bridge = match layer.release {
+            ReleaseAt::Body => upgrade::bridge(&mut request),
+            ReleaseAt::Headers => None,
+        };
+        let future = pass.holding(layer.spot, || inner.call(request));
+        Stage::Running { future, held: Held { pass: Some((pass, layer)), bridge, figures: None } }
+    }
+}
+
+impl<S, B, R> Future for ResponseFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    type Output = Result<Response<GatedBody<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut stage = self.project().stage;
+        loop {
+            let next = match stage.as_mut().project() {
+                StageProjected::Waiting { line } => {
+                    let waiting = line.as_mut().expect("a future is not polled after it is done");
+                    let answer = ready!(Pin::new(&mut waiting.enter).poll(cx));
+                    let waiting = line.take().expect("it was there a moment ago");
+                    let Waiting { key, mut inner, request, layer, .. } = *waiting;
+                    match answer {
+                        Ok(pass) => Stage::run(&mut inner, request, layer, pass),
+                        Err(refusal) => {
+                            let (parts, _) = request.into_parts();
+                            Stage::Refused { response: Some(layer.refuse(&key, &refusal, &parts)) }
+                        }
+                    }
+                }
+                StageProjected::Running { future, held } => {
+                    let polled = match &held.pass {
+                        Some((pass, layer)) => pass.holding(layer.spot, || future.poll(cx)),
+                        None => future.poll(cx),
+                    };
+                    return Poll::Ready(held.end(ready!(polled)));
+                }
+                StageProjected::Refused { response } => {
+                    let response = response.take().expect("a future is not polled after it is done");
+                    return Poll::Ready(Ok(response.map(GatedBody::refusal)));
+                }
+            };
+            stage.set(next);
+        }
+    }
+}
+
+impl Held {
+    /// The inner service has answered.
+    fn end<R, E>(&mut self, answer: Result<Response<R>, E>) -> Result<Response<GatedBody<R>>, E> {
+        let Held { pass, bridge, figures } = std::mem::take(self);
+        let mut response = answer?;
+        if let Some(figures) = figures {
+            figures.write(response.headers_mut());
+        }
+        let Some((pass, layer)) = pass else { return Ok(response.map(|body| GatedBody::new(body, None))) };
+        layer.tell_standing(&pass, response.headers_mut());
+        let is_overloaded =
+            matches!(response.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT);
+        let kept = match (layer.release, bridge) {
+            _ if is_overloaded && layer.is_adaptive() => {
+                pass.settle(Outcome::Overloaded);
+                None
+            }
+            (ReleaseAt::Headers, _) => None,
+            (ReleaseAt::Body, Some(bridge)) if bridge.is_crossed(response.status()) => {
+                bridge.hold(pass);
+                None
+            }
+            (ReleaseAt::Body, _) => Some(pass),
+        };
+        Ok(response.map(|body| GatedBody::new(body, kept)))
+    }
+}

@@ -1,0 +1,142 @@
+//! The layer and its options.
+//!
+//! Owns the gate: cloning the layer, or mounting it twice, makes no second budget.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use flowgate_core::{Key, Limits, OptionError, Period, Reason, Refusal};
+use http::{Response, StatusCode, request::Parts};
+use tower_layer::Layer;
+
+use super::service::Rated;
+use crate::{
+    gate::{Gate, GateBuilder, KeyedGate, Look},
+    http::{
+        answer::Answer,
+        figures::Figures,
+        front::{Front, FrontBuilder, front_options},
+        scope::Scope,
+    },
+};
+
+/// Bounds how many requests start per period: a plain [`Layer`]. Nobody waits; who comes too early gets 429 and is told when
+/// to come back.
+///
+/// ```
+/// use flowgate::http::{Identity, RateLimit, Scope};
+///
+/// # fn example() -> Result<(), flowgate::OptionError> {
+/// let limit =
+///     RateLimit::builder().rate(1_000, "1m").scope(Scope::Client).identity(Identity::peer()).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RateLimit {
+    shared: Arc<Shared>,
+}
+
+/// What all services of one layer share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) front: Front,
+    gate: KeyedGate,
+}
+
+/// Collects the options of a [`RateLimit`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct RateLimitBuilder {
+    front: FrontBuilder,
+    gate: GateBuilder,
+    max_keys: Option<u32>,
+}
+
+impl RateLimit {
+    /// Starts with the defaults: one budget for all, 429. `rate` has to be set.
+    pub fn builder() -> RateLimitBuilder {
+        let answer = Answer::default().status(StatusCode::TOO_MANY_REQUESTS).unwrap_or_default();
+        RateLimitBuilder {
+            front: FrontBuilder::new(Scope::Global, answer),
+            gate: Gate::builder().name("http-rate").reject(),
+            max_keys: None,
+        }
+    }
+
+    /// The layer's gate right now.
+    pub fn look(&self) -> Look {
+        self.shared.gate.look()
+    }
+
+    /// Another rate, at once.
+    pub fn set_limits(&self, limits: Limits) -> Result<(), OptionError> {
+        self.shared.gate.set_limits(limits)
+    }
+}
+
+impl RateLimitBuilder {
+    front_options!();
+
+    /// At most `rate` requests (per key) per period, counted from the period's first.
+    pub fn rate<P: TryInto<Period, Error = OptionError>>(mut self, rate: u32, period: P) -> Self {
+        self.gate = self.gate.rate(rate, period);
+        self
+    }
+
+    /// Makes the rate a bucket: refilled steadily, at most `burst` at once.
+    pub fn burst(mut self, burst: u32) -> Self {
+        self.gate = self.gate.burst(burst);
+        self
+    }
+
+    /// At most so many keys remembered at once: 1 to 1,000,000, default 10,000.
+    pub fn max_keys(mut self, max_keys: u32) -> Self {
+        self.max_keys = Some(max_keys);
+        self
+    }
+
+    /// The layer, or the first option that is wrong.
+    pub fn build(self) -> Result<RateLimit, OptionError> {
+        let front = self.front.build()?;
+        let gate = self.gate.scope(front.scope.word()).keyed();
+        let gate = match self.max_keys {
+            None => gate.build()?,
+            Some(max_keys) => gate.max_keys(max_keys).build()?,
+        };
+        Ok(RateLimit { shared: Arc::new(Shared { front, gate }) })
+    }
+}
+
+impl<S> Layer<S> for RateLimit {
+    type Service = Rated<S>;
+
+    fn layer(&self, inner: S) -> Rated<S> {
+        Rated::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+impl Shared {
+    /// Spends one start; what is left, for the response's headers.
+    pub(super) fn spend(&self, key: &Key) -> Result<Option<Figures>, Refusal> {
+        self.gate.check_key(key.as_str())?;
+        let limits = self.gate.limits();
+        let look = || self.gate.look_key(key.as_str()).and_then(|lane| lane.rate);
+        Ok(limits.rate().filter(|_| self.front.has_figures).map(|rate| match look() {
+            Some(allowance) => Figures::of_rate(rate, allowance),
+            None => Figures::of_rested_rate(rate),
+        }))
+    }
+
+    /// The answer to a request that was refused, with what is known of the rate.
+    pub(super) fn refuse(&self, key: &Key, refusal: &Refusal, request: &Parts) -> Response<Bytes> {
+        let mut response = self.front.refuse(key, refusal, request);
+        if let (true, Reason::Rate, Some(rate)) =
+            (self.front.has_figures, refusal.reason, self.gate.limits().rate())
+        {
+            let resets_in = refusal.retry_after.unwrap_or(Duration::ZERO);
+            Figures::of_spent_rate(rate, resets_in).write(response.headers_mut());
+        }
+        response
+    }
+}

@@ -1,0 +1,81 @@
+//! How a layer's budget is partitioned.
+//!
+//! Owns the way from a request to the key of its lane.
+
+use std::{fmt, sync::Arc};
+
+use flowgate_core::Key;
+use http::request::Parts;
+
+use super::identity::Identity;
+
+/// How a budget is partitioned.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Scope {
+    /// One budget for all that passes the layer.
+    #[default]
+    Global,
+    /// A budget for each method and route *template*: `/users/1` and `/users/2` share the one of `/users/{id}`. What no
+    /// route matches shares one. The template is axum's (feature `axum`), or what a [`Template`] in the request's
+    /// extensions says.
+    Route,
+    /// A budget for each client; say with `identity` how to tell them apart.
+    Client,
+    /// A budget for each key the function returns; `None` is not limited. See [`Scope::by`].
+    By(KeyFn),
+}
+
+/// A function from a request to the key of its lane.
+pub type KeyFn = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+
+/// The route template a request matched: for routers that are not axum's, to put into a request's extensions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template(pub Arc<str>);
+
+/// The lane of what no route matches; no method and template are written like this.
+const UNMATCHED: &str = "unmatched";
+const GLOBAL: &str = "global";
+
+impl Scope {
+    /// A budget for each key that `key` returns; `None` is not limited.
+    pub fn by(key: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        Scope::By(Arc::new(key))
+    }
+
+    /// The word for it, in refusals and events.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Scope::Global => "global",
+            Scope::Route => "route",
+            Scope::Client => "client",
+            Scope::By(_) => "custom",
+        }
+    }
+
+    /// The key of this request's lane; `None` if it is not limited.
+    pub(crate) fn key(&self, request: &Parts, identity: Option<&Identity>) -> Option<Key> {
+        match self {
+            Scope::Global => Some(Key::new(GLOBAL)),
+            Scope::Route => Some(route_of(request)),
+            Scope::Client => Some(identity?.key(request)),
+            Scope::By(key) => key(request).as_deref().map(Key::new),
+        }
+    }
+}
+
+fn route_of(request: &Parts) -> Key {
+    let template = request.extensions.get::<Template>().map(|template| &*template.0);
+    #[cfg(feature = "axum")]
+    let template = template.or_else(|| {
+        request.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
+    });
+    template
+        .map_or_else(|| Key::new(UNMATCHED), |template| Key::new(&format!("{} {template}", request.method)))
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
