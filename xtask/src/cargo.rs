@@ -1,15 +1,21 @@
-//! Runs cargo for the chores that need it: benchmarks and loom models.
+//! Runs cargo for the chores that need it: benchmarks, loom models and generated pages.
 
 use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Output, Stdio};
 
 /// Runs a suite of the benchmarks with its options.
 pub(crate) fn bench(root: &Path, words: &[String]) -> io::Result<ExitStatus> {
     let run = ["run", "--release", "--quiet", "--package", "flowgate-bench", "--"];
     cargo(root).args(run).args(words).status()
+}
+
+/// What the server prints when it is asked for the reference page of its config file.
+pub(crate) fn config_reference(root: &Path) -> io::Result<Output> {
+    let run = ["run", "--quiet", "--package", "flowgate-server", "--", "config-reference"];
+    cargo(root).args(run).stderr(Stdio::inherit()).output()
 }
 
 /// Runs the loom models, in a target folder of their own: `--cfg loom` rebuilds everything.

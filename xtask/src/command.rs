@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The names of the commands, in the order of the help.
-pub(crate) const NAMES: [&str; 5] = ["tidy", "snippets", "loom", "bench", "help"];
+pub(crate) const NAMES: [&str; 6] = ["tidy", "snippets", "docs", "loom", "bench", "help"];
 
 /// What `cargo xtask help` prints.
 pub(crate) const HELP: &str = "\
@@ -17,6 +17,8 @@ Usage: cargo xtask <command>
   snippets            Check that every Rust block of the README and the docs is
                       run as a doc test, and that shell blocks name commands
                       which exist.
+  docs                Write the pages that are made from the code:
+                      docs/reference/config.md. A test fails while it is stale.
   loom [option]...    Model-check the slot and line code under loom. Options go
                       to `cargo test`. LOOM_MAX_PREEMPTIONS is 3 unless set:
                       more finds more, and takes much longer.
@@ -28,7 +30,7 @@ Usage: cargo xtask <command>
 `cargo test -p xtask` runs tidy and snippets too.
 
 Exit status: 0 all well, 1 offences found, 2 command line not understood;
-loom and bench end with the status of what they ran.
+docs, loom and bench end with the status of what they ran.
 ";
 
 /// A command line that was understood.
@@ -36,6 +38,7 @@ loom and bench end with the status of what they ran.
 pub(crate) enum Command {
     Tidy,
     Snippets,
+    Docs,
     /// Further options for `cargo test`.
     Loom(Vec<String>),
     /// The suite and its options.
@@ -63,6 +66,7 @@ impl Command {
         let command = match name.as_str() {
             "tidy" => Self::Tidy,
             "snippets" => Self::Snippets,
+            "docs" => Self::Docs,
             "loom" => return Ok(Self::Loom(rest.to_vec())),
             "bench" if rest.is_empty() => return Err(UsageError::NoSuite),
             "bench" => return Ok(Self::Bench(rest.to_vec())),
@@ -109,6 +113,7 @@ mod tests {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(parse("tidy"), Ok(Command::Tidy));
         assert_eq!(parse("snippets"), Ok(Command::Snippets));
+        assert_eq!(parse("docs"), Ok(Command::Docs));
         assert_eq!(parse("loom --locked"), Ok(Command::Loom(words("--locked"))));
         assert_eq!(parse("bench gates --json"), Ok(Command::Bench(words("gates --json"))));
         assert_eq!(parse("bench gates --help"), Ok(Command::Bench(words("gates --help"))));
@@ -119,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_mistake_names_the_value_and_what_is_accepted() {
-        let all = "`tidy`, `snippets`, `loom`, `bench`, `help` are accepted";
+        let all = "`tidy`, `snippets`, `docs`, `loom`, `bench`, `help` are accepted";
         for (line, message) in [
             ("", format!("no command given: {all}")),
             ("tody", format!("unknown command `tody`: {all}")),

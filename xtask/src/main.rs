@@ -6,6 +6,7 @@
 
 mod cargo;
 mod command;
+mod docs;
 mod offence;
 mod read;
 mod snippets;
@@ -41,6 +42,7 @@ fn run(command: &Command, root: &Path) -> io::Result<ExitCode> {
     match command {
         Command::Tidy => Ok(report("tidy", &tidy::tidy(&Tree::load(root)?))),
         Command::Snippets => Ok(report("snippets", &snippets::check(&Tree::load(root)?))),
+        Command::Docs => docs::write(root).map(exit_code),
         Command::Loom(options) => cargo::loom(root, options).map(exit_code),
         Command::Bench(words) => cargo::bench(root, words).map(exit_code),
         Command::Help => {

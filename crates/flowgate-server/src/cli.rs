@@ -3,10 +3,12 @@
 //! Owns the options, their defaults and the words for a value that is not accepted. What comes out of it has been checked
 //! one by one; what options mean together is checked where gates are built.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use flowgate::Period;
+
+use crate::config::Sources;
 
 const SERVE_HELP: &str = "\
 Paths:
@@ -15,7 +17,15 @@ Paths:
   GET /tenant/{key}   the same with a lane for each key, and never waits
   GET /figures        what the page shows, as JSON
 
-Times are text like 250ms, 10s, 1m or 1h30m. An option goes before its variable.";
+Times are text like 250ms, 10s, 1m or 1h30m. An option goes before its variable, and that before the config file.";
+
+const CHECK_HELP: &str = "\
+Exit status: 0 all is well, 2 something is wrong; then every error is told, with its place.";
+
+const RELOAD_HELP: &str = "\
+Limits change at once, for those who wait as well; what is under way goes on. SIGHUP does the same.
+
+Exit status: 0 reloaded, 2 the configuration is wrong, 1 for the rest; then nothing has changed.";
 
 /// One gate for everything in flight: bounds how much runs at once and how often it starts.
 #[derive(Debug, Parser)]
@@ -30,19 +40,63 @@ pub(crate) enum Command {
     /// Serve a small HTTP demo guarded by gates, with live figures at /
     #[command(after_help = SERVE_HELP)]
     Serve(ServeOptions),
+
+    /// Check the configuration, and show what it comes to
+    #[command(after_help = CHECK_HELP)]
+    Check(CheckOptions),
+
+    /// Have the running server read its configuration again
+    #[command(after_help = RELOAD_HELP)]
+    Reload(ReloadOptions),
+
+    /// Print the reference page of the config file
+    #[command(hide = true)]
+    ConfigReference,
+}
+
+/// From where the configuration is taken.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConfigOptions {
+    /// The config file [default: flowgate.toml, if it is there]
+    #[arg(long, env = "FLOWGATE_CONFIG", value_name = "PATH")]
+    config: Option<PathBuf>,
+
+    /// Where to listen; port 0 takes any free one [env: FLOWGATE_SERVER_LISTEN] [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    listen: Option<SocketAddr>,
+
+    /// Where the gateway listens, if there is one [env: FLOWGATE_GATEWAY_LISTEN] [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    gateway_listen: Option<SocketAddr>,
+}
+
+impl ConfigOptions {
+    /// The file, the environment and these options.
+    pub(crate) fn sources(&self) -> Sources {
+        Sources::new(self.config.clone()).listen(self.listen).gateway_listen(self.gateway_listen)
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CheckOptions {
+    #[command(flatten)]
+    pub(crate) config: ConfigOptions,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReloadOptions {
+    #[command(flatten)]
+    pub(crate) config: ConfigOptions,
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeOptions {
-    /// Where to listen; port 0 takes any free one
-    #[arg(
-        long,
-        env = "FLOWGATE_LISTEN",
-        value_name = "ADDRESS:PORT",
-        default_value = "127.0.0.1:8080",
-        value_parser = address
-    )]
-    pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) config: ConfigOptions,
 
     /// How many may be in flight at once, on /work and for each tenant
     #[arg(long, env = "FLOWGATE_MAX", value_name = "N", default_value = "4", value_parser = whole::<1>)]

@@ -1,9 +1,12 @@
 //! The binary `flowgate`.
 //!
-//! Owns the process: reads the command line, runs the command, and turns a failure into one line and an exit code.
+//! Owns the process: reads the command line, runs the command, and turns a failure into words and an exit code.
 
 mod cli;
+mod commands;
+mod config;
 mod demo;
+mod gateway;
 
 use std::{
     io::{self, Write},
@@ -16,7 +19,10 @@ use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Serve(options) => demo::serve(&options),
+        Command::Serve(options) => commands::serve(&options),
+        Command::Check(options) => commands::check(&options),
+        Command::Reload(options) => commands::reload(&options),
+        Command::ConfigReference => commands::config_reference(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

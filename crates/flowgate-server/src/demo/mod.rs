@@ -19,4 +19,5 @@ mod serve;
 mod signals;
 mod tally;
 
+pub(crate) use failure::Failure;
 pub(crate) use serve::serve;

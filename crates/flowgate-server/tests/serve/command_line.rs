@@ -41,7 +41,7 @@ fn every_option_may_come_from_the_environment_and_an_argument_goes_first() {
     // Seen to fail: with a slip in the name of any variable.
     let mut command = flowgate(&["serve", "--max", "7"]);
     let variables = [
-        ("FLOWGATE_LISTEN", "127.0.0.1:0"),
+        ("FLOWGATE_SERVER_LISTEN", "127.0.0.1:0"),
         ("FLOWGATE_MAX", "3"),
         ("FLOWGATE_QUEUE", "5"),
         ("FLOWGATE_TIMEOUT", "1m30s"),

@@ -29,7 +29,7 @@ pub(crate) struct Server {
 pub(crate) fn flowgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
     command.args(arguments).stdin(Stdio::null());
-    for name in ["LISTEN", "MAX", "QUEUE", "TIMEOUT", "RATE", "PERIOD"] {
+    for name in ["CONFIG", "SERVER_LISTEN", "GATEWAY_LISTEN", "MAX", "QUEUE", "TIMEOUT", "RATE", "PERIOD"] {
         command.env_remove(format!("FLOWGATE_{name}"));
     }
     command

@@ -1,0 +1,42 @@
+//! `flowgate reload`: has the running server read its configuration again.
+//!
+//! Owns finding the server, asking it, and saying what it said. A configuration that is wrong is told here, and not sent.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use super::failure::Failure;
+use crate::{cli::ReloadOptions, gateway::RELOAD};
+
+/// A reload waits for nobody but the one before it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks the server at the configured address to reload, and prints what came of it.
+pub(crate) fn reload(options: &ReloadOptions) -> Result<(), Failure> {
+    let address = options.config.sources().load()?.config.server.listen;
+    let answer = ask(address).map_err(|error| Failure::Unreachable { address, error })?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let said = serde_json::from_str::<serde_json::Value>(body).ok();
+    let said = said.as_ref().and_then(|said| said["said"].as_str());
+    let is_done = head.split(' ').nth(1) == Some("200");
+    match said {
+        Some(said) if is_done => writeln!(io::stdout(), "{said}").map_err(Failure::Write),
+        Some(said) => Err(Failure::NotReloaded(said.to_owned())),
+        None => Err(Failure::NotReloaded(format!("what listens on {address} has no gateway to reload"))),
+    }
+}
+
+fn ask(address: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let head = format!(
+        "POST {RELOAD} HTTP/1.0\r\nHost: {address}\r\nX-Flowgate: console\r\nContent-Length: 0\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}

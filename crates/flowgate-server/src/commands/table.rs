@@ -1,0 +1,31 @@
+//! A table of text, its columns aligned.
+
+/// Rows below a heading; the last column may be as long as it likes.
+#[derive(Debug)]
+pub(super) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(super) fn new(heading: &[&str]) -> Self {
+        Table { rows: vec![heading.iter().map(|&text| text.to_owned()).collect()] }
+    }
+
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// The table, each line ended and without spaces at its end.
+    pub(super) fn text(&self) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.rows[0].len()).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}  "));
+            format!("{}\n", cells.collect::<String>().trim_end())
+        };
+        self.rows.iter().map(line).collect()
+    }
+}

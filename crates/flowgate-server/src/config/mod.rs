@@ -1,0 +1,43 @@
+//! The one config file of the program, `flowgate.toml`, as checked types.
+//!
+//! Reading order: [`Config`] has the sections; [`Server`], [`Gateway`], [`Route`] and [`RouteLimit`] are what they say. How it
+//! comes to be: [`Sources`] finds the file and what goes before it; [`options`] declares every option once; [`read`] walks the
+//! file by these declarations, and collects what is wrong. What is built has been checked, together and alone; nobody behind it
+//! checks again.
+//!
+//! A new section: its options in [`options`], a file with its checked type and how it is read, and a field of [`Config`]. The
+//! reference page, the variables of the environment and the suggestions for slips come by themselves.
+
+#[cfg(test)]
+mod declared;
+mod error;
+mod gateway;
+mod given;
+mod key;
+mod lane;
+mod limit;
+mod load;
+mod options;
+mod overrides;
+mod pattern;
+mod read;
+mod reference;
+mod refusal;
+mod route;
+mod seal;
+mod sections;
+mod server;
+mod upstream;
+
+pub(crate) use error::{ConfigErrors, Origin};
+pub(crate) use gateway::{Clients, Gateway, Tls, Unlisted};
+pub(crate) use key::{KeyFrom, MissingKey};
+pub(crate) use limit::RouteLimit;
+pub(crate) use load::{Loaded, Sources};
+pub(crate) use overrides::Override;
+pub(crate) use pattern::{HostPattern, Methods, PathPattern, Segment};
+pub(crate) use reference::reference;
+pub(crate) use route::{Forward, Route};
+pub(crate) use sections::Config;
+pub(crate) use server::Server;
+pub(crate) use upstream::Upstream;

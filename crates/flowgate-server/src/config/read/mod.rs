@@ -1,0 +1,14 @@
+//! Reading the file: a tree of values with places, out of which options are read one by one.
+//!
+//! Reading order: [`Report`] collects what is wrong; [`Fields`] is a table and [`Entry`] a value of it. It knows no option
+//! by name: those are declared in [`super::options`].
+
+mod entry;
+mod fields;
+mod report;
+mod suggestion;
+
+pub(super) use entry::Entry;
+pub(super) use fields::{Fields, Given, Label};
+pub(super) use report::{Read, Report, Told};
+pub(super) use suggestion::suggestion;

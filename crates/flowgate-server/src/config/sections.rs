@@ -1,0 +1,60 @@
+//! The whole configuration: one field for each section of the file.
+//!
+//! Owns the list of sections. A new section is a file beside this one, a field here, and its options in
+//! [`super::options`].
+
+use toml::de::DeTable;
+
+use super::{
+    ConfigErrors, Gateway, Server,
+    error::{Origin, Problem},
+    options::{FILE, GATEWAY, SERVER},
+    read::{Fields, Given, Label, Read, Report},
+};
+
+/// What the program is told to do, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// `[server]`.
+    pub(crate) server: Server,
+    /// `[gateway]`; `None` if the file has none.
+    pub(crate) gateway: Option<Gateway>,
+}
+
+impl Config {
+    /// The configuration that a text is, without a file, environment or flags. Paths in it are taken as they are, and
+    /// nobody looks whether the files are there.
+    #[cfg(test)]
+    pub(crate) fn from_toml(text: &str) -> Result<Self, ConfigErrors> {
+        Config::read(Origin::Default, text, &[])
+    }
+
+    /// The configuration that a text is, with what goes before it; or everything that is wrong with it.
+    pub(super) fn read(origin: Origin, text: &str, given: &[Given]) -> Result<Self, ConfigErrors> {
+        let report = Report::new(origin, text);
+        let (tree, errors) = DeTable::parse_recoverable(text);
+        let mut is_toml = Ok(());
+        for error in errors {
+            let at = report.at(error.span().map_or(0, |span| span.start));
+            is_toml = Err(report.tell(&at, Problem::Syntax(error.message().to_owned())));
+        }
+        // What a text means that is no TOML is anybody's guess, and so would be the errors in it.
+        let read = is_toml.and_then(|()| Config::of(&report, tree.get_ref(), given));
+        report.conclude(read)
+    }
+
+    fn of<'e>(report: &'e Report<'e>, tree: &'e DeTable<'e>, given: &'e [Given]) -> Read<Self> {
+        let file = Fields::new(report, &FILE, Label::table(""), Some(tree), report.at(0));
+        let section = |section| file.section(section).map(|fields| fields.map(|fields| fields.with(given)));
+        let server = section(&SERVER).and_then(|fields| {
+            Server::read(&fields.unwrap_or_else(|| file.none(&SERVER, Label::table("server")).with(given)))
+        });
+        let gateway = section(&GATEWAY).and_then(|fields| {
+            if fields.is_none() {
+                file.nothing_given_for(&GATEWAY, given)?;
+            }
+            fields.map(|fields| Gateway::read(&fields)).transpose()
+        });
+        Ok(Config { server: server?, gateway: gateway? })
+    }
+}

@@ -1,0 +1,157 @@
+//! What a request asks for, and what no request may ask.
+//!
+//! Owns the checks that come before any route: without a host that is plain and the same everywhere, nobody could say which
+//! route is meant.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderValue, Method, Uri, Version, header, request::Parts, uri::PathAndQuery};
+
+use super::{fault::Fault, headers::lists, path::normal};
+
+/// A request as routes and upstreams see it.
+#[derive(Debug)]
+pub(super) struct Asked<'r> {
+    /// In lower case, without a port.
+    pub(super) host: Cow<'r, str>,
+    /// In its normal form.
+    pub(super) path: Cow<'r, str>,
+}
+
+impl<'r> Asked<'r> {
+    pub(super) fn of(request: &'r Parts) -> Result<Self, Fault> {
+        if request.method == Method::CONNECT {
+            return Err(Fault::Tunnel);
+        }
+        let authority = match request.uri.authority() {
+            // Whoever names a host in the target means that one (RFC 9112, 3.2.2).
+            Some(authority) => authority.as_str(),
+            None => host_of(&request.headers, request.version)?,
+        };
+        let host = without_port(authority);
+        let is_upper = host.bytes().any(|byte| byte.is_ascii_uppercase());
+        let host = if is_upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
+        Ok(Asked { host, path: normal(request.uri.path()) })
+    }
+}
+
+fn host_of(headers: &HeaderMap, version: Version) -> Result<&str, Fault> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => {
+            let text = host.to_str().ok().filter(|host| host.bytes().all(is_of_a_host));
+            text.ok_or(Fault::Request("The header Host is no host."))
+        }
+        (Some(_), Some(_)) => Err(Fault::Request("The header Host is there more than once.")),
+        (None, _) if version < Version::HTTP_11 => Ok(""),
+        (None, _) => Err(Fault::Request("The header Host is missing.")),
+    }
+}
+
+fn is_of_a_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~[]:%!$&'()*+,;=".contains(&byte)
+}
+
+fn without_port(authority: &str) -> &str {
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, authority)| authority);
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+/// Whether the request asks for another protocol on its connection.
+pub(super) fn is_upgrade(request: &Parts) -> bool {
+    request.version == Version::HTTP_11
+        && request.headers.contains_key(header::UPGRADE)
+        && lists(&request.headers, &header::CONNECTION, "upgrade")
+}
+
+/// Makes the request one for HTTP/1.1: the host in its header, and the rest in the target.
+pub(super) fn to_http1(request: &mut Parts) {
+    if let Some(authority) = request.uri.authority() {
+        let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
+        if let Ok(host) = HeaderValue::from_str(host) {
+            request.headers.insert(header::HOST, host);
+        }
+        let target = request.uri.path_and_query().cloned();
+        request.uri = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    }
+    if request.version == Version::HTTP_2 {
+        crumbs_as_one(&mut request.headers);
+    }
+    request.version = Version::HTTP_11;
+}
+
+/// HTTP/2 may bring a cookie in several lines, which HTTP/1.1 may not (RFC 9113, 8.2.3).
+fn crumbs_as_one(headers: &mut HeaderMap) {
+    let mut crumbs = headers.get_all(header::COOKIE).iter();
+    if crumbs.next().is_none() || crumbs.next().is_none() {
+        return;
+    }
+    let lines: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(cookie) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, cookie);
+    }
+}
+
+/// Makes the request one for HTTP/2: the host in its target.
+pub(super) fn to_http2(request: &mut Parts, upstream: &http::uri::Authority) {
+    let named = request.headers.remove(header::HOST);
+    let mut target = std::mem::take(&mut request.uri).into_parts();
+    let authority = target.authority.take();
+    let authority = authority.or_else(|| named.as_ref()?.to_str().ok()?.parse().ok());
+    target.authority = Some(authority.unwrap_or_else(|| upstream.clone()));
+    target.scheme = Some(http::uri::Scheme::HTTP);
+    target.path_and_query.get_or_insert(PathAndQuery::from_static("/"));
+    request.uri = Uri::from_parts(target).unwrap_or_default();
+    request.version = Version::HTTP_2;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn parts(target: &str, headers: &[(&str, &str)]) -> Parts {
+        let request = headers
+            .iter()
+            .fold(Request::builder().uri(target), |request, (name, value)| request.header(*name, *value));
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn w1_the_host_is_told_in_one_place_and_plainly() {
+        // Seen to fail: with the first of two `Host` lines taken.
+        for (target, headers, host) in [
+            ("/a", &[("host", "API.Example.com:8081")][..], Ok("api.example.com")),
+            ("/a", &[("host", "[::1]:80")], Ok("[::1]")),
+            ("/a", &[("host", "[::1]")], Ok("[::1]")),
+            ("http://b/a", &[("host", "c")], Ok("b")),
+            ("http://b:80/a", &[], Ok("b")),
+            ("/a", &[], Err(400)),
+            ("/a", &[("host", "b"), ("host", "b")], Err(400)),
+            ("/a", &[("host", "b/c")], Err(400)),
+            ("/a", &[("host", "b c")], Err(400)),
+        ] {
+            let parts = parts(target, headers);
+            let seen = Asked::of(&parts).map(|asked| asked.host.into_owned()).map_err(|_| 400);
+            assert_eq!(seen.as_deref(), host.as_ref().copied(), "{target} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn w3_a_request_is_rewritten_for_the_protocol_of_the_upstream() {
+        // Seen to fail: with the header kept, an h2 upstream gets two hosts.
+        let mut one = parts("http://b:80/a?q", &[("host", "c"), ("cookie", "a=1"), ("cookie", "b=2")]);
+        one.version = Version::HTTP_2;
+        to_http1(&mut one);
+        assert_eq!((one.uri.to_string().as_str(), &one.headers["host"]), ("/a?q", &"b:80".parse().unwrap()));
+        assert_eq!(one.headers["cookie"], "a=1; b=2");
+
+        let mut two = parts("/a?q", &[("host", "c:1")]);
+        to_http2(&mut two, &"up:9".parse().unwrap());
+        assert_eq!(two.uri, "http://c:1/a?q");
+        assert!(!two.headers.contains_key("host"));
+    }
+}

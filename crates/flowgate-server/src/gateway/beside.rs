@@ -1,0 +1,72 @@
+//! The gateway beside the program's own server.
+//!
+//! Owns what the two have in common: one configuration, one start, one end, and the signal that reloads.
+
+use std::{
+    future::Future,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use axum::Router;
+
+use super::{
+    admin::routes,
+    reload::{Hangups, Reloader},
+    service::{Ended, Failure, Gateway},
+};
+use crate::config::{self, Sources};
+
+/// The gateway, started, with all that goes with it.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    gateway: Gateway,
+    reloader: Reloader,
+    hangups: Hangups,
+    is_tls: bool,
+}
+
+impl Beside {
+    /// Starts the gateway; `sources` are where a reload finds the configuration again.
+    ///
+    /// Cancel safety: dropped, there is none.
+    pub(crate) async fn start(config: &config::Gateway, sources: Sources) -> Result<Self, Failure> {
+        // Before anybody knows that it runs: whoever does may send a signal at once.
+        let hangups = Hangups::listen().map_err(Failure::Start)?;
+        let gateway = Gateway::start(config).await?;
+        let reloader = Reloader::new(sources, gateway.handle());
+        Ok(Beside { gateway, reloader, hangups, is_tls: config.tls.is_some() })
+    }
+
+    /// Where it can be reached from this machine.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}", reached_at(self.reloader.gateway().address()))
+    }
+
+    /// The paths of the program's own server that belong to it.
+    pub(crate) fn routes(&self) -> Router {
+        routes(self.reloader.clone())
+    }
+
+    /// Serves until `shutdown`, reloads with each signal meanwhile, and drains.
+    ///
+    /// Cancel safety: dropped, the gateway ends at once.
+    pub(crate) async fn run(self, shutdown: impl Future<Output = ()>, say: impl Fn(&str)) -> Ended {
+        let Beside { gateway, reloader, hangups, .. } = self;
+        let served = gateway.run(shutdown);
+        tokio::select! {
+            ended = served => ended,
+            () = reloader.on_signals(hangups, say) => Ended { cut: 0 },
+        }
+    }
+}
+
+/// An address that a client on this machine can use.
+fn reached_at(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

@@ -1,0 +1,73 @@
+//! Whom a connection belongs to, and how much goes on there.
+//!
+//! Owns what all requests of one connection share.
+
+use std::{
+    cell::{Cell, RefCell},
+    net::SocketAddr,
+    rc::Rc,
+};
+
+use super::{
+    clock::Span,
+    headers::Speaker,
+    tunnel::Tunnel,
+    watch::{Stage, Watch},
+};
+
+/// One client connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) peer: SocketAddr,
+    pub(super) speaker: Speaker,
+    watch: Rc<Watch>,
+    idle: Span,
+    busy: Cell<usize>,
+    /// What the connection becomes once the response that says so has been sent.
+    pub(super) tunnel: RefCell<Option<Tunnel>>,
+    /// Whether an answer was given to a request whose body nobody read.
+    has_unread: Cell<bool>,
+}
+
+/// A request under way on the connection.
+#[derive(Debug)]
+pub(super) struct Busy(Rc<Client>);
+
+impl Client {
+    pub(super) fn new(peer: SocketAddr, is_tls: bool, watch: Rc<Watch>, idle: Span) -> Rc<Self> {
+        Rc::new(Client {
+            peer,
+            speaker: Speaker::new(peer, is_tls),
+            watch,
+            idle,
+            busy: Cell::new(0),
+            tunnel: RefCell::new(None),
+            has_unread: Cell::new(false),
+        })
+    }
+
+    /// A request begins; the connection is idle again when the last one has ended.
+    pub(super) fn begin(self: &Rc<Self>) -> Busy {
+        self.busy.set(self.busy.get() + 1);
+        self.watch.wait();
+        Busy(Rc::clone(self))
+    }
+
+    pub(super) fn leave_unread(&self) {
+        self.has_unread.set(true);
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        self.has_unread.get()
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let left = self.0.busy.get() - 1;
+        self.0.busy.set(left);
+        if left == 0 {
+            self.0.watch.begin(Stage::Idle, self.0.idle);
+        }
+    }
+}

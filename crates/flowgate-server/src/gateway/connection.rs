@@ -1,0 +1,177 @@
+//! One client connection, from the handshake to its end.
+//!
+//! Owns which protocol is spoken and how a connection ends: politely where it can, so that the last answer arrives.
+
+use std::{
+    convert::Infallible,
+    future::{Future, poll_fn},
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::{Service, service_fn},
+};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{
+    client::Client,
+    clock::{Clock, Span},
+    exchange::exchange,
+    io::{ClientIo, Socket, Wire},
+    relay::Out,
+    tls::Protocol,
+    watch::{Stage, Watch},
+    worker::Worker,
+};
+
+const LARGEST_HEAD: usize = 32 << 10;
+const LARGEST_HEAD_LIST: u32 = 32 << 10;
+const MOST_STREAMS: u32 = 128;
+/// How long a body that nobody wants is read so that its sender reads our answer, and how long it may stand still.
+const LONGEST_LINGER: Duration = Duration::from_secs(30);
+const STANDSTILL: Duration = Duration::from_secs(5);
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Serves a connection to its end.
+///
+/// Cancel safety: dropped, the connection is closed and all that was under way on it is dropped.
+pub(super) async fn serve(worker: Rc<Worker>, socket: Rc<Socket>, peer: SocketAddr, watch: Rc<Watch>) {
+    let opening = open(&worker, &socket);
+    let Some((wire, protocol)) = unless_draining(&worker, opening).await else { return };
+    let is_tls = matches!(wire, Wire::Tls(_));
+    let (head, idle) = {
+        let table = &worker.view().table;
+        (table.header_timeout, table.idle_timeout)
+    };
+    let mut io = ClientIo::new(wire, Bytes::new(), Rc::clone(&watch), head);
+    let protocol = match protocol {
+        Some(protocol) => protocol,
+        None => match unless_draining(&worker, told(&mut io)).await {
+            Some((protocol, early)) => {
+                io = io.with_early(early);
+                protocol
+            }
+            None => return,
+        },
+    };
+    let client = Client::new(peer, is_tls, Rc::clone(&watch), idle);
+    match protocol {
+        Protocol::Http1 => serve_http1(&worker, &client, io, &watch).await,
+        Protocol::Http2 => serve_http2(&worker, &client, io).await,
+    }
+}
+
+/// What the future comes to; `None` where it failed, or nothing new is begun any more.
+async fn unless_draining<T>(worker: &Worker, future: impl Future<Output = io::Result<T>>) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(
+        |cx| {
+            if worker.is_draining() { Poll::Ready(None) } else { future.as_mut().poll(cx).map(Result::ok) }
+        },
+    )
+    .await
+}
+
+/// The TLS handshake, where there is one; with the protocol, if that says it.
+async fn open(worker: &Worker, socket: &Rc<Socket>) -> io::Result<(Wire, Option<Protocol>)> {
+    match worker.tls() {
+        None => Ok((Wire::Plain(socket.io()), None)),
+        Some(tls) => {
+            let (stream, protocol) = tls.accept(socket.io()).await?;
+            Ok((Wire::Tls(Box::new(stream)), Some(protocol)))
+        }
+    }
+}
+
+/// The protocol that the first bytes tell, and those bytes.
+async fn told(io: &mut ClientIo) -> io::Result<(Protocol, Bytes)> {
+    let mut early = BytesMut::with_capacity(2048);
+    loop {
+        let seen = early.len().min(PREFACE.len());
+        if early[..seen] != PREFACE[..seen] {
+            return Ok((Protocol::Http1, early.freeze()));
+        }
+        if seen == PREFACE.len() {
+            return Ok((Protocol::Http2, early.freeze()));
+        }
+        if io.read_buf(&mut early).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+fn service(
+    worker: &Rc<Worker>,
+    client: &Rc<Client>,
+) -> impl Service<Request<Incoming>, Response = Response<Out>, Error = Infallible, Future: 'static> + use<> {
+    let (worker, client) = (Rc::clone(worker), Rc::clone(client));
+    service_fn(move |request| exchange(Rc::clone(&worker), Rc::clone(&client), request))
+}
+
+async fn serve_http1(worker: &Rc<Worker>, client: &Rc<Client>, io: ClientIo, watch: &Watch) {
+    let mut builder = http1::Builder::new();
+    // Time is the watch's, with no timer for each request.
+    builder.header_read_timeout(None).max_header_size(LARGEST_HEAD);
+    let mut connection = builder.serve_connection(TokioIo::new(io), service(worker, client));
+    let mut is_told = false;
+    let served = poll_fn(|cx| {
+        if worker.is_draining() && !is_told {
+            is_told = true;
+            Pin::new(&mut connection).graceful_shutdown();
+        }
+        Pin::new(&mut connection).poll(cx)
+    })
+    .await;
+    let parts = connection.into_parts();
+    let io = parts.io.into_inner();
+    let tunnel = client.tunnel.take();
+    match (served, tunnel) {
+        (Ok(()), Some(tunnel)) => tunnel.run(io.with_early(parts.read_buf), watch).await,
+        (Ok(()), None) => close(io, client, &worker.spawner.clock, watch).await,
+        (Err(_), _) if client.has_unread() => close(io, client, &worker.spawner.clock, watch).await,
+        (Err(_), _) => {}
+    }
+}
+
+/// Closes a connection. Where something is left unread the other side may be sending still, and would lose our answer to a
+/// reset if it were closed at once (RFC 9112, 9.6): it is told that no more comes from here, and heard out for a while.
+async fn close(mut io: ClientIo, client: &Client, clock: &Clock, watch: &Watch) {
+    watch.begin(Stage::Closing, Span::of(STANDSTILL));
+    if io.shutdown().await.is_err() || !client.has_unread() {
+        return;
+    }
+    let deadline = clock.after(Span::of(LONGEST_LINGER));
+    let mut unwanted = BytesMut::with_capacity(16 << 10);
+    while let Ok(1..) = io.read_buf(&mut unwanted).await {
+        unwanted.clear();
+        if clock.now() >= deadline {
+            return;
+        }
+    }
+}
+
+async fn serve_http2(worker: &Rc<Worker>, client: &Rc<Client>, io: ClientIo) {
+    let mut builder = http2::Builder::new(worker.spawner.clone());
+    builder.max_concurrent_streams(MOST_STREAMS).max_header_list_size(LARGEST_HEAD_LIST);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service(worker, client)));
+    let mut is_told = false;
+    let served = poll_fn(|cx: &mut Context<'_>| {
+        if worker.is_draining() && !is_told {
+            is_told = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    });
+    // How it ended, its requests were told one by one.
+    let _ = served.await;
+}

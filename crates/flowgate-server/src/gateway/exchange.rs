@@ -1,0 +1,130 @@
+//! One request, from its head to the head of its response.
+//!
+//! Owns the order of things: the route, the pass, then the upstream; the body of the request is not touched before there is a
+//! pass. Dropped wherever it stands, because the client is gone, it leaves the line, or ends the upstream's connection and
+//! gives the slot back then.
+
+use std::{convert::Infallible, rc::Rc};
+
+use bytes::Bytes;
+use flowgate::{
+    Pass,
+    http::{Answer, GatedBody, ReleaseAt},
+};
+use http::{HeaderValue, Request, Response, Version, header, request::Parts, response};
+use hyper::body::{Body, Incoming};
+
+use super::{
+    asked::Asked,
+    client::Client,
+    fault::Fault,
+    forward::{Forwarded, Forwarding},
+    headers::strip,
+    limiter::{Admitted, Limiter},
+    relay::{Out, Relay},
+    table::{Plan, Table, Way},
+    tunnel::Tunnel,
+    watch::Stage,
+    worker::Worker,
+};
+
+/// The response to a request: the upstream's, or the words why there is none.
+///
+/// Cancel safety: see above.
+pub(super) async fn exchange(
+    worker: Rc<Worker>,
+    client: Rc<Client>,
+    request: Request<Incoming>,
+) -> Result<Response<Out>, Infallible> {
+    let busy = client.begin();
+    let watch = worker.watch();
+    let view = worker.view();
+    let (mut parts, body) = request.into_parts();
+    let way = match admit(&view.table, &mut parts, body.size_hint().lower(), &client).await {
+        Ok(way) => way,
+        Err(told) => {
+            if !body.is_end_stream() {
+                client.leave_unread();
+            }
+            return Ok(told.map(GatedBody::refusal));
+        }
+    };
+    let forwarding = Forwarding { view: &view, plan: way.plan, client: &client, watch: &watch };
+    Ok(match forwarding.run(parts, body).await {
+        Ok(Forwarded::Answer(response, from)) => {
+            let (mut head, body) = response.into_parts();
+            strip(&mut head.headers);
+            head.version = Version::HTTP_11;
+            watch.begin(Stage::Streaming, way.plan.stream_timeout);
+            let pass = way.pass(&mut head);
+            let relay = Relay::new(body, from, Rc::clone(&watch), busy);
+            Response::from_parts(head, GatedBody::new(relay, pass))
+        }
+        Ok(Forwarded::Switched(mut head, upstream, early)) => {
+            let protocol = head.headers.get(header::UPGRADE).cloned();
+            strip(&mut head.headers);
+            head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            head.headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
+            let stand_still = way.plan.stream_timeout;
+            let pass = way.pass(&mut head);
+            *client.tunnel.borrow_mut() =
+                Some(Tunnel { upstream, early, stand_still, _pass: pass, _busy: busy });
+            Response::from_parts(head, GatedBody::refusal(Bytes::new()))
+        }
+        Err(fault) => way.told(fault).map(GatedBody::refusal),
+    })
+}
+
+/// Where a request goes, and what it goes with.
+struct Allowed<'t> {
+    plan: &'t Plan,
+    limit: Option<(&'t Limiter, Admitted)>,
+    /// The form of what is told if that fails.
+    form: &'t Answer,
+}
+
+/// Finds the route and waits for a pass; or what the client is told instead.
+///
+/// Cancel safety: dropped, it leaves the line.
+async fn admit<'t>(
+    table: &'t Table,
+    request: &mut Parts,
+    body: u64,
+    client: &Client,
+) -> Result<Allowed<'t>, Response<Bytes>> {
+    let form = &table.answer;
+    let asked = Asked::of(request).map_err(|fault| fault.told(form))?;
+    let (plan, limit) = match table.way(&asked.host, &asked.path, &request.method) {
+        Way::Route(route) => (&route.plan, route.limit.as_ref()),
+        Way::Unlisted(plan) => (plan, None),
+        Way::None => return Err(Fault::NoRoute.told(form)),
+    };
+    let form = limit.map_or(form, |limit| &limit.answer);
+    if plan.max_body.is_some_and(|most| body > most) {
+        return Err(Fault::TooLarge.told(form));
+    }
+    let Some(limit) = limit else { return Ok(Allowed { plan, limit: None, form }) };
+    let lane = limit.lane(request, &asked.path).map_err(|fault| fault.told(form))?;
+    let admitted = limit.admit(lane, request, (&table.identity, client.peer)).await?;
+    Ok(Allowed { plan, limit: Some((limit, admitted)), form })
+}
+
+impl Allowed<'_> {
+    /// Tells the figures in the head of the response; the pass, if it is to be kept beyond that.
+    fn pass(self, head: &mut response::Parts) -> Option<Pass> {
+        let (limit, admitted) = self.limit?;
+        limit.tell(&admitted, &mut head.headers);
+        match limit.release {
+            ReleaseAt::Body => Some(admitted.pass),
+            ReleaseAt::Headers => None,
+        }
+    }
+
+    fn told(self, fault: Fault) -> Response<Bytes> {
+        let mut told = fault.told(self.form);
+        if let Some((limit, admitted)) = &self.limit {
+            limit.tell(admitted, told.headers_mut());
+        }
+        told
+    }
+}

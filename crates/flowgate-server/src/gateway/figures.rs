@@ -1,0 +1,66 @@
+//! What the gateway shows of itself.
+//!
+//! Owns the form of the figures; the numbers are the gates'.
+
+use flowgate::gate::LaneLook;
+use serde::Serialize;
+
+use super::table::Table;
+
+/// How many lanes of a route are shown.
+const MOST_LANES: usize = 100;
+
+/// The gateway at one moment.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figures {
+    connections: usize,
+    routes: Vec<Route>,
+}
+
+#[derive(Debug, Serialize)]
+struct Route {
+    name: String,
+    limits: String,
+    in_use: u64,
+    waiting: u64,
+    /// How many were refused since the start.
+    refused: u64,
+    /// Those of single keys, at most a hundred.
+    lanes: Vec<Lane>,
+}
+
+#[derive(Debug, Serialize)]
+struct Lane {
+    key: String,
+    limits: String,
+    in_use: u32,
+    waiting: u32,
+}
+
+impl Figures {
+    pub(super) fn of(table: &Table, connections: usize) -> Self {
+        let routes = table.limited().map(|(name, limit)| {
+            let look = limit.look();
+            Route {
+                name: name.to_owned(),
+                limits: look.limits.to_string(),
+                in_use: look.in_use,
+                waiting: look.waiting,
+                refused: look.refusals.total(),
+                lanes: limit.lanes(MOST_LANES).iter().map(Lane::of).collect(),
+            }
+        });
+        Figures { connections, routes: routes.collect() }
+    }
+}
+
+impl Lane {
+    fn of(look: &LaneLook) -> Self {
+        Lane {
+            key: look.key.to_string(),
+            limits: look.limits.to_string(),
+            in_use: look.in_use,
+            waiting: look.waiting,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The client's side of a connection.
+//!
+//! Owns the bytes in and out, plain or TLS, and tells the connection's [`Watch`] of them: the first byte of a request starts
+//! the time its head may take, and a byte in either direction shows that a stream lives.
+
+use std::{
+    cell::RefCell,
+    future::Future,
+    io::{self, IoSlice},
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll, Waker, ready},
+};
+
+use bytes::{Buf, Bytes};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::server::TlsStream;
+
+use super::{
+    clock::Span,
+    watch::{Stage, Watch},
+};
+
+/// A connection that can be looked at while somebody else reads and writes it.
+#[derive(Debug)]
+pub(super) struct Socket(RefCell<TcpStream>);
+
+/// A handle to read and write it with.
+#[derive(Clone, Debug)]
+pub(super) struct SocketIo(Rc<Socket>);
+
+/// Plain or TLS.
+#[derive(Debug)]
+pub(super) enum Wire {
+    Plain(SocketIo),
+    Tls(Box<TlsStream<SocketIo>>),
+}
+
+/// A client's connection, watched.
+#[derive(Debug)]
+pub(super) struct ClientIo {
+    /// What was read already to find out which protocol it is.
+    early: Bytes,
+    wire: Wire,
+    watch: Rc<Watch>,
+    head: Span,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream) -> Rc<Self> {
+        Rc::new(Socket(RefCell::new(stream)))
+    }
+
+    pub(super) fn io(self: &Rc<Self>) -> SocketIo {
+        SocketIo(Rc::clone(self))
+    }
+
+    /// Whether the other side has closed its half or all of it, with or without something left to read.
+    pub(super) fn is_hung_up(&self) -> bool {
+        let stream = self.0.borrow();
+        let ready = pin!(stream.ready(Interest::READABLE));
+        match ready.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(ready)) => ready.is_read_closed(),
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        }
+    }
+}
+
+impl ClientIo {
+    /// `head` is how long a request's head may take.
+    pub(super) fn new(wire: Wire, early: Bytes, watch: Rc<Watch>, head: Span) -> Self {
+        ClientIo { early, wire, watch, head }
+    }
+
+    /// The same connection, with bytes that were read and are to be read again.
+    pub(super) fn with_early(self, early: Bytes) -> Self {
+        debug_assert!(self.early.is_empty(), "bytes were given back before the earlier ones were read");
+        ClientIo { early, ..self }
+    }
+
+    fn moved(&self) {
+        match self.watch.stage() {
+            Stage::Streaming | Stage::Tunnel | Stage::Closing => self.watch.touch(),
+            _ => {}
+        }
+    }
+}
+
+impl AsyncRead for ClientIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.early.is_empty() {
+            let taken = self.early.len().min(buf.remaining());
+            buf.put_slice(&self.early[..taken]);
+            self.early.advance(taken);
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        let read = ready!(Pin::new(&mut self.wire).poll_read(cx, buf));
+        if buf.filled().len() > before {
+            if self.watch.stage() == Stage::Idle {
+                self.watch.begin(Stage::Head, self.head);
+            }
+            self.moved();
+        }
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for ClientIo {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.wire).poll_write(cx, buf));
+        self.moved();
+        Poll::Ready(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.wire).poll_write_vectored(cx, bufs));
+        self.moved();
+        Poll::Ready(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.wire.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.wire).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.wire).poll_shutdown(cx)
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(socket) => Pin::new(socket).poll_read(cx, buf),
+            Wire::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Wire::Plain(socket) => Pin::new(socket).poll_write(cx, buf),
+            Wire::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Wire::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, bufs),
+            Wire::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Wire::Plain(socket) => socket.is_write_vectored(),
+            Wire::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(socket) => Pin::new(socket).poll_flush(cx),
+            Wire::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
+            Wire::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+impl AsyncRead for SocketIo {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0.0.borrow_mut()).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for SocketIo {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.0.0.borrow_mut()).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.0.0.borrow_mut()).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0.0.borrow_mut()).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0.0.borrow_mut()).poll_shutdown(cx)
+    }
+}

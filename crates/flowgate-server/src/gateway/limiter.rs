@@ -1,0 +1,270 @@
+//! The limit of a route at work.
+//!
+//! Owns the route's gate, the key of a request, and what responses tell of both. Who may start is the gate's decision.
+
+use std::{net::SocketAddr, str, sync::Arc};
+
+use bytes::Bytes;
+use flowgate::{
+    Gate, Key, KeyedGate, Limits, OptionError, Pass, Refusal,
+    gate::{LaneLook, Look},
+    http::{Answer, Figures, Identity, Peer, ReleaseAt},
+};
+use http::{HeaderMap, HeaderName, Response, request::Parts};
+
+use super::{fault::Fault, path::as_key, router::Part};
+use crate::config::{KeyFrom, MissingKey, PathPattern, RouteLimit};
+
+/// A longer one would make ten thousand lanes cost more than a few megabytes.
+const LONGEST_KEY: usize = 1024;
+
+/// The limit of a route.
+#[derive(Debug)]
+pub(super) struct Limiter {
+    door: Door,
+    key: Source,
+    /// The keys with limits of their own.
+    pins: Vec<Arc<str>>,
+    max_keys: u32,
+    limits: Limits,
+    /// Whether any lane has a rate.
+    has_rate: bool,
+    pub(super) release: ReleaseAt,
+    has_figures: bool,
+    pub(super) answer: Answer,
+}
+
+/// One lane, or one for each key.
+#[derive(Clone, Debug)]
+enum Door {
+    One(Gate),
+    Many(KeyedGate),
+}
+
+/// Where the key of a request comes from.
+#[derive(Debug)]
+enum Source {
+    Constant,
+    Header(HeaderName, MissingKey),
+    Path(Part),
+    Client,
+}
+
+/// Whose lane a request enters.
+#[derive(Debug)]
+pub(super) enum Lane {
+    /// There is one.
+    Only,
+    Of(Key),
+    /// The client's, which takes more than its request to know.
+    OfClient,
+}
+
+/// One that may start.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) pass: Pass,
+    key: Option<Key>,
+}
+
+impl Limiter {
+    /// The limit as configured; with the gate of `old`, if there is one of the same kind: what is in flight there goes on to
+    /// count, and the limits change for all who wait. Told: what cannot change while the gateway runs.
+    pub(super) fn build(
+        name: &str,
+        path: &PathPattern,
+        config: &RouteLimit,
+        old: Option<&Limiter>,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, OptionError> {
+        let key = Source::of(&config.key, path);
+        let builder = || Gate::builder().name(name).scope("gateway").max(1).reject();
+        let door = match (&key, old.map(|old| &old.door)) {
+            (Source::Constant, Some(Door::One(gate))) => Door::One(gate.clone()),
+            (Source::Constant, _) => Door::One(builder().build()?),
+            (_, Some(Door::Many(gate))) => Door::Many(gate.clone()),
+            (_, _) => Door::Many(builder().keyed().max_keys(config.max_keys).build()?),
+        };
+        let is_kept = old.is_some_and(|old| matches!((&old.door, &door), (Door::Many(_), Door::Many(_))));
+        let max_keys = old.filter(|_| is_kept).map_or(config.max_keys, |old| old.max_keys);
+        if max_keys != config.max_keys {
+            notes.push(format!("route {name:?}: `max_keys` stays {max_keys} until the next start"));
+        }
+        let mut limits = config.overrides.iter().map(|own| &own.limits).chain([&config.limits]);
+        let has_rate = limits.any(|limits| limits.rate().is_some());
+        let pins = config.overrides.iter().map(|own| Arc::clone(&own.key)).collect();
+        Ok(Limiter {
+            door,
+            key,
+            pins,
+            max_keys,
+            limits: config.limits,
+            has_rate,
+            release: config.release,
+            has_figures: config.headers,
+            answer: config.refusal.clone(),
+        })
+    }
+
+    /// Puts the limits in force, for those who wait as well.
+    pub(super) fn apply(
+        &self,
+        name: &str,
+        config: &RouteLimit,
+        old: Option<&Limiter>,
+        notes: &mut Vec<String>,
+    ) -> Result<(), OptionError> {
+        let gate = match &self.door {
+            Door::One(gate) => {
+                gate.set_limits(config.limits);
+                return Ok(());
+            }
+            Door::Many(gate) => gate,
+        };
+        gate.set_limits(config.limits)?;
+        for key in old.iter().flat_map(|old| &old.pins).filter(|key| !self.pins.contains(key)) {
+            gate.unpin(key);
+        }
+        for own in &config.overrides {
+            if !gate.pin(&own.key, own.limits)? {
+                notes.push(format!("route {name:?}: no lane is free for the override of {:?}", own.key));
+            }
+        }
+        Ok(())
+    }
+
+    /// The lane of a request whose path is this, in its normal form.
+    pub(super) fn lane(&self, request: &Parts, path: &str) -> Result<Lane, Fault> {
+        let key = match &self.key {
+            Source::Constant => return Ok(Lane::Only),
+            Source::Client => return Ok(Lane::OfClient),
+            Source::Path(part) => Key::new(&as_key(part.of(path))),
+            Source::Header(name, missing) => {
+                let mut values = request.headers.get_all(name).iter();
+                match (values.next(), values.next(), missing) {
+                    (Some(value), None, _) => text_of(value.as_bytes())?,
+                    // Which of them the upstream would take for the key is anybody's guess.
+                    (Some(_), Some(_), _) => return Err(Fault::Request(TWO_KEYS)),
+                    (None, _, MissingKey::Shared) => Key::new(""),
+                    (None, _, MissingKey::Refuse) => return Err(Fault::Request(NO_KEY)),
+                }
+            }
+        };
+        if key.as_bytes().len() > LONGEST_KEY { Err(Fault::Request(LONG_KEY)) } else { Ok(Lane::Of(key)) }
+    }
+
+    /// Waits in line for a pass, or is turned away.
+    ///
+    /// Cancel safety: dropped, it leaves the line.
+    pub(super) async fn admit(
+        &self,
+        lane: Lane,
+        request: &mut Parts,
+        (identity, peer): (&Identity, SocketAddr),
+    ) -> Result<Admitted, Response<Bytes>> {
+        let key = match lane {
+            Lane::Only => None,
+            Lane::Of(key) => Some(key),
+            Lane::OfClient => {
+                request.extensions.insert(Peer(peer));
+                Some(identity.key(request))
+            }
+        };
+        let entered = match &self.door {
+            Door::One(gate) => gate.enter().await,
+            Door::Many(gate) => gate.enter_key(key.as_ref().map_or("", Key::as_str)).await,
+        };
+        match entered {
+            Ok(pass) => Ok(Admitted { pass, key }),
+            Err(refusal) => Err(self.refuse(&refusal, key.as_ref(), &request.headers)),
+        }
+    }
+
+    fn refuse(&self, refusal: &Refusal, key: Option<&Key>, request: &HeaderMap) -> Response<Bytes> {
+        let mut response = self.answer.refuse(refusal, request);
+        if self.has_figures {
+            let concurrency = refusal.max.map(|limit| {
+                let remaining = limit.saturating_sub(refusal.in_use);
+                Figures::Concurrency { limit, remaining }
+            });
+            self.write(concurrency, key, response.headers_mut());
+        }
+        response
+    }
+
+    /// The figures of the lane, into the head of a response.
+    pub(super) fn tell(&self, Admitted { pass, key }: &Admitted, headers: &mut HeaderMap) {
+        if self.has_figures {
+            let standing = pass.standing();
+            let figures = standing.max.zip(standing.remaining());
+            let concurrency = figures.map(|(limit, remaining)| Figures::Concurrency { limit, remaining });
+            self.write(concurrency, key.as_ref(), headers);
+        }
+    }
+
+    fn write(&self, concurrency: Option<Figures>, key: Option<&Key>, headers: &mut HeaderMap) {
+        match (concurrency, self.rate(key)) {
+            (Some(concurrency), Some(rate)) => Figures::write_all(&[concurrency, rate], headers),
+            (Some(figures), None) | (None, Some(figures)) => figures.write(headers),
+            (None, None) => {}
+        }
+    }
+
+    /// What the lane's rate has left, where it has one.
+    fn rate(&self, key: Option<&Key>) -> Option<Figures> {
+        // Asking for the lane takes its lock: not where no lane has a rate.
+        if !self.has_rate {
+            return None;
+        }
+        let (limits, allowance) = match &self.door {
+            Door::One(gate) => {
+                let look = gate.look();
+                (look.limits, look.rate)
+            }
+            Door::Many(gate) => {
+                let lane = gate.look_key(key.map_or("", Key::as_str));
+                lane.map_or((self.limits, None), |lane| (lane.limits, lane.rate))
+            }
+        };
+        let rate = limits.rate()?;
+        Some(allowance.map_or_else(|| Figures::of_rested_rate(rate), |left| Figures::of_rate(rate, left)))
+    }
+
+    /// The gate right now.
+    pub(super) fn look(&self) -> Look {
+        match &self.door {
+            Door::One(gate) => gate.look(),
+            Door::Many(gate) => gate.look(),
+        }
+    }
+
+    /// Up to `most` lanes right now.
+    pub(super) fn lanes(&self, most: usize) -> Vec<LaneLook> {
+        match &self.door {
+            Door::One(_) => Vec::new(),
+            Door::Many(gate) => gate.lanes(most),
+        }
+    }
+}
+
+impl Source {
+    fn of(key: &KeyFrom, path: &PathPattern) -> Self {
+        match key {
+            KeyFrom::Constant(_) => Source::Constant,
+            KeyFrom::Header(name, missing) => Source::Header(name.clone(), *missing),
+            KeyFrom::Client => Source::Client,
+            KeyFrom::Path(name) => {
+                Source::Path(Part::named(name, path).expect("the path has the parameter: config checks it"))
+            }
+        }
+    }
+}
+
+const NO_KEY: &str = "The header by which requests to this route are counted is missing.";
+const TWO_KEYS: &str = "The header by which requests to this route are counted is there more than once.";
+const LONG_KEY: &str = "What requests to this route are counted by is longer than 1024 bytes.";
+
+fn text_of(bytes: &[u8]) -> Result<Key, Fault> {
+    let text = str::from_utf8(bytes);
+    text.map(Key::new).map_err(|_| Fault::Request("The header by which requests are counted is no text."))
+}

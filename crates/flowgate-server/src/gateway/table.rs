@@ -1,0 +1,162 @@
+//! The routes as they are in force.
+//!
+//! Owns what a reload exchanges as a whole: routes, their limits and where they lead. A route that keeps its name keeps its
+//! gate.
+
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
+
+use flowgate::{
+    OptionError,
+    http::{Answer, Identity},
+};
+use http::Method;
+
+use super::{clock::Span, limiter::Limiter, router::Router};
+use crate::config::{Clients, Forward, Gateway, Unlisted, Upstream};
+
+/// All that a request has to be asked.
+#[derive(Debug)]
+pub(super) struct Table {
+    router: Router,
+    routes: Vec<Route>,
+    unlisted: Option<Plan>,
+    /// Each once, whichever routes lead there.
+    pub(super) upstreams: Vec<Upstream>,
+    /// How many plans there are.
+    pub(super) plans: usize,
+    pub(super) clients: Clients,
+    pub(super) identity: Identity,
+    /// The form of what is told where no route says otherwise.
+    pub(super) answer: Answer,
+    pub(super) header_timeout: Span,
+    pub(super) idle_timeout: Span,
+}
+
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) name: Arc<str>,
+    pub(super) plan: Plan,
+    pub(super) limit: Option<Limiter>,
+}
+
+/// Where requests go, and how long that may take.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Its number in the table.
+    pub(super) number: usize,
+    /// By their numbers in the table. Not empty.
+    pub(super) upstreams: Vec<usize>,
+    pub(super) connect_timeout: Span,
+    pub(super) response_timeout: Span,
+    pub(super) stream_timeout: Span,
+    pub(super) max_body: Option<u64>,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way<'t> {
+    Route(&'t Route),
+    /// It passes without a limit.
+    Unlisted(&'t Plan),
+    None,
+}
+
+/// Numbers what is met, in the order in which it is met.
+#[derive(Default)]
+struct Numbers {
+    upstreams: Vec<Upstream>,
+    known: HashMap<Upstream, usize>,
+    plans: usize,
+}
+
+impl Table {
+    /// The table of a configuration, with the gates of `old` for routes of the same name. The limits are in force when this
+    /// returns, and nothing has changed if it fails. `notes` are what cannot change while the gateway runs.
+    pub(super) fn build(
+        config: &Gateway,
+        old: Option<&Table>,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, OptionError> {
+        let before: HashMap<&str, &Limiter> = old.into_iter().flat_map(Table::limited).collect();
+        let mut numbers = Numbers::default();
+        let mut router = Router::default();
+        let mut routes = Vec::with_capacity(config.routes.len());
+        for (number, route) in config.routes.iter().enumerate() {
+            router.add(route.host.as_ref(), &route.path, &route.methods, number);
+            let before = before.get(&*route.name).copied();
+            let limit = route.limit.as_ref();
+            let limit = limit
+                .map(|limit| Limiter::build(&route.name, &route.path, limit, before, notes))
+                .transpose()?;
+            routes.push(Route { name: Arc::clone(&route.name), plan: numbers.plan(&route.forward), limit });
+        }
+        for (route, config) in routes.iter().zip(&config.routes) {
+            if let (Some(limit), Some(config)) = (&route.limit, &config.limit) {
+                limit.apply(&route.name, config, before.get(&*route.name).copied(), notes)?;
+            }
+        }
+        let unlisted = match &config.unlisted {
+            Unlisted::NotFound => None,
+            Unlisted::Pass(forward) => Some(numbers.plan(forward)),
+        };
+        Ok(Table {
+            router,
+            routes,
+            unlisted,
+            upstreams: numbers.upstreams,
+            plans: numbers.plans,
+            clients: config.clients.clone(),
+            identity: config.clients.identity(),
+            answer: Answer::envelope(),
+            header_timeout: Span::of(config.header_timeout),
+            idle_timeout: Span::of(config.idle_timeout),
+        })
+    }
+
+    /// All routes with a limit.
+    pub(super) fn limited(&self) -> impl Iterator<Item = (&str, &Limiter)> {
+        self.routes.iter().filter_map(|route| Some((&*route.name, route.limit.as_ref()?)))
+    }
+
+    /// What becomes of a request for this host, path (in its normal form) and method.
+    pub(super) fn way(&self, host: &str, path: &str, method: &Method) -> Way<'_> {
+        match self.router.find(host, path, method) {
+            Some(number) => Way::Route(&self.routes[number]),
+            None => self.unlisted.as_ref().map_or(Way::None, Way::Unlisted),
+        }
+    }
+
+    /// Whether what this peer says of whom it speaks for is believed.
+    pub(super) fn trusts(&self, peer: IpAddr) -> bool {
+        match &self.clients {
+            Clients::Peer => false,
+            Clients::Hops(_) => true,
+            Clients::Trusted(networks) => networks.iter().any(|network| network.contains(peer)),
+        }
+    }
+}
+
+impl Numbers {
+    fn plan(&mut self, forward: &Forward) -> Plan {
+        let number = self.plans;
+        self.plans += 1;
+        Plan {
+            number,
+            upstreams: forward.upstreams.iter().map(|upstream| self.upstream(upstream)).collect(),
+            connect_timeout: Span::of(forward.connect_timeout),
+            response_timeout: Span::of(forward.response_timeout),
+            stream_timeout: Span::of(forward.stream_timeout),
+            max_body: forward.max_body,
+        }
+    }
+
+    fn upstream(&mut self, upstream: &Upstream) -> usize {
+        if let Some(number) = self.known.get(upstream) {
+            return *number;
+        }
+        let number = self.upstreams.len();
+        self.upstreams.push(upstream.clone());
+        self.known.insert(upstream.clone(), number);
+        number
+    }
+}

@@ -1,0 +1,213 @@
+//! The body of a request on its way to the upstream.
+//!
+//! Owns how much of it may come, when it may be asked for, and what is known if it does not come. Nothing is kept here: a
+//! frame is asked of the client when the upstream takes one.
+
+use std::{
+    cell::Cell,
+    error::Error,
+    fmt,
+    pin::Pin,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::Request;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+
+use super::{
+    client::Client,
+    clock::Span,
+    fault::Fault,
+    table::Plan,
+    watch::{Stage, Watch},
+};
+
+/// The body of a request.
+#[derive(Debug)]
+pub(super) struct Upload(Option<Sending>);
+
+#[derive(Debug)]
+struct Sending {
+    body: Incoming,
+    flow: Rc<Flow>,
+}
+
+/// What is known of a body under way.
+#[derive(Debug)]
+pub(super) struct Flow {
+    client: Rc<Client>,
+    watch: Rc<Watch>,
+    /// How long the next piece may take.
+    stream: Span,
+    /// How long the upstream may take once it has everything.
+    response: Span,
+    left: Cell<u64>,
+    stage: Cell<At>,
+    fault: Cell<Option<Fault>>,
+    /// Closed until the upstream has asked for the body; none where nobody waits for that.
+    door: Option<Arc<Door>>,
+}
+
+/// Who has to move next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// Nothing was asked for yet.
+    Start,
+    Client,
+    Upstream,
+    End,
+}
+
+/// Whether a body that the client holds back may be asked for.
+#[derive(Debug, Default)]
+struct Door {
+    is_open: AtomicBool,
+}
+
+/// The body ended before its time; [`Flow::fault`] says why.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut;
+
+impl Upload {
+    pub(super) fn empty() -> Self {
+        Upload(None)
+    }
+
+    /// A body as the plan allows it. `expects`: the client waits for word that it is wanted.
+    pub(super) fn new(
+        body: Incoming,
+        client: &Rc<Client>,
+        watch: &Rc<Watch>,
+        plan: &Plan,
+        expects: bool,
+    ) -> (Self, Rc<Flow>) {
+        let flow = Rc::new(Flow {
+            client: Rc::clone(client),
+            watch: Rc::clone(watch),
+            stream: plan.stream_timeout,
+            response: plan.response_timeout,
+            left: Cell::new(plan.max_body.unwrap_or(u64::MAX)),
+            stage: Cell::new(At::Start),
+            fault: Cell::new(None),
+            door: expects.then(Arc::default),
+        });
+        (Upload(Some(Sending { body, flow: Rc::clone(&flow) })), flow)
+    }
+}
+
+impl Flow {
+    /// What went wrong with the body, if anything did.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.fault.get()
+    }
+
+    /// What it is if nothing moves any more: the client's fault, if it owes the next piece.
+    pub(super) fn standstill(&self) -> Fault {
+        if self.stage.get() == At::Client { Fault::Stalled } else { Fault::Late }
+    }
+
+    /// Has the upstream's `100 Continue` open the door.
+    pub(super) fn await_word<B>(&self, request: &mut Request<B>) {
+        if let Some(door) = self.door.clone() {
+            hyper::ext::on_informational(request, move |response| {
+                if response.status() == http::StatusCode::CONTINUE {
+                    door.is_open.store(true, Ordering::Relaxed);
+                }
+            });
+        }
+    }
+
+    /// Asks for the body without the upstream's word; `false` if it was asked for already.
+    pub(super) fn open(&self) -> bool {
+        self.door.as_ref().is_some_and(|door| !door.is_open.swap(true, Ordering::Relaxed))
+    }
+
+    fn is_shut(&self) -> bool {
+        self.door.as_ref().is_some_and(|door| !door.is_open.load(Ordering::Relaxed))
+    }
+
+    fn cut(&self, fault: Fault) -> Cut {
+        self.fault.set(Some(fault));
+        Cut
+    }
+
+    fn note(&self, frame: &Frame<Bytes>) -> Result<(), Cut> {
+        self.watch.touch();
+        let bytes = frame.data_ref().map_or(0, |bytes| bytes.len() as u64);
+        let left = self.left.get().checked_sub(bytes).ok_or_else(|| self.cut(Fault::TooLarge))?;
+        self.left.set(left);
+        Ok(())
+    }
+
+    /// All of it is there: now it is the upstream's turn.
+    fn end(&self) {
+        self.stage.set(At::End);
+        // Where the response is on its way already, that is what is waited for.
+        if self.watch.stage() == Stage::Asking {
+            self.watch.begin(Stage::Asking, self.response);
+        }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if self.flow.stage.get() != At::End && !self.body.is_end_stream() {
+            self.flow.client.leave_unread();
+        }
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        let Some(Sending { body, flow }) = &mut self.0 else { return Poll::Ready(None) };
+        if flow.is_shut() {
+            // Whoever opens it, the upstream's word or the end of patience, polls the connection and so this.
+            return Poll::Pending;
+        }
+        if flow.stage.replace(At::Client) == At::Start && flow.watch.stage() == Stage::Asking {
+            flow.watch.begin(Stage::Asking, flow.stream);
+        }
+        let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+        flow.stage.set(At::Upstream);
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                let noted = flow.note(&frame);
+                // Nobody asks again for what is known to have ended.
+                if noted.is_ok() && body.is_end_stream() {
+                    flow.end();
+                }
+                Some(noted.map(|()| frame))
+            }
+            Some(Err(_)) => Some(Err(flow.cut(Fault::Request("The body of the request is broken.")))),
+            None => {
+                flow.end();
+                None
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(|sending| sending.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.as_ref().map_or(SizeHint::with_exact(0), |sending| sending.body.size_hint())
+    }
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the body of the request ended before its time")
+    }
+}
+
+impl Error for Cut {}

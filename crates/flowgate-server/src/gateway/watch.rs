@@ -1,0 +1,218 @@
+//! Deadlines, and who is to be woken when one is over.
+//!
+//! Owns one small record for each task of a worker: where it stands, and until when it may stand there. Setting a deadline is
+//! a store; the worker's loop looks at all records once for each tick and wakes those that are due.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::Future,
+    pin::Pin,
+    rc::{Rc, Weak},
+    task::{Context, Poll, Waker},
+};
+
+use pin_project_lite::pin_project;
+
+use super::{
+    clock::{Clock, Moment, Span},
+    io::Socket,
+};
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The head of a request is awaited and some of it may be there; before that, the TLS handshake.
+    Head,
+    /// Nothing is under way.
+    Idle,
+    /// A request waits in line, or is not this task's own matter. No deadline.
+    Waiting,
+    /// An upstream is asked. When the time is over the exchange itself says so to its client.
+    Asking,
+    /// A response is on its way.
+    Streaming,
+    /// The connection became something else.
+    Tunnel,
+    /// The connection is being closed.
+    Closing,
+}
+
+impl Stage {
+    /// Whether there is nobody to tell when the time is over: the task is simply ended.
+    fn ends_silently(self) -> bool {
+        !matches!(self, Stage::Waiting | Stage::Asking)
+    }
+}
+
+/// The record of one task.
+#[derive(Debug)]
+pub(super) struct Watch {
+    clock: Rc<Clock>,
+    stage: Cell<Stage>,
+    span: Cell<Span>,
+    due: Cell<Moment>,
+    is_gone: Cell<bool>,
+    /// The connection to look at while nobody reads from it; none where the protocol itself tells of a hang-up. Not held: a
+    /// connection is closed when its task has ended, whoever still looks at its record.
+    socket: Weak<Socket>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// All records of a worker.
+#[derive(Debug, Default)]
+pub(super) struct Watches {
+    slots: RefCell<Vec<Option<Rc<Watch>>>>,
+    free: RefCell<Vec<usize>>,
+}
+
+impl Watch {
+    /// In this stage for at most this long.
+    pub(super) fn begin(&self, stage: Stage, span: Span) {
+        self.stage.set(stage);
+        self.span.set(span);
+        self.due.set(self.clock.after(span));
+    }
+
+    /// In line, for as long as it takes.
+    pub(super) fn wait(&self) {
+        self.stage.set(Stage::Waiting);
+        self.due.set(Moment::NEVER);
+    }
+
+    /// Something moved: the span of the stage begins anew.
+    pub(super) fn touch(&self) {
+        self.due.set(self.clock.after(self.span.get()));
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage.get()
+    }
+
+    /// Whether the time is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.due.get() <= self.clock.now()
+    }
+
+    fn must_end(&self) -> bool {
+        self.is_gone.get() || (self.is_over() && self.stage.get().ends_silently())
+    }
+
+    fn note(&self, waker: &Waker) {
+        let mut kept = self.waker.borrow_mut();
+        match &*kept {
+            Some(known) if known.will_wake(waker) => {}
+            _ => *kept = Some(waker.clone()),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether its client hung up while nobody reads: seen here, for one in line is woken by nothing else.
+    fn is_hung_up(&self) -> bool {
+        let is_unread = matches!(self.stage.get(), Stage::Waiting | Stage::Asking);
+        is_unread && self.socket.upgrade().is_some_and(|socket| socket.is_hung_up())
+    }
+}
+
+impl Watches {
+    fn add(&self, watch: Rc<Watch>) -> usize {
+        let mut slots = self.slots.borrow_mut();
+        if let Some(index) = self.free.borrow_mut().pop() {
+            slots[index] = Some(watch);
+            return index;
+        }
+        slots.push(Some(watch));
+        slots.len() - 1
+    }
+
+    fn remove(&self, index: usize) {
+        self.slots.borrow_mut()[index] = None;
+        self.free.borrow_mut().push(index);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.borrow().len() == self.free.borrow().len()
+    }
+
+    /// Wakes all whose time is over or whose client is gone.
+    pub(super) fn tick(&self) {
+        for watch in self.slots.borrow().iter().flatten() {
+            if watch.is_hung_up() {
+                watch.is_gone.set(true);
+            }
+            if watch.is_gone.get() || watch.is_over() {
+                watch.wake();
+            }
+        }
+    }
+
+    /// Wakes all: something has happened that concerns everybody.
+    pub(super) fn wake_all(&self) {
+        self.slots.borrow().iter().flatten().for_each(|watch| watch.wake());
+    }
+}
+
+/// Where the record of the task that is being polled can be found.
+pub(super) type Current = RefCell<Option<Rc<Watch>>>;
+
+pin_project! {
+    /// A task with its record: polled, it is the current one; when its time is over, it ends.
+    pub(super) struct Watched<F> {
+        #[pin]
+        task: F,
+        place: Place,
+    }
+}
+
+struct Place {
+    watches: Rc<Watches>,
+    current: Rc<Current>,
+    watch: Rc<Watch>,
+    index: usize,
+}
+
+impl<F> Watched<F> {
+    /// Records the task that `make` makes of its record, beginning in `stage`.
+    pub(super) fn new(
+        (clock, watches, current): (&Rc<Clock>, &Rc<Watches>, &Rc<Current>),
+        socket: Weak<Socket>,
+        make: impl FnOnce(&Rc<Watch>) -> F,
+    ) -> Self {
+        let watch = Rc::new(Watch {
+            clock: Rc::clone(clock),
+            stage: Cell::new(Stage::Waiting),
+            span: Cell::new(Span::of(std::time::Duration::ZERO)),
+            due: Cell::new(Moment::NEVER),
+            is_gone: Cell::new(false),
+            socket,
+            waker: RefCell::new(None),
+        });
+        let index = watches.add(Rc::clone(&watch));
+        let (watches, current) = (Rc::clone(watches), Rc::clone(current));
+        Watched { task: make(&watch), place: Place { watches, current, watch, index } }
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Watched<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let me = self.project();
+        me.place.watch.note(cx.waker());
+        if me.place.watch.must_end() {
+            return Poll::Ready(());
+        }
+        me.place.current.replace(Some(Rc::clone(&me.place.watch)));
+        me.task.poll(cx)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.watches.remove(self.index);
+    }
+}

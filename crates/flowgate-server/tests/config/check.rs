@@ -1,0 +1,103 @@
+//! What `flowgate check` prints when all is well.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::program::Folder;
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/flowgate.toml");
+
+fn example(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    folder.write("flowgate.toml", fs::read(EXAMPLE).expect("there is an example"));
+    folder
+}
+
+#[test]
+fn the_example_is_valid_and_its_effective_limits_are_a_table() {
+    // Seen to fail: with any limit of the example changed, or an override that loses the rate of its route.
+    let ran = example("example").flowgate(&["check"], &[]);
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
+    assert_eq!(ran.stdout, include_str!("check.txt"));
+}
+
+#[test]
+fn programs_are_told_the_same_as_json() {
+    // Seen to fail: with `max_queue` left out for those where nobody waits.
+    let checked = example("json").flowgate(&["check", "--json"], &[]).json();
+    assert_eq!(checked["valid"], true);
+    assert_eq!(checked["gateway"]["unlisted"], json!(["http://127.0.0.1:9000", "http://127.0.0.1:9001"]));
+    let routes = &checked["gateway"]["routes"];
+    assert_eq!(
+        routes[0]["limit"],
+        json!({
+            "key": "header x-integration-id, required",
+            "max": 30,
+            "max_queue": 0,
+            "queue_timeout": null,
+            "rate": "1000 per 1m",
+            "line": "fifo",
+            "max_keys": 10_000,
+            "overrides": [
+                { "key": "reverse-engineered", "max": 3, "max_queue": 0, "queue_timeout": null,
+                  "rate": "1000 per 1m", "line": "fifo" },
+                { "key": "partner", "max": 60, "max_queue": 20, "queue_timeout": null,
+                  "rate": "100 per 1s (bucket, burst 200)", "line": "fifo" },
+            ],
+        })
+    );
+    assert_eq!(routes[1]["limit"], json!(null));
+    assert_eq!(routes[2]["upstreams"], json!(["http://127.0.0.1:9002"]));
+}
+
+#[test]
+fn programs_are_told_each_error_with_its_place() {
+    // Seen to fail: with the JSON on stderr, where the text is.
+    let folder = Folder::new("json-errors");
+    let ran = folder
+        .write("flowgate.toml", "[server]\nlisten = 1")
+        .flowgate(&["check", "--json"], &[("FLOWGATE_GATEWAY_WORKERS", "2")]);
+    assert_eq!(ran.errors().len(), 2);
+    assert_eq!(
+        ran.json(),
+        json!({
+            "valid": false,
+            "code": "RC5003",
+            "errors": [
+                {
+                    "from": "flowgate.toml", "file": "flowgate.toml", "line": 2, "column": 10,
+                    "message": "server.listen is 1; accepted: an address and a port, like \"127.0.0.1:8080\" or \"[::1]:0\"",
+                },
+                {
+                    "from": "environment variable FLOWGATE_GATEWAY_WORKERS", "file": null, "line": null, "column": null,
+                    "message": "gateway.workers is given, but the file has no [gateway]: add the section",
+                },
+            ],
+        })
+    );
+}
+
+#[test]
+fn without_a_file_the_defaults_hold() {
+    // Seen to fail: with a file that is not there taken for an error.
+    let ran = Folder::new("none").flowgate(&["check"], &[]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let told =
+        "no flowgate.toml here, and none named: the defaults hold\n\nserver   listens on 127.0.0.1:8080\n";
+    assert_eq!(ran.stdout, told);
+}
+
+#[test]
+fn a_route_with_very_many_overrides_shows_the_first() {
+    // Seen to fail: with a row for each.
+    let folder = Folder::new("overrides");
+    let mut text =
+        "[gateway]\nupstreams = [\"http://a\"]\n[[gateway.route]]\nname = \"r\"\npath = \"/\"\n".to_owned();
+    text += "key = { header = \"x\" }\n";
+    text.extend((0..50).map(|key| format!("[[gateway.route.override]]\nkey = \"{key}\"\nmax = 3\n")));
+    let ran = folder.write("flowgate.toml", text).flowgate(&["check"], &[]);
+    assert!(ran.stdout.contains("\n                \"19\"         3  "), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("\"20\""), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with("  and 30 more\n"), "{}", ran.stdout);
+}

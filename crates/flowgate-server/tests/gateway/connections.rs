@@ -1,0 +1,83 @@
+//! W3: how many connections there may be, and how long they may do nothing.
+
+use std::{io::Write, thread};
+
+use crate::{client::Client, program::Program, upstream::Service};
+
+#[test]
+fn w3_no_more_connections_are_accepted_than_may_be_open() {
+    // Seen to fail: with the pass dropped when the connection is handed to its worker.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "max_connections = 2", "");
+    let mut one = program.client();
+    let mut two = program.client();
+    assert_eq!((one.get("/1").status(), two.get("/2").status()), (200, 200));
+    let mut three = program.client();
+    three.ask("GET", "/3", "");
+    program.until("two are open", |figures| figures["connections"] == 2);
+    assert_eq!(one.get("/4").status(), 200, "those who are there are served");
+    assert_eq!(upstream.seen().len(), 3, "the third waits to be accepted");
+    drop(two);
+    assert_eq!(three.read().status(), 200, "and is, once there is room");
+}
+
+#[test]
+fn w3_a_head_that_takes_too_long_ends_its_connection() {
+    // Seen to fail: with the time begun anew for each byte.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "header_timeout = \"200ms\"", "");
+    let mut slow = program.client();
+    slow.send("GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ");
+    // A byte at a time, each after the gateway had time to read the one before.
+    thread::scope(|scope| {
+        let (mut sender, program) = (slow.share(), &program);
+        scope.spawn(move || {
+            while sender.write_all(b"x").is_ok() {
+                program.figures();
+            }
+        });
+        assert!(slow.ends());
+        assert_eq!(program.client().get("/").status(), 200, "others are served");
+        drop(slow);
+    });
+}
+
+#[test]
+fn w3_a_connection_without_a_request_is_closed_after_a_while() {
+    // Seen to fail: with nobody idle again after a request.
+    let upstream = Service::new();
+    let program =
+        Program::before(upstream.address, "idle_timeout = \"200ms\"\nheader_timeout = \"100ms\"", "");
+    let mut silent = program.client();
+    assert!(silent.ends(), "one who never asks");
+    let mut kept = program.client();
+    assert_eq!(kept.get("/").status(), 200);
+    assert_eq!(kept.get("/").status(), 200, "it is kept for the next request");
+    assert!(kept.ends());
+    program.until("none is open", |figures| figures["connections"] == 0);
+}
+
+#[test]
+fn w3_a_head_that_is_too_large_is_431() {
+    // Seen to fail: without a largest head.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", "");
+    let mut client = program.client();
+    client.try_send(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(40_000)));
+    assert_eq!(client.read().status(), 431);
+    assert!(upstream.seen().is_empty());
+}
+
+#[test]
+fn w3_a_crowd_of_slow_heads_keeps_nobody_from_being_served() {
+    // Seen to fail: with `Stage::Head` without a time, the connections never end.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "header_timeout = \"500ms\"\nmax_connections = 1000", "");
+    let mut crowd: Vec<Client> = (0..500).map(|_| program.client()).collect();
+    for slow in &mut crowd {
+        slow.send("GET / HTTP/1.1\r\nHost: a\r\nX-Slow:");
+    }
+    assert_eq!(program.client().get("/").status(), 200);
+    assert!(crowd.iter_mut().all(Client::ends));
+    program.until("none is left", |figures| figures["connections"] == 0);
+}

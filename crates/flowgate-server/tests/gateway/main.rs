@@ -1,0 +1,15 @@
+//! The gateway over real sockets: the binary between clients and upstreams that the tests play themselves.
+
+mod client;
+mod connections;
+mod failures;
+mod hang_ups;
+mod headers;
+mod program;
+mod protocols;
+mod refusals;
+mod reloads;
+mod routes;
+mod smuggling;
+mod streams;
+mod upstream;

@@ -1,0 +1,117 @@
+//! W2: what one who is refused is told, and what everybody is told of the limits.
+
+use serde_json::json;
+
+use crate::{program::Program, upstream::Service};
+
+const ROUTE: &str = r#"
+[[gateway.route]]
+name = "actions"
+path = "/actions/{*rest}"
+key = { header = "X-Key" }
+max = 2
+"#;
+
+#[test]
+fn w2_over_the_cap_is_429_at_once_in_the_envelope_of_the_seed() {
+    // Seen to fail: with `Answer::default()` for the route's own.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", ROUTE);
+    let _held: Vec<_> = (0..2).map(|_| upstream.hold(&program, "/actions/a", "X-Key: one\r\n")).collect();
+    let answer = program.post("/actions/refused", "X-Key: one\r\n");
+    assert_eq!(answer.first, "HTTP/1.1 429 Too Many Requests");
+    assert_eq!(
+        answer.json(),
+        json!({
+            "status": "error",
+            "error": {
+                "code": "PLATFORM.CONCURRENCY_LIMIT_EXCEEDED",
+                "title": "Concurrency limit exceeded.",
+                "message": "Maximum concurrent action requests per integration is 2. Currently 2 in flight.",
+                "log_url": null,
+            }
+        })
+    );
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("cache-control", "no-store"),
+        ("concurrency-limit", "2"),
+        ("concurrency-remaining", "0"),
+        ("retry-after", "1"),
+    ] {
+        assert_eq!(answer.header(name), Some(value), "{name}");
+    }
+    assert!(upstream.seen().iter().all(|line| line.starts_with("POST /actions/a ")), "it was never asked");
+}
+
+#[test]
+fn w2_every_response_of_a_limited_route_tells_its_figures() {
+    // Seen to fail: with the figures told only to the refused.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", ROUTE);
+    let held = upstream.hold(&program, "/actions/a", "X-Key: one\r\n");
+    let figures = |headers| {
+        let answer = program.post("/actions/b", headers);
+        let header = |name| answer.header(name).unwrap_or_default().to_owned();
+        (answer.status(), header("concurrency-limit"), header("concurrency-remaining"))
+    };
+    assert_eq!(figures("X-Key: one\r\n"), (200, "2".to_owned(), "0".to_owned()));
+    assert_eq!(figures("X-Key: two\r\n"), (200, "2".to_owned(), "1".to_owned()));
+    assert_eq!(held.end().status(), 200);
+    assert_eq!(figures("X-Key: one\r\n"), (200, "2".to_owned(), "1".to_owned()));
+}
+
+#[test]
+fn w2_over_the_rate_is_429_with_a_code_of_its_own() {
+    // Seen to fail: with the figures of the rate left out.
+    let upstream = Service::new();
+    let program =
+        Program::before(upstream.address, "", &format!("{ROUTE}rate = {{ limit = 2, period = \"1h\" }}\n"));
+    for remaining in ["1", "0"] {
+        let answer = program.post("/actions/a", "X-Key: one\r\n");
+        assert_eq!((answer.status(), answer.header("ratelimit-remaining")), (200, Some(remaining)));
+    }
+    let answer = program.post("/actions/a", "X-Key: one\r\n");
+    assert_eq!((answer.status(), answer.code().as_str()), (429, "PLATFORM.RATE_LIMIT_EXCEEDED"));
+    assert_eq!(answer.header("ratelimit-limit"), Some("2"));
+    assert_eq!(answer.header("ratelimit-remaining"), Some("0"));
+    let seconds = |name: &str| answer.header(name).and_then(|value| value.parse::<u32>().ok());
+    assert!(seconds("ratelimit-reset").is_some_and(|reset| (3_590..=3_601).contains(&reset)), "{answer:?}");
+    assert!(seconds("retry-after").is_some_and(|after| (3_590..=3_601).contains(&after)), "{answer:?}");
+    assert_eq!(answer.header("concurrency-remaining"), Some("2"), "the slots are free");
+    assert_eq!(
+        program.post("/actions/a", "X-Key: two\r\n").status(),
+        200,
+        "another key has a rate of its own"
+    );
+    assert_eq!(upstream.seen().len(), 3);
+}
+
+#[test]
+fn w2_the_words_are_those_of_the_configuration() {
+    // Seen to fail: with `Answer::envelope()` for the route's own.
+    let refusal = "refusal = { status = 503, format = \"problem\", retry_after = 7, title = \"Busy\", \
+                   message = \"{in_flight} of {max}\" }\n";
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", &format!("{ROUTE}{refusal}"));
+    let _held: Vec<_> = (0..2).map(|_| upstream.hold(&program, "/actions/a", "X-Key: one\r\n")).collect();
+    let answer = program.post("/actions/a", "X-Key: one\r\n");
+    assert_eq!((answer.status(), answer.header("retry-after")), (503, Some("7")));
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!((&answer.json()["title"], &answer.json()["detail"]), (&json!("Busy"), &json!("2 of 2")));
+}
+
+#[test]
+fn w2_a_refusal_reaches_one_who_is_still_sending() {
+    // Seen to fail: with the connection closed at once, the answer is lost to a reset.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", ROUTE);
+    let _held: Vec<_> = (0..2).map(|_| upstream.hold(&program, "/actions/a", "X-Key: one\r\n")).collect();
+    for _ in 0..20 {
+        let mut client = program.client();
+        let body = vec![b'x'; 1 << 20];
+        client.ask("POST", "/actions/a", &format!("X-Key: one\r\nContent-Length: {}\r\n", body.len()));
+        client.send(&body);
+        assert_eq!(client.read().status(), 429);
+    }
+}
