@@ -1,12 +1,14 @@
-//! Flowgate beside its peers, in one process and one run.
+//! Flowgate beside its peers, in one run.
 //!
-//! `gates` measures the gates of the process. Each case runs ours and the peer in turn, round by round, and tells the
-//! medians, their ratio and whether the goal holds; a goal that does not hold is told and fails nothing. Owns the order
-//! of the cases and what becomes of the command line. It must never be a dependency of anything.
+//! `gates` measures the gates of the process, `http` the gateway and the layers over loopback. Each case runs ours and the
+//! peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
+//! told and fails nothing. Owns the order of the cases and what becomes of the command line. It must never be a dependency
+//! of anything.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a table on stdout is the whole point of it")]
 
 mod gates;
+mod http;
 mod keys;
 mod machine;
 mod measure;
@@ -17,10 +19,11 @@ mod suite;
 use std::{env, fs, io, path::Path, process::ExitCode};
 
 use machine::Machine;
-use options::{Command, HELP, Options};
+use options::{Command, HELP, Options, SuiteName};
+use report::Frame;
 use suite::Suite;
 
-/// The groups of cases, in the order of the table.
+/// The groups of cases of the gates, in the order of the table.
 const GATES: [fn(&mut Suite); 10] = [
     gates::enter::run,
     gates::service::run,
@@ -34,6 +37,17 @@ const GATES: [fn(&mut Suite); 10] = [
     gates::refusal::run,
 ];
 
+/// The same of the edge.
+const HTTP: [http::stage::Group; 7] = [
+    http::proxied::run,
+    http::refused::run,
+    http::overload::run,
+    http::idle::run,
+    http::slow::run,
+    http::layer::run,
+    http::flood::run,
+];
+
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     match Command::parse(&words) {
@@ -41,7 +55,8 @@ fn main() -> ExitCode {
             print!("{HELP}");
             ExitCode::SUCCESS
         }
-        Ok(Command::Gates(options)) => gates(&options),
+        Ok(Command::Run(name, options)) => run(name, &options),
+        Ok(Command::Play(cast)) => cast.play(),
         Err(error) => {
             eprintln!("error: {error}\n\n{HELP}");
             ExitCode::from(2)
@@ -49,11 +64,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn gates(options: &Options) -> ExitCode {
+fn run(name: SuiteName, options: &Options) -> ExitCode {
     let machine = Machine::here();
     let mut suite = Suite::new(options);
-    for group in GATES {
-        group(&mut suite);
+    match name {
+        SuiteName::Gates => GATES.iter().for_each(|group| group(&mut suite)),
+        SuiteName::Http => http::stage::play_all(&HTTP, &mut suite),
     }
     if suite.is_empty() {
         let only = options.only.as_deref().unwrap_or_default();
@@ -67,17 +83,19 @@ fn gates(options: &Options) -> ExitCode {
     if !options.writes() {
         return ExitCode::SUCCESS;
     }
-    match write(&report::markdown(&machine, suite.cases())) {
+    let page = report::markdown(&Frame::of(name), &machine, suite.cases(), suite.remarks());
+    let file = format!("{}.md", name.word());
+    match write(&file, &page) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: docs/figures/gates.md could not be written: {error}");
+            eprintln!("error: docs/figures/{file} could not be written: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn write(text: &str) -> io::Result<()> {
+fn write(file: &str, text: &str) -> io::Result<()> {
     let figures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/figures");
     fs::create_dir_all(&figures)?;
-    fs::write(figures.join("gates.md"), text)
+    fs::write(figures.join(file), text)
 }

@@ -2,20 +2,27 @@
 
 use std::fmt;
 
+use crate::http::role::{Cast, PLAY};
+
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-Flowgate beside its peers, in one process and one run.
+Flowgate beside its peers, in one run.
 
-Usage: cargo xtask bench gates [option]...
+Usage: cargo xtask bench <suite> [option]...
+
+  gates          The gates of the process, in one process with their peers.
+  http           The gateway and the layers beside nginx and HAProxy, over
+                 loopback. Installs `nginx`, `haproxy` and `wrk` with apt-get
+                 where they are missing.
 
   --json         One line of JSON for each case instead of the table.
   --only <text>  Only the cases whose name contains the text.
   --quick        Fewer and shorter rounds: to see that all of it runs.
-  --write        Write docs/figures/gates.md even after --quick or --only.
+  --write        Write docs/figures/<suite>.md even after --quick or --only.
   -h, --help     Print this.
 
-A full run writes docs/figures/gates.md as well. A goal that does not hold is
-told and fails nothing.
+A full run writes docs/figures/<suite>.md as well. A goal that does not hold is
+told and fails nothing, and so is a case that could not be measured.
 
 Exit status: 0 measured, 1 the figures could not be written, 2 command line not
 understood.
@@ -24,8 +31,27 @@ understood.
 /// A command line that was understood.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    Gates(Options),
+    Run(SuiteName, Options),
+    /// One of the servers that a suite starts in a process of its own; not for users, and not in the help.
+    Play(Cast),
     Help,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SuiteName {
+    Gates,
+    Http,
+}
+
+impl SuiteName {
+    /// The word for it, on the command line and as the name of its figures.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            SuiteName::Gates => "gates",
+            SuiteName::Http => "http",
+        }
+    }
 }
 
 /// How to run a suite.
@@ -42,6 +68,7 @@ pub(crate) struct Options {
 pub(crate) enum UsageError {
     NoSuite,
     UnknownSuite(String),
+    UnknownRole,
     UnknownOption(String),
     OnlyWhat,
 }
@@ -50,12 +77,18 @@ impl Command {
     /// Reads the words behind the program's name.
     pub(crate) fn parse(words: &[String]) -> Result<Self, UsageError> {
         let mut words = words.iter().map(String::as_str);
-        match words.next() {
+        let suite = match words.next() {
             None => return Err(UsageError::NoSuite),
             Some("-h" | "--help" | "help") => return Ok(Self::Help),
-            Some("gates") => {}
-            Some(other) => return Err(UsageError::UnknownSuite(other.to_owned())),
-        }
+            Some(PLAY) => {
+                let role = Cast::parse(&words.collect::<Vec<_>>());
+                return role.map(Self::Play).ok_or(UsageError::UnknownRole);
+            }
+            Some(word) => [SuiteName::Gates, SuiteName::Http]
+                .into_iter()
+                .find(|suite| suite.word() == word)
+                .ok_or_else(|| UsageError::UnknownSuite(word.to_owned()))?,
+        };
         let mut options = Options::default();
         while let Some(word) = words.next() {
             match word {
@@ -70,7 +103,7 @@ impl Command {
                 other => return Err(UsageError::UnknownOption(other.to_owned())),
             }
         }
-        Ok(Self::Gates(options))
+        Ok(Self::Run(suite, options))
     }
 }
 
@@ -84,8 +117,11 @@ impl Options {
 impl fmt::Display for UsageError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuite => write!(to, "no suite given: `gates` is accepted"),
-            Self::UnknownSuite(suite) => write!(to, "unknown suite `{suite}`: `gates` is accepted"),
+            Self::NoSuite => write!(to, "no suite given: `gates` and `http` are accepted"),
+            Self::UnknownSuite(suite) => {
+                write!(to, "unknown suite `{suite}`: `gates` and `http` are accepted")
+            }
+            Self::UnknownRole => write!(to, "`{PLAY}` is for the suites themselves"),
             Self::UnknownOption(option) => write!(
                 to,
                 "unknown option `{option}`: `--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted"
@@ -97,7 +133,7 @@ impl fmt::Display for UsageError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, HELP, Options, UsageError};
+    use super::{Command, HELP, Options, SuiteName, UsageError};
 
     fn parse(line: &str) -> Result<Command, UsageError> {
         Command::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
@@ -105,7 +141,7 @@ mod tests {
 
     fn gates(line: &str) -> Options {
         match parse(line) {
-            Ok(Command::Gates(options)) => options,
+            Ok(Command::Run(SuiteName::Gates, options)) => options,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -118,6 +154,10 @@ mod tests {
             all,
             Options { as_json: true, is_quick: true, is_written: true, only: Some("keyed".to_owned()) }
         );
+        assert_eq!(
+            parse("http --json").map(|command| matches!(command, Command::Run(SuiteName::Http, _))),
+            Ok(true)
+        );
         for line in ["help", "-h", "gates --help", "gates --json -h"] {
             assert_eq!(parse(line), Ok(Command::Help), "{line}");
         }
@@ -127,8 +167,9 @@ mod tests {
     fn a_mistake_names_the_value_and_what_is_accepted() {
         let options = "`--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted";
         for (line, message) in [
-            ("", "no suite given: `gates` is accepted".to_owned()),
-            ("--json", "unknown suite `--json`: `gates` is accepted".to_owned()),
+            ("", "no suite given: `gates` and `http` are accepted".to_owned()),
+            ("--json", "unknown suite `--json`: `gates` and `http` are accepted".to_owned()),
+            ("play villain", "`play` is for the suites themselves".to_owned()),
             ("gates --fast", format!("unknown option `--fast`: {options}")),
             ("gates keyed", format!("unknown option `keyed`: {options}")),
             ("gates --only", "`--only` wants a part of a case's name".to_owned()),

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use crate::machine::Machine;
+use crate::{machine::Machine, options::SuiteName};
 
 /// What is asked: the case, its unit, beside whom, and the goal.
 #[derive(Clone, Debug)]
@@ -88,6 +88,11 @@ impl Question {
     /// What ought to hold.
     pub(crate) fn goal(self, goal: Goal) -> Self {
         Question { goal: Some(goal), ..self }
+    }
+
+    /// Answered, with nobody beside.
+    pub(crate) fn alone(self, ours: f64) -> Case {
+        Case { question: self, ours, peer: None }
     }
 
     /// Answered, with the peer's figure.
@@ -181,13 +186,44 @@ pub(crate) fn table(cases: &[Case]) -> String {
     rows.iter().map(line).collect()
 }
 
+/// What is the same on the page of a suite whatever was measured.
+pub(crate) struct Frame {
+    suite: SuiteName,
+    title: &'static str,
+    /// How ours and the peers run, in one sentence.
+    rounds: &'static str,
+    /// How to read the cases.
+    notes: &'static str,
+}
+
+impl Frame {
+    pub(crate) fn of(suite: SuiteName) -> Self {
+        match suite {
+            SuiteName::Gates => Frame {
+                suite,
+                title: "Gates beside their peers",
+                rounds: "Ours and the peer run in the same process, in turn, round by round;",
+                notes: include_str!("../notes.md"),
+            },
+            SuiteName::Http => Frame {
+                suite,
+                title: "The HTTP edge beside its peers",
+                rounds: "Ours and the peers run over loopback, each in processes of its own, in turn, round by round;",
+                notes: include_str!("../notes-http.md"),
+            },
+        }
+    }
+}
+
 /// The page of figures, for the docs.
-pub(crate) fn markdown(machine: &Machine, cases: &[Case]) -> String {
+pub(crate) fn markdown(frame: &Frame, machine: &Machine, cases: &[Case], remarks: &[String]) -> String {
+    let Frame { suite, title, rounds, notes } = frame;
     let mut page = format!(
-        "# Gates beside their peers\n\n\
-         Written by `cargo xtask bench gates`; do not edit. Taken on {machine}.\n\n\
-         Ours and the peer run in the same process, in turn, round by round; figures are medians of the rounds. The ratio\n\
-         is ours divided by the peer's. Times differ from machine to machine, ratios less so.\n\n"
+        "# {title}\n\n\
+         Written by `cargo xtask bench {}`; do not edit. Taken on {machine}.\n\n\
+         {rounds} figures are medians of the rounds. The ratio\n\
+         is ours divided by the peer's. Times differ from machine to machine, ratios less so.\n\n",
+        suite.word(),
     );
     let mut row = |cells: &[String]| {
         let cells = cells.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>();
@@ -198,11 +234,15 @@ pub(crate) fn markdown(machine: &Machine, cases: &[Case]) -> String {
     for case in cases {
         row(&case.cells());
     }
-    page.push_str(NOTES);
+    if !remarks.is_empty() {
+        page.push_str("\nIn this run:\n\n");
+        for remark in remarks {
+            let _ = writeln!(page, "- {remark}");
+        }
+    }
+    page.push_str(notes);
     page
 }
-
-const NOTES: &str = include_str!("../notes.md");
 
 /// A number with about three digits that matter, thousands apart.
 fn figure(value: f64) -> String {
@@ -246,14 +286,14 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Case, Goal, Question, figure, markdown, quoted, table};
-    use crate::machine::Machine;
+    use super::{Case, Frame, Goal, Question, figure, markdown, quoted, table};
+    use crate::{machine::Machine, options::SuiteName};
 
     fn cases() -> [Case; 3] {
         let enter = Question::new("enter", "ns").against("tokio").goal(Goal::at_most(1.0).aim(0.55));
         let fair = Question::new("fairness", "min/max").against("tokio").goal(Goal::at_least(0.95));
         let lane = Question::new("lane | live", "bytes").goal(Goal::ours_at_most(128.0));
-        [enter.beside(12.0, 24.0), fair.beside(0.9, 1.0), Case { question: lane, ours: 1_234.0, peer: None }]
+        [enter.beside(12.0, 24.0), fair.beside(0.9, 1.0), lane.alone(1_234.0)]
     }
 
     #[test]
@@ -302,7 +342,9 @@ lane | live  bytes    1,234  -             -      -  ours <= 128 bytes  NO
 
     #[test]
     fn the_page_has_a_row_for_each_case() {
-        let page = markdown(&Machine::here(), &cases());
+        let remarks = ["the wind blew".to_owned()];
+        let page = markdown(&Frame::of(SuiteName::Http), &Machine::here(), &cases(), &remarks);
+        assert!(page.starts_with("# The HTTP edge") && page.contains("\n- the wind blew\n"));
         assert!(page.contains("\n| lane \\| live | bytes | 1,234 | - | - | - | ours <= 128 bytes | NO |\n"));
         assert_eq!(page.lines().filter(|line| line.starts_with("| ")).count(), 5);
     }

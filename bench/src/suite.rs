@@ -13,26 +13,35 @@ use crate::{
 
 pub(crate) struct Suite {
     plan: Plan,
+    is_quick: bool,
     only: Option<String>,
     as_json: bool,
     known: Vec<&'static str>,
     cases: Vec<Case>,
+    remarks: Vec<String>,
 }
 
 impl Suite {
     pub(crate) fn new(options: &Options) -> Self {
         Suite {
             plan: if options.is_quick { Plan::QUICK } else { Plan::FULL },
+            is_quick: options.is_quick,
             only: options.only.clone(),
             as_json: options.as_json,
             known: Vec::new(),
             cases: Vec::new(),
+            remarks: Vec::new(),
         }
     }
 
     /// How much measuring is done.
     pub(crate) fn plan(&self) -> Plan {
         self.plan
+    }
+
+    /// Whether it is enough to see that all of it runs.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.is_quick
     }
 
     /// Whether the case is asked for.
@@ -71,6 +80,18 @@ impl Suite {
             }
             self.cases.push(case);
         }
+    }
+
+    /// Notes something about this run that belongs beside its figures.
+    pub(crate) fn remark(&mut self, remark: impl Into<String>) {
+        let remark = remark.into();
+        eprintln!("({remark})");
+        self.remarks.push(remark);
+    }
+
+    /// What was noted.
+    pub(crate) fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     /// Whether no case there is was asked for.
