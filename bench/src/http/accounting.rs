@@ -79,6 +79,14 @@ fn first_number(text: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
+/// How willingly this process, and all it starts, lets others go first: 0 unless somebody changed it.
+pub(super) fn niceness() -> i32 {
+    let own = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The 19th field of all; the first two end with the name, which may have anything in it.
+    let nice = own.rsplit_once(')').and_then(|(_, behind)| behind.split_whitespace().nth(16)?.parse().ok());
+    nice.unwrap_or_default()
+}
+
 /// What all of the machine did, and what of it was ours, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticks {

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    accounting::Ticks,
+    accounting::{Ticks, niceness},
     process::{Process, free_port},
     proxies::{Haproxy, Nginx, Ours},
     role::Role,
@@ -43,8 +43,12 @@ pub(crate) fn play_all(groups: &[Group], suite: &mut Suite) {
     if let (Some(before), Some(now), false) = (before, Ticks::now(), suite.cases().is_empty()) {
         let (others, stolen) = now.shares_since(before);
         let percent = |share: f64| (share * 100.0).round();
+        let nice = match niceness() {
+            0 => String::new(),
+            nice => format!("; all of this ran with a niceness of {nice}"),
+        };
         suite.remark(format!(
-            "other programs used {} % of the processors during the run, and the host of this machine kept back {} %",
+            "other programs used {} % of the processors during the run, and the host of this machine kept back {} %{nice}",
             percent(others),
             percent(stolen)
         ));

@@ -60,11 +60,11 @@ fn without_port(authority: &str) -> &str {
     }
 }
 
-/// Whether the request asks for another protocol on its connection.
-pub(super) fn is_upgrade(request: &Parts) -> bool {
-    request.version == Version::HTTP_11
-        && request.headers.contains_key(header::UPGRADE)
-        && lists(&request.headers, &header::CONNECTION, "upgrade")
+/// The other protocol that the request asks for on its connection.
+pub(super) fn upgrade(request: &Parts) -> Option<HeaderValue> {
+    let is_asked =
+        request.version == Version::HTTP_11 && lists(&request.headers, &header::CONNECTION, "upgrade");
+    request.headers.get(header::UPGRADE).filter(|_| is_asked).cloned()
 }
 
 /// Makes the request one for HTTP/1.1: the host in its header, and the rest in the target.

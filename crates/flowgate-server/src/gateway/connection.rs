@@ -35,6 +35,8 @@ use super::{
 };
 
 const LARGEST_HEAD: usize = 32 << 10;
+/// What is read ahead of a client, or waits for it, and no more: a slow reader of a large body must not cost its size.
+const LARGEST_BUFFER: usize = 32 << 10;
 const LARGEST_HEAD_LIST: u32 = 32 << 10;
 const MOST_STREAMS: u32 = 128;
 /// How long a body that nobody wants is read so that its sender reads our answer, and how long it may stand still.
@@ -121,7 +123,7 @@ fn service(
 async fn serve_http1(worker: &Rc<Worker>, client: &Rc<Client>, io: ClientIo, watch: &Watch) {
     let mut builder = http1::Builder::new();
     // Time is the watch's, with no timer for each request.
-    builder.header_read_timeout(None).max_header_size(LARGEST_HEAD);
+    builder.header_read_timeout(None).max_header_size(LARGEST_HEAD).max_buf_size(LARGEST_BUFFER);
     let mut connection = builder.serve_connection(TokioIo::new(io), service(worker, client));
     let mut is_told = false;
     let served = poll_fn(|cx| {

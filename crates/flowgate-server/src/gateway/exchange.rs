@@ -19,7 +19,7 @@ use super::{
     client::Client,
     fault::Fault,
     forward::{Forwarded, Forwarding},
-    headers::strip,
+    headers::{Marks, strip},
     limiter::{Admitted, Limiter},
     relay::{Out, Relay},
     table::{Plan, Table, Way},
@@ -53,7 +53,8 @@ pub(super) async fn exchange(
     Ok(match forwarding.run(parts, body).await {
         Ok(Forwarded::Answer(response, from)) => {
             let (mut head, body) = response.into_parts();
-            strip(&mut head.headers);
+            let marks = Marks::of(&head.headers);
+            strip(&mut head.headers, marks);
             head.version = Version::HTTP_11;
             watch.begin(Stage::Streaming, way.plan.stream_timeout);
             let pass = way.pass(&mut head);
@@ -62,7 +63,8 @@ pub(super) async fn exchange(
         }
         Ok(Forwarded::Switched(mut head, upstream, early)) => {
             let protocol = head.headers.get(header::UPGRADE).cloned();
-            strip(&mut head.headers);
+            let marks = Marks::of(&head.headers);
+            strip(&mut head.headers, marks);
             head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             head.headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
             let stand_still = way.plan.stream_timeout;

@@ -16,11 +16,11 @@ use hyper::body::{Body, Incoming};
 use tokio::net::TcpStream;
 
 use super::{
-    asked::{is_upgrade, to_http1, to_http2},
+    asked::{to_http1, to_http2, upgrade},
     client::Client,
     clock::Span,
     fault::Fault,
-    headers::{lists, strip},
+    headers::{Marks, lists, strip},
     relay::From,
     table::Plan,
     upload::{Flow, Upload},
@@ -47,8 +47,8 @@ pub(super) enum Forwarded {
     Switched(response::Parts, TcpStream, Bytes),
 }
 
-/// Why there is no answer; with the request, if nothing of it was sent.
-struct Failed(Fault, Option<Request<Upload>>);
+/// A request that is still ours to send.
+type Slot = Option<Request<Upload>>;
 
 /// What a request brings besides its head.
 struct Load {
@@ -62,38 +62,36 @@ impl Forwarding<'_> {
     ///
     /// Cancel safety: dropped, the upstream's connection is closed or its stream reset.
     pub(super) async fn run(&self, parts: Parts, body: Incoming) -> Result<Forwarded, Fault> {
-        let (mut request, load) = self.prepared(parts, body);
+        let (request, load) = self.prepared(parts, body);
+        // It stays here until it is sent, and is back here if nothing of it was sent after all.
+        let mut request = Some(request);
         let mut fault = Fault::Unreachable;
         for pool in self.view.in_turn(self.plan) {
             let asked = if pool.upstream.is_http2() {
-                self.ask_stream(pool, request, &load).await
+                self.ask_stream(pool, &mut request, &load).await
             } else {
-                self.ask_line(pool, request, &load).await
+                self.ask_line(pool, &mut request, &load).await
             };
             match asked {
-                Ok(forwarded) => return Ok(forwarded),
-                Err(Failed(why, Some(unsent))) => (fault, request) = (why, unsent),
-                Err(Failed(why, None)) => return Err(why),
+                Err(why) if request.is_some() => fault = why,
+                asked => return asked,
             }
         }
         Err(fault)
     }
 
     fn prepared(&self, mut parts: Parts, body: Incoming) -> (Request<Upload>, Load) {
-        let headers = &parts.headers;
+        let marks = Marks::of(&parts.headers);
         let has_body = !body.is_end_stream();
-        let is_upgrade = !has_body && is_upgrade(&parts);
-        let takes_trailers = headers.contains_key(header::TE) && lists(headers, &header::TE, "trailers");
-        let expects = has_body && lists(headers, &header::EXPECT, "100-continue");
-        let protocol = is_upgrade.then(|| headers.get(header::UPGRADE).cloned()).flatten();
-        let is_chunked = has_body && body.size_hint().exact().is_none();
+        let protocol = if marks.upgrade && !has_body { upgrade(&parts) } else { None };
+        let is_upgrade = protocol.is_some();
+        let takes_trailers = marks.te && lists(&parts.headers, &header::TE, "trailers");
+        let expects = marks.expect && has_body && lists(&parts.headers, &header::EXPECT, "100-continue");
         to_http1(&mut parts);
         let headers = &mut parts.headers;
-        strip(headers);
-        let host = headers.get(header::HOST).cloned();
-        let is_trusted = self.view.table.trusts(self.client.peer.ip());
-        self.client.speaker.introduce(headers, host.as_ref(), is_trusted);
-        if is_chunked {
+        strip(headers, marks);
+        self.client.speaker.introduce(headers, marks, self.view.table.trusts(self.client.peer.ip()));
+        if has_body && body.size_hint().exact().is_none() {
             // Said outright: of a GET, hyper would otherwise not send a body of unknown length.
             headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
@@ -115,28 +113,23 @@ impl Forwarding<'_> {
     }
 
     /// Asks over HTTP/1.1: on an idle connection, and if that turns out to be dead on a new one.
-    async fn ask_line(
-        &self,
-        pool: &Rc<Pool>,
-        mut request: Request<Upload>,
-        load: &Load,
-    ) -> Result<Forwarded, Failed> {
-        if let Some(flow) = &load.flow {
-            flow.await_word(&mut request);
+    async fn ask_line(&self, pool: &Rc<Pool>, request: &mut Slot, load: &Load) -> Result<Forwarded, Fault> {
+        if let (Some(flow), Some(request)) = (&load.flow, request.as_mut()) {
+            flow.await_word(request);
         }
         if let Some((line, is_fresh)) = pool.take() {
-            let spare = if is_fresh { None } else { repeatable(&request, load) };
-            match (self.ask_on(line, pool, request, load).await, spare) {
-                (Err(Failed(_, Some(unsent))), _) => request = unsent,
-                (Err(Failed(Fault::Broken, None)), Some(spare)) => request = spare,
-                (asked, _) => return asked,
+            let spare = if is_fresh { None } else { repeatable(request.as_ref(), load) };
+            match self.ask_on(line, pool, request, load).await {
+                Err(_) if request.is_some() => {}
+                Err(Fault::Broken) if spare.is_some() => *request = spare,
+                asked => return asked,
             }
         }
         self.watch.begin(Stage::Asking, self.plan.connect_timeout);
         let line = match within(self.watch, pool.open()).await {
             Some(Ok(line)) => line,
-            Some(Err(_)) => return Err(Failed(Fault::Unreachable, Some(request))),
-            None => return Err(Failed(Fault::ConnectLate, Some(request))),
+            Some(Err(_)) => return Err(Fault::Unreachable),
+            None => return Err(Fault::ConnectLate),
         };
         self.ask_on(line, pool, request, load).await
     }
@@ -145,56 +138,48 @@ impl Forwarding<'_> {
         &self,
         mut line: Line,
         pool: &Rc<Pool>,
-        request: Request<Upload>,
+        request: &mut Slot,
         load: &Load,
-    ) -> Result<Forwarded, Failed> {
+    ) -> Result<Forwarded, Fault> {
         self.begin_asking(load);
         let on_late = || self.opens(load);
         match line.ask(request, self.watch, on_late).await {
             Heard::Answer(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 if !load.is_upgrade {
-                    return Err(Failed(Fault::Broken, None));
+                    return Err(Fault::Broken);
                 }
                 let (head, _) = response.into_parts();
-                let bare = line.into_bare().await;
-                let (upstream, early) = bare.ok_or(Failed(Fault::Broken, None))?;
+                let (upstream, early) = line.into_bare().await.ok_or(Fault::Broken)?;
                 Ok(Forwarded::Switched(head, upstream, early))
             }
             Heard::Answer(response) => Ok(Forwarded::Answer(response, From::Line(line, Rc::clone(pool)))),
-            heard => Err(load.failed(heard)),
+            Heard::Failed => Err(load.broken()),
+            Heard::Late => Err(load.late()),
         }
     }
 
     /// Asks over HTTP/2, again on another connection if the first one was going away.
-    async fn ask_stream(
-        &self,
-        pool: &Rc<Pool>,
-        request: Request<Upload>,
-        load: &Load,
-    ) -> Result<Forwarded, Failed> {
-        let (mut parts, upload) = request.into_parts();
-        strip(&mut parts.headers);
-        parts.headers.remove(header::EXPECT);
-        to_http2(&mut parts, pool.upstream.authority());
+    async fn ask_stream(&self, pool: &Rc<Pool>, request: &mut Slot, load: &Load) -> Result<Forwarded, Fault> {
+        *request = request.take().map(|request| for_http2(request, pool));
         if let Some(flow) = &load.flow {
             flow.open();
         }
-        let mut request = Request::from_parts(parts, upload);
         let mut is_second = false;
         loop {
             self.watch.begin(Stage::Asking, self.plan.connect_timeout);
             let (sender, stream) = match within(self.watch, pool.stream()).await {
                 Some(Ok(taken)) => taken,
-                Some(Err(_)) => return Err(Failed(Fault::Unreachable, Some(request))),
-                None => return Err(Failed(Fault::ConnectLate, Some(request))),
+                Some(Err(_)) => return Err(Fault::Unreachable),
+                None => return Err(Fault::ConnectLate),
             };
             self.begin_asking(load);
             match stream.ask(sender, request, self.watch).await {
                 Heard::Answer(response) => {
                     return Ok(Forwarded::Answer(response, From::Stream { _place: stream }));
                 }
-                Heard::Unsent(unsent) if !is_second => (request, is_second) = (unsent, true),
-                heard => return Err(load.failed(heard)),
+                Heard::Failed if request.is_some() && !is_second => is_second = true,
+                Heard::Failed => return Err(load.broken()),
+                Heard::Late => return Err(load.late()),
             }
         }
     }
@@ -219,21 +204,34 @@ impl Forwarding<'_> {
 }
 
 impl Load {
-    fn failed(&self, heard: Heard) -> Failed {
-        let fault = self.flow.as_ref().and_then(|flow| flow.fault());
-        match heard {
-            Heard::Unsent(request) => Failed(Fault::Broken, Some(request)),
-            Heard::Late => Failed(self.flow.as_ref().map_or(Fault::Late, |flow| flow.standstill()), None),
-            Heard::Failed | Heard::Answer(_) => Failed(fault.unwrap_or(Fault::Broken), None),
-        }
+    /// What it is if the upstream hung up: the client's fault, if its body broke off.
+    fn broken(&self) -> Fault {
+        self.flow.as_ref().and_then(|flow| flow.fault()).unwrap_or(Fault::Broken)
+    }
+
+    fn late(&self) -> Fault {
+        self.flow.as_ref().map_or(Fault::Late, |flow| flow.standstill())
     }
 }
 
-/// A second copy of a request that may safely be sent twice.
-fn repeatable(request: &Request<Upload>, load: &Load) -> Option<Request<Upload>> {
-    if load.flow.is_some() || load.is_upgrade || !request.method().is_idempotent() {
-        return None;
+/// The same request in the form of HTTP/2.
+fn for_http2(request: Request<Upload>, pool: &Pool) -> Request<Upload> {
+    let (mut parts, upload) = request.into_parts();
+    let marks = Marks::of(&parts.headers);
+    let takes_trailers = marks.te;
+    strip(&mut parts.headers, marks);
+    parts.headers.remove(header::EXPECT);
+    if takes_trailers {
+        parts.headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
+    to_http2(&mut parts, pool.upstream.authority());
+    Request::from_parts(parts, upload)
+}
+
+/// A second copy of a request that may safely be sent twice.
+fn repeatable(request: Option<&Request<Upload>>, load: &Load) -> Slot {
+    let is_repeatable = |request: &&Request<Upload>| request.method().is_idempotent();
+    let request = request.filter(is_repeatable).filter(|_| load.flow.is_none() && !load.is_upgrade)?;
     let mut copy = Request::new(Upload::empty());
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();

@@ -10,28 +10,65 @@ use std::{
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// How many headers a request is given at most, beside those that are a matter of its body.
+const MOST_ADDED: usize = 4;
 
 /// Those that belong to one connection, whether `Connection` names them or not.
-const HOP_BY_HOP: [HeaderName; 6] = [
+static HOP_BY_HOP: [HeaderName; 6] = [
     header::CONNECTION,
-    KEEP_ALIVE,
-    PROXY_CONNECTION,
     header::TE,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
 ];
 
 /// What a message is framed and addressed by: not for anybody to drop by naming it in `Connection`.
-const NEEDED: [HeaderName; 2] = [header::CONTENT_LENGTH, header::HOST];
+static NEEDED: [HeaderName; 2] = [header::CONTENT_LENGTH, header::HOST];
+
+/// Which of the headers are there that have to be looked at: found in one go, for most messages have none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// Some that belong to one connection.
+    hop_by_hop: bool,
+    pub(super) te: bool,
+    pub(super) upgrade: bool,
+    pub(super) expect: bool,
+    forwarded: bool,
+    forwarded_for: bool,
+    forwarded_proto: bool,
+    forwarded_host: bool,
+}
+
+impl Marks {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut marks = Marks::default();
+        for name in headers.keys() {
+            match *name {
+                header::CONNECTION | header::TRANSFER_ENCODING => marks.hop_by_hop = true,
+                header::TE => (marks.hop_by_hop, marks.te) = (true, true),
+                header::UPGRADE => (marks.hop_by_hop, marks.upgrade) = (true, true),
+                header::EXPECT => marks.expect = true,
+                header::FORWARDED => marks.forwarded = true,
+                _ => match name.as_str() {
+                    "keep-alive" | "proxy-connection" => marks.hop_by_hop = true,
+                    "x-forwarded-for" => marks.forwarded_for = true,
+                    "x-forwarded-proto" => marks.forwarded_proto = true,
+                    "x-forwarded-host" => marks.forwarded_host = true,
+                    _ => {}
+                },
+            }
+        }
+        marks
+    }
+}
 
 /// Takes out what belongs to one connection.
-pub(super) fn strip(headers: &mut HeaderMap) {
-    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+pub(super) fn strip(headers: &mut HeaderMap, marks: Marks) {
+    if !marks.hop_by_hop {
         return;
     }
     let named: Vec<HeaderName> = listed(headers, &header::CONNECTION)
@@ -75,43 +112,46 @@ impl Speaker {
 
     /// Adds what the upstream should know of the client. What others have said before stays where they are trusted to say
     /// it; lists are always added to at their end, so whoever reads them from there meets us first.
-    pub(super) fn introduce(&self, headers: &mut HeaderMap, host: Option<&HeaderValue>, is_trusted: bool) {
-        let address = joined(headers, &X_FORWARDED_FOR, self.address.as_bytes());
-        headers.insert(X_FORWARDED_FOR, address.unwrap_or_else(|| self.address.clone()));
-        if !(is_trusted && headers.contains_key(X_FORWARDED_PROTO)) {
+    pub(super) fn introduce(&self, headers: &mut HeaderMap, marks: Marks, is_trusted: bool) {
+        headers.reserve(MOST_ADDED);
+        let host = headers.get(header::HOST).cloned();
+        let address = if marks.forwarded_for {
+            joined(headers, &X_FORWARDED_FOR, self.address.as_bytes())
+        } else {
+            self.address.clone()
+        };
+        headers.insert(X_FORWARDED_FOR, address);
+        if !(is_trusted && marks.forwarded_proto) {
             headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(self.protocol));
         }
-        if let Some(host) = host
-            && !(is_trusted && headers.contains_key(X_FORWARDED_HOST))
-        {
-            headers.insert(X_FORWARDED_HOST, host.clone());
-        }
-        if headers.contains_key(header::FORWARDED) {
+        if marks.forwarded {
             let mut element = format!("for={};proto={}", self.node, self.protocol);
-            if let Some(host) = host.and_then(|host| host.to_str().ok())
+            if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok())
                 && !host.contains(['"', '\\'])
             {
                 write!(element, ";host=\"{host}\"").expect("a string takes all that is written");
             }
-            if let Some(forwarded) = joined(headers, &header::FORWARDED, element.as_bytes()) {
-                headers.insert(header::FORWARDED, forwarded);
-            }
+            let forwarded = joined(headers, &header::FORWARDED, element.as_bytes());
+            headers.insert(header::FORWARDED, forwarded);
+        }
+        if let Some(host) = host
+            && !(is_trusted && marks.forwarded_host)
+        {
+            headers.insert(X_FORWARDED_HOST, host);
         }
     }
 }
 
-/// All lines of a list as one, with an item added; `None` if there is none.
-fn joined(headers: &HeaderMap, name: &HeaderName, item: &[u8]) -> Option<HeaderValue> {
-    let mut lines = headers.get_all(name).iter().peekable();
-    lines.peek()?;
+/// All lines of a list as one, with an item added.
+fn joined(headers: &HeaderMap, name: &HeaderName, item: &[u8]) -> HeaderValue {
     let mut text = BytesMut::new();
-    for line in lines.map(HeaderValue::as_bytes).chain([item]) {
+    for line in headers.get_all(name).iter().map(HeaderValue::as_bytes).chain([item]) {
         if !text.is_empty() {
             text.extend_from_slice(b", ");
         }
         text.extend_from_slice(line);
     }
-    HeaderValue::from_maybe_shared(text.freeze()).ok()
+    HeaderValue::from_maybe_shared(text.freeze()).expect("values with commas between them are a value")
 }
 
 #[cfg(test)]
@@ -146,7 +186,8 @@ mod tests {
             ("content-length", "1"),
             ("trailer", "x-end"),
         ]);
-        strip(&mut map);
+        let marks = Marks::of(&map);
+        strip(&mut map, marks);
         let mut left: Vec<_> = map.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["content-length", "host", "trailer"]);
@@ -155,15 +196,16 @@ mod tests {
     #[test]
     fn w3_forwarding_headers_are_added_to_and_not_believed() {
         // Seen to fail: with `append` instead of `joined`, whoever reads the first line reads the client's own.
-        let host = HeaderValue::from_static("api.example.com:8081");
         let mut map = headers(&[
+            ("host", "api.example.com:8081"),
             ("x-forwarded-for", "6.6.6.6"),
             ("x-forwarded-for", "7.7.7.7"),
             ("x-forwarded-proto", "https"),
             ("x-forwarded-host", "evil"),
             ("forwarded", "for=6.6.6.6"),
         ]);
-        speaker("2001:db8::1").introduce(&mut map, Some(&host), false);
+        let marks = Marks::of(&map);
+        speaker("2001:db8::1").introduce(&mut map, marks, false);
         assert_eq!(map["x-forwarded-for"], "6.6.6.6, 7.7.7.7, 2001:db8::1");
         assert_eq!(map["x-forwarded-proto"], "http");
         assert_eq!(map["x-forwarded-host"], "api.example.com:8081");
@@ -177,9 +219,11 @@ mod tests {
     #[test]
     fn w3_a_trusted_proxy_says_of_whom_it_speaks() {
         // Seen to fail: with `is_trusted` not asked for, the scheme the client used is lost.
-        let host = HeaderValue::from_static("inner");
-        let mut map = headers(&[("x-forwarded-proto", "https"), ("x-forwarded-host", "api.example.com")]);
-        speaker("::ffff:10.0.0.1").introduce(&mut map, Some(&host), true);
+        let said =
+            [("host", "inner"), ("x-forwarded-proto", "https"), ("x-forwarded-host", "api.example.com")];
+        let mut map = headers(&said);
+        let marks = Marks::of(&map);
+        speaker("::ffff:10.0.0.1").introduce(&mut map, marks, true);
         assert_eq!(map["x-forwarded-for"], "10.0.0.1");
         assert_eq!(map["x-forwarded-proto"], "https");
         assert_eq!(map["x-forwarded-host"], "api.example.com");

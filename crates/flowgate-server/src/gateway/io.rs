@@ -24,6 +24,8 @@ use super::{
     watch::{Stage, Watch},
 };
 
+const SMALL: usize = 1024;
+
 /// A connection that can be looked at while somebody else reads and writes it.
 #[derive(Debug)]
 pub(super) struct Socket(RefCell<TcpStream>);
@@ -126,7 +128,19 @@ impl AsyncWrite for ClientIo {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.wire).poll_write_vectored(cx, bufs));
+        // A head and a small body in one piece: the system takes that in less time than two pieces.
+        let length: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let written = if length <= SMALL {
+            let mut piece = [0; SMALL];
+            let mut end = 0;
+            for buf in bufs {
+                piece[end..end + buf.len()].copy_from_slice(buf);
+                end += buf.len();
+            }
+            ready!(Pin::new(&mut self.wire).poll_write(cx, &piece[..end]))
+        } else {
+            ready!(Pin::new(&mut self.wire).poll_write_vectored(cx, bufs))
+        };
         self.moved();
         Poll::Ready(written)
     }

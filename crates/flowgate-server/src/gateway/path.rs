@@ -8,6 +8,9 @@ use std::borrow::Cow;
 
 /// The path as routes see it.
 pub(super) fn normal(path: &str) -> Cow<'_, str> {
+    if !path.bytes().any(|byte| byte == b'%' || byte == b'.') {
+        return Cow::Borrowed(path);
+    }
     let path = if path.contains('%') { decoded(path, is_unreserved) } else { Cow::Borrowed(path) };
     if path.contains("/.") { Cow::Owned(without_dots(&path)) } else { path }
 }

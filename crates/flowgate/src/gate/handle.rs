@@ -213,6 +213,12 @@ impl Gate {
 }
 
 impl<K> Gate<K> {
+    /// Asks for a pass at once, in the order of the calls; with a key where the gate has keys.
+    #[cfg(feature = "http")]
+    pub(crate) fn begin(&self, key: Option<&Key>, spot: Spot) -> super::enter::Begun {
+        OwnedEnter::begin(&self.engine, key, spot)
+    }
+
     pub(crate) fn new(engine: Engine) -> Self {
         Gate { engine: Arc::new(engine), kind: PhantomData }
     }

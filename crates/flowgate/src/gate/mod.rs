@@ -33,6 +33,8 @@ mod wakes;
 pub use builder::GateBuilder;
 pub use bus::{Listener, Notice, Subscription};
 pub use close::{Closing, Drained};
+#[cfg(feature = "http")]
+pub(crate) use enter::Begun;
 pub use enter::{Enter, OwnedEnter};
 pub use handle::{EntryError, Gate, Keyed, KeyedGate, Single};
 pub use look::{Allowance, LaneLook, Look, Phase, Refusals};

@@ -162,22 +162,25 @@ impl fmt::Debug for Front {
     }
 }
 
-/// Which layers have counted a request, by their addresses.
+/// Which layers have counted a request, by their addresses. There is rarely more than one.
 #[derive(Clone)]
-struct Counted(Vec<usize>);
+struct Counted {
+    first: usize,
+    more: Vec<usize>,
+}
 
 /// Marks the request as counted by this layer; `false` if it was already.
 pub(crate) fn counts<T>(layer: &Arc<T>, extensions: &mut Extensions) -> bool {
     let address = Arc::as_ptr(layer).addr();
-    if let Some(Counted(layers)) = extensions.get_mut::<Counted>() {
-        let is_new = !layers.contains(&address);
-        if is_new {
-            layers.push(address);
-        }
-        return is_new;
+    let Some(counted) = extensions.get_mut::<Counted>() else {
+        extensions.insert(Counted { first: address, more: Vec::new() });
+        return true;
+    };
+    let is_new = counted.first != address && !counted.more.contains(&address);
+    if is_new {
+        counted.more.push(address);
     }
-    extensions.insert(Counted(vec![address]));
-    true
+    is_new
 }
 
 /// The options that every layer's builder takes, written once.

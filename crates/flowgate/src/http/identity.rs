@@ -321,9 +321,9 @@ mod tests {
 
     #[test]
     fn h2_what_a_proxy_quotes_from_its_client_is_never_believed() {
-        // Seen to fail: split at every comma and semicolon, a `Host` of `a,for=6.6.6.6` is a client of that address; with
-        // quotes followed from the left, one that the client left open hides what the proxy wrote; without `is_escaped`, the
-        // last line.
+        // Seen to fail: split at every comma and semicolon, with quotes trimmed off whatever is left, a `Host` of
+        // `a,for=6.6.6.6` is a client of that address; with quotes followed from the left, one that the client left open hides
+        // what the proxy wrote; without `is_escaped`, and with any backslash as an escape.
         let ours = trusted(&["10.0.0.0/8"]).forwarded();
         for line in [
             r#"for=1.1.1.1;host="a,for=6.6.6.6""#,

@@ -2,7 +2,7 @@
 //!
 //! Owns the way from a request to the key of its lane.
 
-use std::{fmt, sync::Arc};
+use std::{cell::RefCell, fmt, sync::Arc};
 
 use flowgate_core::Key;
 use http::request::Parts;
@@ -64,14 +64,23 @@ impl Scope {
     }
 }
 
+thread_local! {
+    /// Where a route's key is put together.
+    static ROUTE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 fn route_of(request: &Parts) -> Key {
     let template = request.extensions.get::<Template>().map(|template| &*template.0);
     #[cfg(feature = "axum")]
     let template = template.or_else(|| {
         request.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
     });
-    template
-        .map_or_else(|| Key::new(UNMATCHED), |template| Key::new(&format!("{} {template}", request.method)))
+    let Some(template) = template else { return Key::new(UNMATCHED) };
+    ROUTE.with_borrow_mut(|route| {
+        route.clear();
+        route.extend([request.method.as_str(), " ", template]);
+        Key::new(route)
+    })
 }
 
 impl fmt::Debug for Scope {

@@ -60,7 +60,7 @@ async fn h3_a_body_that_has_ended_holds_nothing_whoever_still_keeps_it() {
 
 #[tokio::test]
 async fn h3_trailers_are_part_of_the_body() {
-    // Seen to fail: with the pass taken at the first frame, and with trailers lost (`None` after the last data).
+    // Seen to fail: with the pass taken at the first frame, and with the end of the body for frames that are no data.
     let limit = limit(1, |options| options);
     let trailers: HeaderMap = [(http::header::ETAG, "\"x\"".parse().unwrap())].into_iter().collect();
     let frames = [data("one"), Ok(Frame::trailers(trailers.clone()))];

@@ -243,11 +243,7 @@ async fn h7_a_companion_mounted_twice_counts_once() {
     }
     assert_eq!(statuses.iter().filter(|&&status| status == 200).count(), 4);
     client.ask("/").await;
-    let mut last = client.answer().await;
-    if last.status == 503 {
-        client.ask("/").await;
-        last = client.answer().await;
-    }
+    let last = client.answer().await;
     assert_eq!(last.header("ratelimit-remaining"), Some("3"), "of nine, one before and five here");
 }
 
@@ -275,8 +271,8 @@ async fn h7_one_who_is_shed_is_answered_as_was_said() {
 }
 
 #[tokio::test]
-async fn h7_a_runtime_that_wakes_late_sheds_and_recovers() {
-    // Seen to fail: with `runtime_delay` ignored, and with every tick said to be in time.
+async fn h7_a_runtime_that_wakes_late_sheds() {
+    // Seen to fail: with every tick said to be in time, and with `runtime_delay` ignored (no signal, no layer).
     let soft = Duration::from_millis(20);
     let shed = LoadShed::builder().runtime_delay(soft, Duration::from_secs(60)).build().unwrap();
     let server = serve(Router::new().fallback(|| async { "" }).layer(shed.clone())).await;
@@ -288,13 +284,12 @@ async fn h7_a_runtime_that_wakes_late_sheds_and_recovers() {
         shed.share() > 0.0
     })
     .await;
-    until("it is in time again", || shed.share() == 0.0).await;
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn h7_memory_sheds_where_it_is_watched() {
-    // Seen to fail: with `rss` ignored, the share stays 0.
+    // Seen to fail: with memory left out of `read`, the share stays 0.
     let shed = LoadShed::builder().rss(0, 1).build().unwrap();
     let server = serve(Router::new().fallback(|| async { "" }).layer(shed.clone())).await;
     ask(server, "/").await;

@@ -59,7 +59,7 @@ async fn h1_other_limits_hold_at_once() {
 
 #[tokio::test]
 async fn h1_one_lane_can_have_limits_of_its_own() {
-    // Seen to fail: with `pin` doing nothing the second of `a` is refused; with `unpin` doing nothing the last one is not.
+    // Seen to fail: with `pin` doing nothing, the second of `a` is refused; with `unpin` doing nothing.
     let held = Held::new();
     let limit = limit(1, |options| options.scope(tenant()));
     let server = serve(held.at("/").layer(limit.clone())).await;
@@ -156,7 +156,7 @@ async fn h4_one_who_waited_too_long_is_told_so() {
 
 #[tokio::test]
 async fn h4_no_room_for_another_key_is_503_whatever_the_status() {
-    // Seen to fail: with `KeysFull` taken for somebody's budget, both answer 429; with `max_keys` ignored, both answer 200.
+    // Seen to fail: with `KeysFull` taken for somebody's budget, `b` is answered 429; with `max_keys` ignored, it is let in.
     let held = Held::new();
     let limit = limit(1, |options| options.scope(tenant()).max_keys(1).status(StatusCode::TOO_MANY_REQUESTS));
     let server = serve(held.at("/").layer(limit.clone())).await;

@@ -75,8 +75,8 @@ async fn h1_a_function_names_the_lane_and_none_is_not_limited() {
 
 #[tokio::test]
 async fn h1_other_routers_say_the_template_and_are_believed_first() {
-    // Seen to fail: with `Template` not looked for, both requests are `unmatched`; with axum's template before it, the second
-    // has axum's.
+    // Seen to fail: with `Template` not looked for, the first is `unmatched`; with axum's template before it, the second has
+    // axum's.
     let keys = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let heard = keys.clone();
     let limit = limit(1, |options| {

@@ -90,7 +90,7 @@ async fn h3_a_tunnel_is_as_free_as_any_where_slots_end_at_the_head() {
 
 #[tokio::test]
 async fn h3_on_http2_a_stream_counts_by_itself_and_so_does_its_tunnel() {
-    // Seen to fail: with `is_tunnel` always false, and with a slot that is kept when a stream is reset.
+    // Seen to fail: with `is_tunnel` always false, and with the pass forgotten by a body that is dropped (the stream is reset).
     let limit = limit(1, |options| options);
     let let_go = std::sync::Arc::new(Notify::new());
     let wait = let_go.clone();

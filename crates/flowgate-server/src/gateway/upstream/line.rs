@@ -41,8 +41,8 @@ struct Talk {
 /// What came of asking.
 pub(in crate::gateway) enum Heard {
     Answer(Response<Incoming>),
-    /// Nothing of the request was sent: the upstream had closed the connection.
-    Unsent(Request<Upload>),
+    /// There is none. If nothing of the request was sent, because the upstream had closed the connection before, it is back
+    /// where it came from.
     Failed,
     /// The time is over.
     Late,
@@ -51,24 +51,26 @@ pub(in crate::gateway) enum Heard {
 impl Line {
     pub(super) async fn new(stream: TcpStream, now: Moment) -> hyper::Result<Self> {
         let mut builder = Builder::new();
-        builder.max_header_size(LARGEST_HEAD);
+        builder.max_header_size(LARGEST_HEAD).max_buf_size(LARGEST_HEAD);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         let bell = Bell::new();
         let connection = Some(connection);
         Ok(Line(Box::new(Talk { sender, connection, has_ended: false, bell, since: now })))
     }
 
-    /// Sends the request and waits for the head of the response; `on_late` is asked when the time is over, and may give
+    /// Sends the request, taken from where it is, and waits for the head of the response; `on_late` is asked when the time is over, and may give
     /// more of it.
     ///
     /// Cancel safety: dropped, the connection is in the middle of a request, and has to be dropped too.
     pub(in crate::gateway) async fn ask(
         &mut self,
-        request: Request<Upload>,
+        request: &mut Option<Request<Upload>>,
         watch: &Watch,
         on_late: impl Fn() -> bool,
     ) -> Heard {
-        let mut answer = pin!(self.0.sender.try_send_request(request));
+        let Some(sent) = request.take() else { return Heard::Failed };
+        let Talk { sender, bell, .. } = &mut *self.0;
+        let mut answer = pin!(bell.muted(|| sender.try_send_request(sent)));
         poll_fn(|cx| {
             // Again where more time was given, and what was held back can be sent; and when the connection has ended.
             loop {
@@ -77,8 +79,8 @@ impl Line {
                 match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(Ok(response)) => return Poll::Ready(Heard::Answer(response)),
                     Poll::Ready(Err(mut failed)) => {
-                        let unsent = failed.take_message().map(Heard::Unsent);
-                        return Poll::Ready(unsent.unwrap_or(Heard::Failed));
+                        *request = failed.take_message();
+                        return Poll::Ready(Heard::Failed);
                     }
                     Poll::Pending if self.0.has_ended => drop(self.0.connection.take()),
                     Poll::Pending if !watch.is_over() => return Poll::Pending,

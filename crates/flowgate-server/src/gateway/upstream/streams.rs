@@ -117,21 +117,22 @@ impl Pool {
 }
 
 impl Stream {
-    /// Sends the request and waits for the head of the response.
+    /// Sends the request, taken from where it is, and waits for the head of the response.
     ///
     /// Cancel safety: dropped, the stream is reset.
     pub(in crate::gateway) async fn ask(
         &self,
         mut sender: SendRequest<Upload>,
-        request: Request<Upload>,
+        request: &mut Option<Request<Upload>>,
         watch: &Watch,
     ) -> Heard {
-        let mut answer = pin!(sender.try_send_request(request));
+        let Some(sent) = request.take() else { return Heard::Failed };
+        let mut answer = pin!(sender.try_send_request(sent));
         poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(Ok(response)) => Poll::Ready(Heard::Answer(response)),
             Poll::Ready(Err(mut failed)) => {
-                let unsent = failed.take_message().map(Heard::Unsent);
-                Poll::Ready(unsent.unwrap_or(Heard::Failed))
+                *request = failed.take_message();
+                Poll::Ready(Heard::Failed)
             }
             Poll::Pending if watch.is_over() => Poll::Ready(Heard::Late),
             Poll::Pending => Poll::Pending,

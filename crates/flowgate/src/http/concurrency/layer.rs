@@ -11,7 +11,7 @@ use tower_layer::Layer;
 
 use super::service::Concurrency;
 use crate::{
-    gate::{Gate, GateBuilder, KeyedGate, Look, OwnedEnter, Pass},
+    gate::{Begun, Gate, GateBuilder, KeyedGate, Look, Pass},
     http::{
         answer::Answer,
         figures::Figures,
@@ -230,11 +230,11 @@ impl<S> Layer<S> for ConcurrencyLimit {
 }
 
 impl Shared {
-    /// Asks for a slot in this key's lane.
-    pub(crate) fn enter(&self, key: &Key) -> OwnedEnter {
+    /// Asks for a slot in this key's lane, at once.
+    pub(crate) fn enter(&self, key: &Key) -> Begun {
         match &self.gate {
-            Doors::One(gate) => gate.enter_owned(),
-            Doors::Many(gate) => gate.enter_key_owned(key.clone()),
+            Doors::One(gate) => gate.begin(None, self.spot),
+            Doors::Many(gate) => gate.begin(Some(key), self.spot),
         }
     }
 

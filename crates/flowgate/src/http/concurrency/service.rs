@@ -4,16 +4,15 @@
 
 use std::{
     fmt,
-    future::Future,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use http::{Request, Response};
 use tower_service::Service;
 
 use super::layer::Shared;
+use crate::gate::Begun;
 use crate::http::{body::GatedBody, front::counts, future::ResponseFuture};
 
 /// A service behind a [`ConcurrencyLimit`](super::ConcurrencyLimit).
@@ -47,15 +46,14 @@ where
         let Some(key) = key else {
             return ResponseFuture::free(&mut self.inner, Request::from_parts(parts, body), None);
         };
-        let mut enter = self.shared.enter(&key);
         // Asked for right here, so that the line is in the order of the calls; who has to wait leaves its waker later.
-        match Pin::new(&mut enter).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(pass)) => {
+        match self.shared.enter(&key) {
+            Begun::Done(Ok(pass)) => {
                 let layer = Arc::clone(&self.shared);
                 ResponseFuture::admitted(&mut self.inner, Request::from_parts(parts, body), layer, pass)
             }
-            Poll::Ready(Err(refusal)) => ResponseFuture::refused(self.shared.refuse(&key, &refusal, &parts)),
-            Poll::Pending => {
+            Begun::Done(Err(refusal)) => ResponseFuture::refused(self.shared.refuse(&key, &refusal, &parts)),
+            Begun::Waiting(enter) => {
                 // The one that was found ready is the one to call later; a clone takes its place.
                 let next = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, next);

@@ -173,8 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn h7_one_late_tick_is_not_an_overload() {
-        // Seen to fail: with 1 for `WEIGHT_OF_NEW`, the last tick alone is the signal and one hiccup sheds everything.
+    fn h7_one_late_tick_is_not_an_overload_and_many_in_time_end_one() {
+        // Seen to fail: with 1 for `WEIGHT_OF_NEW`, the last tick alone is the signal and one hiccup sheds everything; with the
+        // average only ever rising, shedding never ends.
         let share = Share::default();
         let signals =
             Signals { delay: Some(Ramp::new("runtime_delay", 0.1, 0.2).unwrap()), ..Signals::default() };
@@ -184,6 +185,10 @@ mod tests {
             signals.read(&share, Duration::from_millis(300));
         }
         assert_eq!(share.now(), 1.0);
+        for _ in 0..20 {
+            signals.read(&share, Duration::from_millis(1));
+        }
+        assert_eq!(share.now(), 0.0);
     }
 
     #[cfg(target_os = "linux")]
