@@ -6,6 +6,7 @@ use std::{
     cell::{Cell, RefCell},
     net::SocketAddr,
     rc::Rc,
+    time::Duration,
 };
 
 use super::{
@@ -14,6 +15,9 @@ use super::{
     tunnel::Tunnel,
     watch::{Stage, Watch},
 };
+
+/// How long a connection waits for another request before it comes to rest, and gives back what it needs for requests only.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// One client connection.
 #[derive(Debug)]
@@ -53,6 +57,11 @@ impl Client {
         Busy(Rc::clone(self))
     }
 
+    /// Nothing has been under way for a while, and nothing is expected soon.
+    pub(super) fn rest(&self) {
+        self.watch.begin(Stage::Idle, self.idle.less(Span::of(PAUSE)));
+    }
+
     pub(super) fn leave_unread(&self) {
         self.has_unread.set(true);
     }
@@ -67,7 +76,7 @@ impl Drop for Busy {
         let left = self.0.busy.get() - 1;
         self.0.busy.set(left);
         if left == 0 {
-            self.0.watch.begin(Stage::Idle, self.0.idle);
+            self.0.watch.begin(Stage::Pausing, Span::of(PAUSE).min(self.0.idle));
         }
     }
 }

@@ -40,6 +40,11 @@ impl Moment {
 }
 
 impl Span {
+    /// What is left of it when so much is over.
+    pub(super) fn less(self, over: Span) -> Self {
+        Span(self.0.saturating_sub(over.0))
+    }
+
     /// At least as long as the duration: the present tick may be nearly over, so one more than it takes.
     pub(super) fn of(duration: Duration) -> Self {
         let ticks = duration.as_millis().div_ceil(TICK.as_millis()) + 1;

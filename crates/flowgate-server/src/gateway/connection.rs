@@ -69,7 +69,8 @@ pub(super) async fn serve(worker: Rc<Worker>, socket: Rc<Socket>, peer: SocketAd
     let client = Client::new(peer, is_tls, Rc::clone(&watch), idle);
     match protocol {
         Protocol::Http1 => serve_http1(&worker, &client, io, &watch).await,
-        Protocol::Http2 => serve_http2(&worker, &client, io).await,
+        // Apart, so that the others need not make room for it.
+        Protocol::Http2 => Box::pin(serve_http2(&worker, &client, io, &watch)).await,
     }
 }
 
@@ -120,28 +121,75 @@ fn service(
     service_fn(move |request| exchange(Rc::clone(&worker), Rc::clone(&client), request))
 }
 
-async fn serve_http1(worker: &Rc<Worker>, client: &Rc<Client>, io: ClientIo, watch: &Watch) {
+/// Serves requests until the connection ends. One that has nothing to do for a while comes to rest: what hyper keeps for it
+/// is given back, and made anew for its next request. Most connections are idle most of the time.
+async fn serve_http1(worker: &Rc<Worker>, client: &Rc<Client>, mut io: ClientIo, watch: &Watch) {
+    loop {
+        let (served, parts) = serve_while_busy(worker, client, io, watch).await;
+        io = parts.0.with_early(parts.1);
+        match (served, client.tunnel.take()) {
+            (Served::Resting, _) => match wake(worker, client, io).await {
+                Some(woken) => io = woken,
+                None => return,
+            },
+            (Served::Ended, Some(tunnel)) => return tunnel.run(io, watch).await,
+            (Served::Ended, None) => return close(io, client, &worker.spawner.clock, watch).await,
+            (Served::Failed, _) if client.has_unread() => {
+                return close(io, client, &worker.spawner.clock, watch).await;
+            }
+            (Served::Failed, _) => return,
+        }
+    }
+}
+
+enum Served {
+    Ended,
+    Failed,
+    /// Nothing was under way for a while.
+    Resting,
+}
+
+async fn serve_while_busy(
+    worker: &Rc<Worker>,
+    client: &Rc<Client>,
+    io: ClientIo,
+    watch: &Watch,
+) -> (Served, (ClientIo, Bytes)) {
     let mut builder = http1::Builder::new();
     // Time is the watch's, with no timer for each request.
     builder.header_read_timeout(None).max_header_size(LARGEST_HEAD).max_buf_size(LARGEST_BUFFER);
-    let mut connection = builder.serve_connection(TokioIo::new(io), service(worker, client));
+    let mut connection = Box::new(builder.serve_connection(TokioIo::new(io), service(worker, client)));
     let mut is_told = false;
     let served = poll_fn(|cx| {
         if worker.is_draining() && !is_told {
             is_told = true;
-            Pin::new(&mut connection).graceful_shutdown();
+            Pin::new(&mut *connection).graceful_shutdown();
         }
-        Pin::new(&mut connection).poll(cx)
+        match Pin::new(&mut *connection).poll(cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(Served::Ended),
+            Poll::Ready(Err(_)) => Poll::Ready(Served::Failed),
+            Poll::Pending if !watch.has_paused() || is_told => Poll::Pending,
+            // What was said is not all sent yet: it stays as it is, and has as long as an idle one.
+            Poll::Pending if watch.has_unsent.get() => {
+                client.rest();
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Ready(Served::Resting),
+        }
     })
     .await;
     let parts = connection.into_parts();
-    let io = parts.io.into_inner();
-    let tunnel = client.tunnel.take();
-    match (served, tunnel) {
-        (Ok(()), Some(tunnel)) => tunnel.run(io.with_early(parts.read_buf), watch).await,
-        (Ok(()), None) => close(io, client, &worker.spawner.clock, watch).await,
-        (Err(_), _) if client.has_unread() => close(io, client, &worker.spawner.clock, watch).await,
-        (Err(_), _) => {}
+    (served, (parts.io.into_inner(), parts.read_buf))
+}
+
+/// Waits for the next request of a connection at rest; `None` if there is none.
+async fn wake(worker: &Worker, client: &Client, mut io: ClientIo) -> Option<ClientIo> {
+    client.rest();
+    let _resting = worker.resting();
+    let mut first = [0; 32];
+    match unless_draining(worker, io.read(&mut first)).await {
+        None | Some(0) => None,
+        Some(read) => Some(io.with_early(Bytes::copy_from_slice(&first[..read]))),
     }
 }
 
@@ -162,7 +210,7 @@ async fn close(mut io: ClientIo, client: &Client, clock: &Clock, watch: &Watch) 
     }
 }
 
-async fn serve_http2(worker: &Rc<Worker>, client: &Rc<Client>, io: ClientIo) {
+async fn serve_http2(worker: &Rc<Worker>, client: &Rc<Client>, io: ClientIo, watch: &Watch) {
     let mut builder = http2::Builder::new(worker.spawner.clone());
     builder.max_concurrent_streams(MOST_STREAMS).max_header_list_size(LARGEST_HEAD_LIST);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service(worker, client)));
@@ -171,6 +219,9 @@ async fn serve_http2(worker: &Rc<Worker>, client: &Rc<Client>, io: ClientIo) {
         if worker.is_draining() && !is_told {
             is_told = true;
             connection.as_mut().graceful_shutdown();
+        }
+        if watch.has_paused() {
+            client.rest();
         }
         connection.as_mut().poll(cx)
     });

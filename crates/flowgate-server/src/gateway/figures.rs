@@ -14,6 +14,8 @@ const MOST_LANES: usize = 100;
 #[derive(Debug, Serialize)]
 pub(crate) struct Figures {
     connections: usize,
+    /// Those of them that have had nothing to do for a while.
+    resting: usize,
     routes: Vec<Route>,
 }
 
@@ -38,7 +40,7 @@ struct Lane {
 }
 
 impl Figures {
-    pub(super) fn of(table: &Table, connections: usize) -> Self {
+    pub(super) fn of(table: &Table, connections: usize, resting: usize) -> Self {
         let routes = table.limited().map(|(name, limit)| {
             let look = limit.look();
             Route {
@@ -50,7 +52,7 @@ impl Figures {
                 lanes: limit.lanes(MOST_LANES).iter().map(Lane::of).collect(),
             }
         });
-        Figures { connections, routes: routes.collect() }
+        Figures { connections, resting, routes: routes.collect() }
     }
 }
 

@@ -79,9 +79,13 @@ impl ClientIo {
     }
 
     /// The same connection, with bytes that were read and are to be read again.
-    pub(super) fn with_early(self, early: Bytes) -> Self {
-        debug_assert!(self.early.is_empty(), "bytes were given back before the earlier ones were read");
-        ClientIo { early, ..self }
+    pub(super) fn with_early(mut self, read: Bytes) -> Self {
+        self.early = match (read.is_empty(), self.early.is_empty()) {
+            (true, _) => self.early,
+            (false, true) => read,
+            (false, false) => Bytes::from([read, self.early].concat()),
+        };
+        self
     }
 
     fn moved(&self) {
@@ -107,7 +111,7 @@ impl AsyncRead for ClientIo {
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.wire).poll_read(cx, buf));
         if buf.filled().len() > before {
-            if self.watch.stage() == Stage::Idle {
+            if matches!(self.watch.stage(), Stage::Idle | Stage::Pausing) {
                 self.watch.begin(Stage::Head, self.head);
             }
             self.moved();
@@ -118,6 +122,7 @@ impl AsyncRead for ClientIo {
 
 impl AsyncWrite for ClientIo {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.watch.has_unsent.set(true);
         let written = ready!(Pin::new(&mut self.wire).poll_write(cx, buf));
         self.moved();
         Poll::Ready(written)
@@ -128,6 +133,7 @@ impl AsyncWrite for ClientIo {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.watch.has_unsent.set(true);
         // A head and a small body in one piece: the system takes that in less time than two pieces.
         let length: usize = bufs.iter().map(|buf| buf.len()).sum();
         let written = if length <= SMALL {
@@ -150,7 +156,10 @@ impl AsyncWrite for ClientIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.wire).poll_flush(cx)
+        // Whoever flushes has written all it had before.
+        let flushed = ready!(Pin::new(&mut self.wire).poll_flush(cx));
+        self.watch.has_unsent.set(false);
+        Poll::Ready(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

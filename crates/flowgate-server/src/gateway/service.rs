@@ -26,7 +26,7 @@ use super::{
     figures::Figures,
     table::Table,
     tls::{Tls, TlsError},
-    worker::{Hand, Newcomer, Order},
+    worker::{Hand, Load, Newcomer, Order},
 };
 use crate::config;
 
@@ -51,7 +51,7 @@ struct Shared {
     connections: Gate,
     workers: Vec<mpsc::Sender<Order>>,
     /// How many connections each worker has.
-    loads: Vec<Arc<AtomicUsize>>,
+    loads: Vec<Arc<Load>>,
     /// One reload after the other.
     in_force: Mutex<InForce>,
 }
@@ -194,7 +194,9 @@ impl Handle {
     /// The gateway right now.
     pub(crate) async fn figures(&self) -> Figures {
         let table = Arc::clone(&self.0.in_force.lock().await.table);
-        let connections = self.0.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum();
-        Figures::of(&table, connections)
+        let count = |of: fn(&Load) -> &AtomicUsize| {
+            self.0.loads.iter().map(|load| of(load).load(Ordering::Relaxed)).sum()
+        };
+        Figures::of(&table, count(|load| &load.open), count(|load| &load.resting))
     }
 }

@@ -23,6 +23,8 @@ use super::{
 pub(super) enum Stage {
     /// The head of a request is awaited and some of it may be there; before that, the TLS handshake.
     Head,
+    /// Nothing is under way any more; another request may follow soon. When the time is over the connection comes to rest.
+    Pausing,
     /// Nothing is under way.
     Idle,
     /// A request waits in line, or is not this task's own matter. No deadline.
@@ -40,7 +42,7 @@ pub(super) enum Stage {
 impl Stage {
     /// Whether there is nobody to tell when the time is over: the task is simply ended.
     fn ends_silently(self) -> bool {
-        !matches!(self, Stage::Waiting | Stage::Asking)
+        !matches!(self, Stage::Waiting | Stage::Asking | Stage::Pausing)
     }
 }
 
@@ -52,6 +54,8 @@ pub(super) struct Watch {
     span: Cell<Span>,
     due: Cell<Moment>,
     is_gone: Cell<bool>,
+    /// Whether something was written that may not have been sent yet.
+    pub(super) has_unsent: Cell<bool>,
     /// The connection to look at while nobody reads from it; none where the protocol itself tells of a hang-up. Not held: a
     /// connection is closed when its task has ended, whoever still looks at its record.
     socket: Weak<Socket>,
@@ -86,6 +90,11 @@ impl Watch {
 
     pub(super) fn stage(&self) -> Stage {
         self.stage.get()
+    }
+
+    /// Whether nothing has been under way for long enough to come to rest.
+    pub(super) fn has_paused(&self) -> bool {
+        self.stage.get() == Stage::Pausing && self.is_over()
     }
 
     /// Whether the time is over.
@@ -188,6 +197,7 @@ impl<F> Watched<F> {
             span: Cell::new(Span::of(std::time::Duration::ZERO)),
             due: Cell::new(Moment::NEVER),
             is_gone: Cell::new(false),
+            has_unsent: Cell::new(false),
             socket,
             waker: RefCell::new(None),
         });

@@ -55,18 +55,26 @@ pub(super) struct Newcomer {
     pub(super) place: Place,
 }
 
+/// How many connections a worker has.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    pub(super) open: AtomicUsize,
+    /// Those of them that are at rest.
+    pub(super) resting: AtomicUsize,
+}
+
 /// A connection's place among all that may be open, and on its worker.
 #[derive(Debug)]
 pub(super) struct Place {
     _pass: Pass,
-    load: Arc<AtomicUsize>,
+    load: Arc<Load>,
 }
 
 /// A worker as others see it.
 #[derive(Debug)]
 pub(super) struct Hand {
     orders: mpsc::Sender<Order>,
-    load: Arc<AtomicUsize>,
+    load: Arc<Load>,
     thread: JoinHandle<usize>,
 }
 
@@ -79,7 +87,11 @@ pub(super) struct Worker {
     view: RefCell<Rc<View>>,
     tls: RefCell<Option<Tls>>,
     is_draining: Cell<bool>,
+    load: Arc<Load>,
 }
+
+/// A connection at rest.
+pub(super) struct Resting<'w>(&'w Load);
 
 impl Hand {
     /// Starts a worker.
@@ -88,24 +100,26 @@ impl Hand {
         let mut builder = Builder::new_current_thread();
         builder.enable_all();
         let name = format!("flowgate-gw-{number}");
+        let load = Arc::new(Load::default());
+        let own = Arc::clone(&load);
         let thread = thread::Builder::new().name(name).spawn(move || {
             match builder.build_local(LocalOptions::default()) {
-                Ok(runtime) => runtime.block_on(async { Worker::new(table, tls).run(inbox).await }),
+                Ok(runtime) => runtime.block_on(async { Worker::new(table, tls, own).run(inbox).await }),
                 // Its orders go nowhere, and whoever sends one is told so.
                 Err(_) => 0,
             }
         })?;
-        Ok(Hand { orders, load: Arc::default(), thread })
+        Ok(Hand { orders, load, thread })
     }
 
     /// How many connections it has.
     pub(super) fn load(&self) -> usize {
-        self.load.load(Ordering::Relaxed)
+        self.load.open.load(Ordering::Relaxed)
     }
 
     /// A place on this worker.
     pub(super) fn place(&self, pass: Pass) -> Place {
-        self.load.fetch_add(1, Ordering::Relaxed);
+        self.load.open.fetch_add(1, Ordering::Relaxed);
         Place { _pass: pass, load: Arc::clone(&self.load) }
     }
 
@@ -122,7 +136,7 @@ impl Hand {
     }
 
     /// A way to see its load, and no more.
-    pub(super) fn gauge(&self) -> Arc<AtomicUsize> {
+    pub(super) fn gauge(&self) -> Arc<Load> {
         Arc::clone(&self.load)
     }
 
@@ -134,18 +148,24 @@ impl Hand {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.load.fetch_sub(1, Ordering::Relaxed);
+        self.load.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Resting<'_> {
+    fn drop(&mut self) {
+        self.0.resting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Worker {
-    fn new(table: Arc<Table>, tls: Option<Tls>) -> Rc<Self> {
+    fn new(table: Arc<Table>, tls: Option<Tls>, load: Arc<Load>) -> Rc<Self> {
         let clock = Rc::new(Clock::new());
         let spawner = Spawner { tasks: Rc::default(), clock: Rc::clone(&clock) };
         let upstreams = Spawner { tasks: Rc::new(Tasks::default()), clock };
         let view = RefCell::new(View::new(table, None, &upstreams));
         let (tls, is_draining) = (RefCell::new(tls), Cell::new(false));
-        Rc::new(Worker { spawner, upstreams, view, tls, is_draining })
+        Rc::new(Worker { spawner, upstreams, view, tls, is_draining, load })
     }
 
     /// The routes as they are now.
@@ -157,6 +177,12 @@ impl Worker {
     pub(super) fn watch(&self) -> Rc<Watch> {
         let current = self.spawner.tasks.current.borrow();
         Rc::clone(current.as_ref().expect("all tasks of a worker are watched"))
+    }
+
+    /// One of its connections is at rest, until this is dropped.
+    pub(super) fn resting(&self) -> Resting<'_> {
+        self.load.resting.fetch_add(1, Ordering::Relaxed);
+        Resting(&self.load)
     }
 
     pub(super) fn is_draining(&self) -> bool {

@@ -58,6 +58,25 @@ fn w3_a_connection_without_a_request_is_closed_after_a_while() {
 }
 
 #[test]
+fn w3_a_connection_that_came_to_rest_is_served_again() {
+    // Seen to fail: with the bytes that woke it not read again, the request is 400.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", "");
+    let mut client = program.client();
+    for _ in 0..2 {
+        assert_eq!(client.get("/").status(), 200);
+        program.until("it is at rest", |figures| figures["resting"] == 1);
+    }
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n");
+    program.until("it is awake", |figures| figures["resting"] == 0);
+    client.send("\r\n");
+    assert_eq!(client.read().status(), 200, "a head that comes in pieces");
+    program.until("it is at rest", |figures| figures["resting"] == 1);
+    drop(client);
+    program.until("none is open", |figures| figures["connections"] == 0);
+}
+
+#[test]
 fn w3_a_head_that_is_too_large_is_431() {
     // Seen to fail: without a largest head.
     let upstream = Service::new();
