@@ -18,7 +18,8 @@ use super::{
     asked::Asked,
     client::Client,
     fault::Fault,
-    forward::{Forwarded, Forwarding, Switched},
+    forward::{Forwarded, Forwarding},
+    headers::{Marks, strip},
     limiter::{Admitted, Limiter},
     relay::{Out, Relay},
     table::{Plan, Table, Way},
@@ -50,14 +51,20 @@ pub(super) async fn exchange(
     };
     let forwarding = Forwarding { view: &view, plan: way.plan, client: &client, watch: &watch };
     Ok(match forwarding.run(parts, body).await {
-        Ok(Forwarded::Answer(mut head, from)) => {
+        Ok(Forwarded::Answer(response, from)) => {
+            let (mut head, body) = response.into_parts();
+            let marks = Marks::of(&head.headers);
+            strip(&mut head.headers, marks);
             head.version = Version::HTTP_11;
             watch.begin(Stage::Streaming, way.plan.stream_timeout);
             let pass = way.pass(&mut head);
-            let relay = Relay::new(from, Rc::clone(&watch), busy);
+            let relay = Relay::new(body, from, Rc::clone(&watch), busy);
             Response::from_parts(head, GatedBody::new(relay, pass))
         }
-        Ok(Forwarded::Switched(Switched { mut head, protocol, upstream, early })) => {
+        Ok(Forwarded::Switched(mut head, upstream, early)) => {
+            let protocol = head.headers.get(header::UPGRADE).cloned();
+            let marks = Marks::of(&head.headers);
+            strip(&mut head.headers, marks);
             head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             head.headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
             let stand_still = way.plan.stream_timeout;
