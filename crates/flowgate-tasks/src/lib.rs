@@ -1,0 +1,17 @@
+//! Durable work: tasks that wait in a store until their limits let them start.
+//!
+//! A task is sent, waits in the lane of its queue, key and priority, is claimed by a worker under a lease, and is settled. The
+//! limits hold at three levels at once: the worker's own slots, the queue, the cluster; and for each key.
+//!
+//! This crate owns the state machine, the one claim rule ([the plan](https://docs.rs/flowgate-tasks)), the stores and the workers.
+//! It knows no HTTP: who runs a task is a handler.
+
+mod ledger;
+mod plan;
+mod record;
+pub mod store;
+mod task;
+mod terms;
+
+pub use record::{Record, Unreadable};
+pub use task::{DEFAULT_QUEUE, MAX_BODY, MAX_NAME, MAX_WEIGHT, NewTask, Retry, TaskId, When};

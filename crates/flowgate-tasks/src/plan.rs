@@ -1,0 +1,285 @@
+//! Which lanes may start how many tasks: the one claim rule of every store.
+//!
+//! Owns the order of service and the division of free slots: queue priority, task priority, then fair shares between the
+//! lanes of one rank. Each lane is asked by `flowgate-core`'s own rule. It reads no clock and no store: a store fills a
+//! [`Scene`] inside its claim transaction, asks for the [`Plan`], takes the tasks, and books what it took.
+
+use flowgate_core::{Hold, Lane, Limits, Tick};
+
+use crate::ledger::Ledger;
+
+/// The row of a queue.
+pub(crate) type QueueId = i64;
+/// The row of a key.
+pub(crate) type KeyId = i64;
+/// The row of a lane: a queue, a key, a priority and the limits that tasks were sent with.
+pub(crate) type LaneId = i64;
+
+/// A count with a cap over it: of a queue, or of the cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counter {
+    /// How many may be out. `None`: nothing is counted.
+    pub(crate) cap: Option<u32>,
+    /// How many are out, after what this turn gave back.
+    pub(crate) in_use: u32,
+    /// How many this turn gave back, which nobody else can have taken.
+    pub(crate) freed: u32,
+    /// Whether nobody else can take what is free while this turn lasts.
+    pub(crate) is_locked: bool,
+    /// How many this turn took.
+    pub(crate) taken: u32,
+}
+
+impl Counter {
+    /// What this turn may still take, and whether there may be more for one that locks the counter.
+    fn room(&self) -> (u32, bool) {
+        let Some(cap) = self.cap else { return (u32::MAX, false) };
+        let free = cap.saturating_sub(self.in_use + self.taken);
+        let sure = if self.is_locked { free } else { free.min(self.freed.saturating_sub(self.taken)) };
+        (sure, sure < free)
+    }
+
+    /// By how much the stored count changes.
+    pub(crate) fn change(&self) -> i64 {
+        i64::from(self.taken) - i64::from(self.freed)
+    }
+}
+
+/// A queue as a turn sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    pub(crate) id: QueueId,
+    pub(crate) priority: i32,
+    pub(crate) is_paused: bool,
+    pub(crate) counter: Counter,
+    /// How many this worker may still claim here in this turn.
+    pub(crate) quota: u32,
+}
+
+/// A key as a turn sees it, locked against all other turns.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) id: KeyId,
+    pub(crate) in_use: u32,
+    pub(crate) is_paused: bool,
+    pub(crate) pinned: Option<Limits>,
+    /// The newest limits sent, where these govern all that wait.
+    pub(crate) latest: Option<Limits>,
+    pub(crate) ledger: Ledger,
+}
+
+impl Key {
+    /// The limits that hold for a task sent with `own`.
+    fn in_force(&self, own: Option<Limits>) -> Option<Limits> {
+        self.pinned.or(self.latest).or(own)
+    }
+
+    fn hold(&self, limits: Option<&Limits>, now: Tick) -> Option<Hold> {
+        if self.is_paused {
+            return Some(Hold::Paused);
+        }
+        let limits = limits?;
+        let spent = limits.rate().map(|rate| self.ledger.spent(rate, now)).unwrap_or_default();
+        Lane::with_counts(self.in_use, spent).hold(limits, 1, now)
+    }
+
+    fn start(&mut self, limits: Option<&Limits>, weight: u32, now: Tick) {
+        self.in_use += weight;
+        self.ledger.start(limits.and_then(Limits::rate), now);
+    }
+
+    /// Whether one more task sent with any limits might start now.
+    pub(crate) fn has_room(&self) -> bool {
+        let max = self.pinned.or(self.latest).and_then(|limits| limits.max());
+        !self.is_paused && max.is_none_or(|max| self.in_use < max)
+    }
+}
+
+/// A lane with something in it, perhaps.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) id: LaneId,
+    pub(crate) queue: QueueId,
+    /// Its key's place in [`Scene::keys`].
+    pub(crate) key: Option<usize>,
+    pub(crate) priority: i16,
+    pub(crate) own: Option<Limits>,
+}
+
+/// Everything a turn knows when it decides.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) now: Tick,
+    /// How many more tasks the worker can run.
+    pub(crate) budget: u32,
+    pub(crate) cluster: Counter,
+    pub(crate) queues: Vec<Queue>,
+    pub(crate) keys: Vec<Key>,
+    /// Lanes in the order in which they would be served: a rotation, so that no lane is always the first.
+    pub(crate) lanes: Vec<Candidate>,
+}
+
+/// What a lane may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// Its place in [`Scene::lanes`].
+    pub(crate) lane: usize,
+    /// At most so many tasks.
+    pub(crate) count: u32,
+    /// At most this weight in all.
+    pub(crate) room: u32,
+}
+
+/// Why a lane may start nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// Its key is full or paused: until something of the key comes back or changes.
+    Key,
+    /// Its key's rate is spent until then.
+    Until(Tick),
+}
+
+/// The outcome.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) grants: Vec<Grant>,
+    /// Lanes that hold nothing to look at until something changes.
+    pub(crate) held: Vec<(usize, Held)>,
+    /// Whether a turn that locks the counters might give more.
+    pub(crate) wants_locks: bool,
+    /// Whether lanes were left that another turn should look at: it does not mean that there is work.
+    pub(crate) has_more: bool,
+}
+
+impl Scene {
+    /// Divides what is free. Changes nothing yet: what was really taken is booked with [`Scene::book`].
+    pub(crate) fn plan(&self) -> Plan {
+        let mut plan = Plan::default();
+        let mut draft = Draft::new(self);
+        let mut order: Vec<(i32, i16, usize)> = (0..self.lanes.len())
+            .filter_map(|index| {
+                let lane = &self.lanes[index];
+                let queue = self.queue(lane.queue).filter(|queue| !queue.is_paused)?;
+                Some((queue.priority, lane.priority, index))
+            })
+            .collect();
+        order.sort_by_key(|&(queue, lane, _)| (queue, lane));
+        let mut rest = order.as_slice();
+        while let Some(&(queue, lane, _)) = rest.first() {
+            let end = rest.iter().position(|&(q, l, _)| (q, l) != (queue, lane)).unwrap_or(rest.len());
+            let (rank, lower) = rest.split_at(end);
+            for (position, &(_, _, index)) in rank.iter().enumerate() {
+                draft.serve(index, (rank.len() - position) as u32, &mut plan);
+            }
+            // What a lock could give to this rank must not go to a lower one.
+            if plan.wants_locks {
+                plan.has_more = true;
+                break;
+            }
+            rest = lower;
+        }
+        plan
+    }
+
+    /// Tasks of these weights were taken for a grant. Gives how many of its key's slots they hold.
+    pub(crate) fn book(&mut self, grant: Grant, weights: &[u32]) {
+        let lane = &self.lanes[grant.lane];
+        let count = weights.len() as u32;
+        self.cluster.taken += count;
+        self.budget = self.budget.saturating_sub(count);
+        if let Some(queue) = self.queues.iter_mut().find(|queue| queue.id == lane.queue) {
+            queue.counter.taken += count;
+        }
+        if let Some(key) = lane.key.map(|index| &mut self.keys[index]) {
+            let limits = key.in_force(lane.own);
+            for &weight in weights {
+                key.start(limits.as_ref(), weight, self.now);
+            }
+        }
+    }
+
+    fn queue(&self, id: QueueId) -> Option<&Queue> {
+        self.queues.iter().find(|queue| queue.id == id)
+    }
+}
+
+/// What would be free after the grants made so far.
+struct Draft<'a> {
+    scene: &'a Scene,
+    budget: u32,
+    cluster: Counter,
+    queues: Vec<Queue>,
+    served_keys: Vec<bool>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(scene: &'a Scene) -> Self {
+        Draft {
+            scene,
+            budget: scene.budget,
+            cluster: scene.cluster,
+            queues: scene.queues.clone(),
+            served_keys: vec![false; scene.keys.len()],
+        }
+    }
+
+    /// Gives the lane its share: what is left of the budget, divided by how many of its rank are left.
+    fn serve(&mut self, index: usize, left_in_rank: u32, plan: &mut Plan) {
+        let lane = &self.scene.lanes[index];
+        let position = self.queues.iter().position(|queue| queue.id == lane.queue);
+        let position = position.expect("lanes of unknown queues were left out");
+        let queue = &self.queues[position];
+        let (cluster_room, cluster_more) = self.cluster.room();
+        let (queue_room, queue_more) = queue.counter.room();
+        let wanted = self.budget.div_ceil(left_in_rank).min(queue.quota);
+        let share = wanted.min(cluster_room).min(queue_room);
+        plan.wants_locks |= share < wanted
+            && (cluster_room > share || cluster_more)
+            && (queue_room > share || queue_more);
+        if share == 0 {
+            plan.has_more |= self.budget == 0;
+            return;
+        }
+        let grant = match lane.key {
+            None => Grant { lane: index, count: share, room: u32::MAX },
+            // One lane of a key to a turn: what it really takes decides what the next one may.
+            Some(key) if self.served_keys[key] => {
+                plan.has_more = true;
+                return;
+            }
+            Some(key) => match self.keyed(index, key, share) {
+                Ok(grant) => {
+                    self.served_keys[key] = true;
+                    grant
+                }
+                Err(held) => {
+                    plan.held.push((index, held));
+                    return;
+                }
+            },
+        };
+        self.budget -= grant.count;
+        self.cluster.taken += grant.count;
+        self.queues[position].counter.taken += grant.count;
+        self.queues[position].quota -= grant.count;
+        plan.grants.push(grant);
+    }
+
+    fn keyed(&self, index: usize, key: usize, share: u32) -> Result<Grant, Held> {
+        let mut key = self.scene.keys[key].clone();
+        let limits = key.in_force(self.scene.lanes[index].own);
+        let max = limits.and_then(|limits| limits.max());
+        let room = max.map_or(u32::MAX, |max| max.saturating_sub(key.in_use));
+        let mut count = 0;
+        while count < share {
+            match key.hold(limits.as_ref(), self.scene.now) {
+                None => key.start(limits.as_ref(), 1, self.scene.now),
+                Some(_) if count > 0 => break,
+                Some(Hold::Rate { until }) => return Err(Held::Until(until)),
+                Some(_) => return Err(Held::Key),
+            }
+            count += 1;
+        }
+        Ok(Grant { lane: index, count, room })
+    }
+}

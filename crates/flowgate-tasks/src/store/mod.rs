@@ -1,0 +1,5 @@
+//! Where tasks wait: one seam, two stores.
+
+mod seam;
+
+pub use seam::*;

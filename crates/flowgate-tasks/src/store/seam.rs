@@ -1,0 +1,401 @@
+//! The seam between durable work and the database it lives in.
+//!
+//! Owns what a store must do and the words it is said in. A store has no rules of its own: whether a task may start is
+//! decided by the crate's plan, inside the store's transaction.
+
+use std::{future::Future, pin::Pin, time::Duration};
+
+use flowgate_core::{Limits, OptionError, Tick};
+
+use crate::{
+    record::{Record, Unreadable},
+    task::{NewTask, TaskId},
+};
+
+/// What a store gives back, in time.
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// What can go wrong with a store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// What was asked for cannot be.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// The database refused, or cannot be reached.
+    #[error("the store failed while it {doing}: {why}")]
+    Database {
+        /// What was being done.
+        doing: &'static str,
+        /// What the database said.
+        why: String,
+    },
+    /// A row cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// The worker's lease ran out and its tasks were given to others.
+    #[error("worker {worker} is no longer registered: its lease ran out")]
+    Gone {
+        /// The worker that asked.
+        worker: WorkerId,
+    },
+}
+
+/// A process that runs tasks, for as long as it renews its lease. Never used again once it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkerId(pub i64);
+
+impl std::fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What became of a task that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Its number, or that of the one that was sent before with the same dedupe id.
+    pub id: TaskId,
+    /// Whether it was not stored, because of that other one.
+    pub is_duplicate: bool,
+}
+
+/// A task that a worker holds.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// Its number.
+    pub id: TaskId,
+    /// The lease it is held under: a fencing token, never given twice.
+    pub lease: i64,
+    /// Which start this is, counted from 1.
+    pub attempt: u32,
+    /// How many slots of its key it holds.
+    pub weight: u32,
+    /// From when on it must not be started.
+    pub good_until: Option<Tick>,
+    /// What its handler gets, as stored.
+    pub record: Vec<u8>,
+    pub(crate) place: Place,
+}
+
+/// Where a claimed task came from, and what it holds there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) lane: i64,
+    pub(crate) queue: i64,
+    pub(crate) key: Option<i64>,
+}
+
+/// How a run of a task ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It did what it should.
+    Done {
+        /// What its sender may ask for, if the task keeps its result.
+        result: Vec<u8>,
+    },
+    /// It failed, and is tried again after this wait, unless this was its last attempt.
+    Failed {
+        /// Why.
+        error: String,
+        /// How long it waits before it joins the line again.
+        retry_after: Duration,
+    },
+    /// It failed, and no other attempt can help.
+    Dead {
+        /// Why.
+        error: String,
+    },
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It never started and goes back to its line, without having used up an attempt.
+    Returned,
+    /// Its worker is gone. It goes back to its line, unless this was its last attempt.
+    Lost,
+}
+
+/// A claimed task and how it ended.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    /// The task.
+    pub task: Claimed,
+    /// How it ended.
+    pub end: End,
+}
+
+/// What a worker would like to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Want {
+    /// At most so many tasks.
+    pub slots: u32,
+    /// At most so many of one queue.
+    pub per_queue: u32,
+    /// Whether the counters of capped queues and of the cluster are locked first. Only a turn that does may take more than
+    /// it gives back; only a turn that gives nothing back may.
+    pub with_locks: bool,
+}
+
+/// One turn of a worker: what it finished, and what it takes instead, in one transaction.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// What ended.
+    pub settles: Vec<Settle>,
+    /// What it takes. `None`: nothing.
+    pub want: Option<Want>,
+}
+
+/// What came of a turn.
+#[derive(Debug, Default)]
+pub struct Turned {
+    /// The tasks taken, each within every limit.
+    pub claimed: Vec<Claimed>,
+    /// The tasks whose settling changed nothing, because the lease had been lost before.
+    pub lost: Vec<TaskId>,
+    /// When to ask again.
+    pub again: Again,
+}
+
+/// When a worker with free slots should ask for more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Again {
+    /// When it is woken.
+    #[default]
+    WhenWoken,
+    /// At once.
+    Now,
+    /// At once, with the counters locked.
+    WithLocks,
+    /// In a moment: what there may be was locked by others.
+    Soon,
+}
+
+/// A worker that makes itself known.
+#[derive(Clone, Debug)]
+pub struct NewWorker {
+    /// What people call it.
+    pub name: String,
+    /// How many tasks it runs at once.
+    pub slots: u32,
+    /// The queues it serves. Empty: all.
+    pub queues: Vec<String>,
+    /// How long it may be silent.
+    pub lease: Duration,
+}
+
+/// What upkeep found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Delayed tasks that joined their line.
+    pub due: u32,
+    /// Tasks that were not started in time.
+    pub expired: u32,
+    /// Tasks taken back from workers that are gone.
+    pub recovered: u32,
+    /// When there will be something to do again, unless something changes.
+    pub next: Option<Duration>,
+}
+
+/// A queue and its cap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Its name.
+    pub name: String,
+    /// Lower is served first.
+    pub priority: i32,
+    /// How many of its tasks may be claimed or running, over all workers.
+    pub max: Option<u32>,
+}
+
+/// A change of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyChange {
+    /// Nothing of it starts.
+    Pause,
+    /// Ends a pause.
+    Resume,
+    /// These limits overrule all that were sent.
+    Pin(Limits),
+    /// The limits that were sent hold again.
+    Unpin,
+    /// From now on (`true`) the newest limits sent govern all that wait, or (`false`) each waits under its own.
+    Latest(bool),
+    /// Forgets what was spent of its rates.
+    ResetRate,
+}
+
+/// What is known of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyLook {
+    /// The key.
+    pub key: String,
+    /// How many of its slots are taken.
+    pub in_use: u32,
+    /// How many of its tasks stand in line.
+    pub waiting: u64,
+    /// How many of its tasks are delayed.
+    pub delayed: u64,
+    /// Whether it is paused.
+    pub is_paused: bool,
+    /// The limits that overrule all that were sent.
+    pub pinned: Option<Limits>,
+    /// Whether the newest limits sent govern all that wait.
+    pub is_latest: bool,
+    /// The newest limits sent.
+    pub sent: Option<Limits>,
+}
+
+/// What is known of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueLook {
+    /// Its limits.
+    pub limits: QueueLimits,
+    /// How many of its tasks are claimed or running.
+    pub in_use: u32,
+    /// How many of its tasks stand in line.
+    pub waiting: u64,
+    /// How many of its tasks are delayed.
+    pub delayed: u64,
+    /// Whether it is paused.
+    pub is_paused: bool,
+}
+
+/// Where a task is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// In line, behind so many of its own lane.
+    Waiting {
+        /// How many stand before it.
+        ahead: u64,
+    },
+    /// Not yet in line.
+    Delayed {
+        /// When it joins.
+        until: Tick,
+    },
+    /// Claimed or running.
+    Held {
+        /// By whom.
+        worker: WorkerId,
+        /// Since when.
+        since: Tick,
+    },
+    /// Done.
+    Done {
+        /// Its result.
+        result: Vec<u8>,
+    },
+    /// It will not run again.
+    Dead {
+        /// `failed`, `expired` or `cancelled`.
+        reason: String,
+        /// What its last run said.
+        error: String,
+    },
+}
+
+/// What is known of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskLook {
+    /// Its number.
+    pub id: TaskId,
+    /// Its queue.
+    pub queue: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// Its priority.
+    pub priority: i16,
+    /// How often it was started.
+    pub attempt: u32,
+    /// Where it is.
+    pub state: State,
+    /// What it carries, as far as it is kept.
+    pub record: Option<Record>,
+}
+
+/// What became of a cancellation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It will not start.
+    Waiting,
+    /// It runs; its worker was told to stop it.
+    Running,
+    /// There is no such task that could still run.
+    Unknown,
+}
+
+/// A wake-up that reaches a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// There may be something to claim.
+    Work,
+    /// This task should be stopped.
+    Cancel(TaskId),
+    /// A task whose result is kept has ended.
+    Ended(TaskId),
+}
+
+/// A database that keeps tasks. All that it accepts is durable when it answers.
+///
+/// # Cancel safety
+/// A reply that is dropped may have had its effect or not, never half of it.
+pub trait Store: Send + Sync + 'static {
+    /// Stores these tasks, in this order. All or none of them.
+    fn send(&self, tasks: Vec<NewTask>) -> Reply<'_, Vec<Sent>>;
+
+    /// Makes a worker known.
+    fn register(&self, worker: NewWorker) -> Reply<'_, WorkerId>;
+
+    /// Renews a worker's lease. `false`: it is gone, and what it held belongs to others.
+    fn beat(&self, worker: WorkerId) -> Reply<'_, bool>;
+
+    /// Settles and claims for a worker, in one transaction.
+    fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned>;
+
+    /// Makes a worker unknown. What it still holds is taken back by upkeep at once.
+    fn leave(&self, worker: WorkerId) -> Reply<'_, ()>;
+
+    /// What time brings about: delayed tasks join their line, expired ones leave it, tasks of workers that are gone go back.
+    /// Any number of processes may do it at the same time.
+    fn upkeep(&self) -> Reply<'_, Kept>;
+
+    /// Sets how many tasks may be claimed or running in all.
+    fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()>;
+
+    /// Makes a queue, or changes it.
+    fn set_queue(&self, queue: QueueLimits) -> Reply<'_, ()>;
+
+    /// Nothing of this queue starts, or it does again.
+    fn pause_queue(&self, name: String, is_paused: bool) -> Reply<'_, bool>;
+
+    /// Changes a key, which is made if it is not known.
+    fn change_key(&self, key: String, change: KeyChange) -> Reply<'_, ()>;
+
+    /// What is known of a key.
+    fn look_at_key(&self, key: String) -> Reply<'_, Option<KeyLook>>;
+
+    /// What is known of the queues.
+    fn queues(&self) -> Reply<'_, Vec<QueueLook>>;
+
+    /// How many tasks are claimed or running in all, and how many may be.
+    fn cluster(&self) -> Reply<'_, (u32, Option<u32>)>;
+
+    /// What is known of a task.
+    fn look_at_task(&self, id: TaskId) -> Reply<'_, Option<TaskLook>>;
+
+    /// Stops a task from starting, or tells its worker to stop it.
+    fn cancel(&self, id: TaskId) -> Reply<'_, Cancelled>;
+
+    /// Tasks that will not run again, the newest first, before the one given.
+    fn dead(&self, before: Option<TaskId>, most: u32) -> Reply<'_, Vec<TaskLook>>;
+
+    /// Sends a dead task back to its line, as new.
+    fn revive(&self, id: TaskId) -> Reply<'_, bool>;
+
+    /// Recounts everything that is counted and gives what did not agree, in words. Empty: all is well.
+    fn audit(&self) -> Reply<'_, Vec<String>>;
+
+    /// Wake-ups from now on. One that cannot keep up misses some, and is told so by the channel.
+    fn wakes(&self) -> tokio::sync::broadcast::Receiver<Wake>;
+}

@@ -1,0 +1,248 @@
+//! A task as its sender describes it: what to run, and under which limits.
+//!
+//! Owns the options of a task and their defaults. It knows no store: names become rows elsewhere.
+
+use std::{fmt, time::Duration};
+
+use flowgate_core::{Limits, OptionError, Tick};
+
+use crate::record::Record;
+
+/// The queue of a task that names none.
+pub const DEFAULT_QUEUE: &str = "default";
+/// The longest name of a queue, key, kind or dedupe id, in bytes.
+pub const MAX_NAME: usize = 512;
+/// The longest body, in bytes.
+pub const MAX_BODY: usize = 16 * 1024 * 1024;
+/// The heaviest task.
+pub const MAX_WEIGHT: u32 = 1_000_000;
+
+/// The number of a task: one sequence for the whole store, so that it is also the order in which tasks were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub i64);
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A moment, or a span from when the store accepts the task. Spans are measured by the store's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// So long after the task is accepted.
+    After(Duration),
+    /// At this moment: nanoseconds since the Unix epoch.
+    At(Tick),
+}
+
+impl When {
+    pub(crate) fn resolve(self, now: Tick) -> Tick {
+        match self {
+            When::After(span) => now.after(span),
+            When::At(at) => at,
+        }
+    }
+}
+
+/// How often a task is tried, and how long it waits in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// How often it may start in all, also after its worker died: 1 to 1,000.
+    pub max_attempts: u32,
+    /// The wait after the first failure.
+    pub backoff: Duration,
+    /// Each further wait is this many times as long.
+    pub factor: u32,
+    /// No wait is longer.
+    pub max_backoff: Duration,
+}
+
+impl Default for Retry {
+    /// Three attempts, after one and two seconds: enough for a restart on the other side, and soon known if not.
+    fn default() -> Self {
+        Retry {
+            max_attempts: 3,
+            backoff: Duration::from_secs(1),
+            factor: 2,
+            max_backoff: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Retry {
+    /// The wait after the failure of attempt number `attempt`, counted from 1.
+    pub fn wait_after(&self, attempt: u32) -> Duration {
+        let factor = self.factor.checked_pow(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.backoff.checked_mul(factor).map_or(self.max_backoff, |wait| wait.min(self.max_backoff))
+    }
+}
+
+/// A task to be sent. Starts with the defaults: queue `default`, no key, priority 0, at once, three attempts.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use flowgate_tasks::NewTask;
+/// let task = NewTask::new("resize", br#"{"image": 7}"#.to_vec())
+///     .queue("images")
+///     .priority(-1)
+///     .delay(Duration::from_secs(10));
+/// ```
+#[derive(Clone, Debug)]
+pub struct NewTask {
+    pub(crate) queue: String,
+    pub(crate) key: Option<String>,
+    pub(crate) limits: Option<Limits>,
+    pub(crate) priority: i16,
+    pub(crate) start: Option<When>,
+    pub(crate) good_until: Option<When>,
+    pub(crate) weight: u32,
+    pub(crate) dedupe: Option<Dedupe>,
+    pub(crate) record: Record,
+}
+
+/// Another task of the same id, sent within the window, is not stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Dedupe {
+    pub(crate) id: String,
+    pub(crate) window: Duration,
+}
+
+impl NewTask {
+    /// A task for the handler called `kind`.
+    pub fn new(kind: impl Into<String>, body: Vec<u8>) -> Self {
+        NewTask {
+            queue: DEFAULT_QUEUE.to_owned(),
+            key: None,
+            limits: None,
+            priority: 0,
+            start: None,
+            good_until: None,
+            weight: 1,
+            dedupe: None,
+            record: Record { kind: kind.into(), body, retry: Retry::default(), timeout: None, keep: None },
+        }
+    }
+
+    /// The queue it waits in. Default: `default`.
+    #[must_use]
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.queue = name.into();
+        self
+    }
+
+    /// The key whose slots and rate it shares with all tasks of that key, in whatever queue.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// The limits under which it waits for its key. Without a key they hold nothing, which is an error.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// Lower starts first, among all that wait in a queue. Default: 0.
+    #[must_use]
+    pub fn priority(mut self, priority: i16) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// It joins the line so long after it was sent.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.start = Some(When::After(delay));
+        self
+    }
+
+    /// It joins the line at this moment.
+    #[must_use]
+    pub fn not_before(mut self, at: Tick) -> Self {
+        self.start = Some(When::At(at));
+        self
+    }
+
+    /// If it has not started by then, it never does, and says so.
+    #[must_use]
+    pub fn good_until(mut self, until: When) -> Self {
+        self.good_until = Some(until);
+        self
+    }
+
+    /// How often it is tried.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.record.retry = retry;
+        self
+    }
+
+    /// A run that takes longer is stopped and counts as failed. Default: none.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.record.timeout = Some(timeout);
+        self
+    }
+
+    /// How many slots of its key it takes. Default: 1.
+    #[must_use]
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// Another task of this id, sent within `window`, is not stored: its sender gets the number of this one.
+    #[must_use]
+    pub fn dedupe(mut self, id: impl Into<String>, window: Duration) -> Self {
+        self.dedupe = Some(Dedupe { id: id.into(), window });
+        self
+    }
+
+    /// Its result can be asked for until so long after it ended. Default: it leaves no trace when it is done.
+    #[must_use]
+    pub fn keep_result(mut self, keep: Duration) -> Self {
+        self.record.keep = Some(keep);
+        self
+    }
+
+    /// The first option that cannot be.
+    pub(crate) fn check(&self) -> Result<(), OptionError> {
+        let names = [
+            ("queue", Some(self.queue.as_str())),
+            ("kind", Some(self.record.kind.as_str())),
+            ("dedupe", self.dedupe.as_ref().map(|dedupe| dedupe.id.as_str())),
+        ];
+        for (option, name) in names {
+            if name.is_some_and(|name| name.is_empty() || name.len() > MAX_NAME || name.contains('\0')) {
+                let name = name.unwrap_or_default();
+                return Err(OptionError::new(option, format_args!("{name:?}"), accepted_name()));
+            }
+        }
+        if let Some(key) = self.key.as_ref().filter(|key| key.len() > MAX_NAME || key.contains('\0')) {
+            return Err(OptionError::new("key", format_args!("{key:?}"), accepted_name()));
+        }
+        if self.limits.is_some() && self.key.is_none() {
+            return Err(OptionError::new("limits", "set without a key", "limits and the key they hold for"));
+        }
+        let heaviest = self.limits.map_or(MAX_WEIGHT, |limits| limits.heaviest().min(MAX_WEIGHT));
+        if !(1..=heaviest).contains(&self.weight) {
+            return Err(OptionError::new("weight", self.weight, format!("an integer from 1 to {heaviest}")));
+        }
+        let attempts = self.record.retry.max_attempts;
+        if !(1..=1000).contains(&attempts) {
+            return Err(OptionError::new("max_attempts", attempts, "an integer from 1 to 1000"));
+        }
+        if self.record.body.len() > MAX_BODY {
+            let size = format!("{} bytes", self.record.body.len());
+            return Err(OptionError::new("body", size, format!("up to {MAX_BODY} bytes")));
+        }
+        Ok(())
+    }
+}
+
+fn accepted_name() -> String {
+    format!("1 to {MAX_NAME} bytes of text without NUL")
+}

@@ -1,0 +1,67 @@
+//! Limits as text in a store.
+//!
+//! Owns that text: `max=5;rate=20/60000` and `;burst=3`, rates in starts per milliseconds. It is what tells two lanes of a
+//! key apart, so the same limits always give the same text.
+
+use flowgate_core::{Limits, OptionError, Rate, Shape};
+
+/// The text of these limits; of none, the empty text.
+pub(crate) fn to_text(limits: Option<&Limits>) -> String {
+    let Some(limits) = limits else { return String::new() };
+    let max = limits.max().map(|max| format!("max={max}"));
+    let rate = limits.rate().map(rate_text);
+    [max, rate].into_iter().flatten().collect::<Vec<_>>().join(";")
+}
+
+pub(crate) fn rate_text(rate: &Rate) -> String {
+    let base = format!("rate={}/{}", rate.rate(), rate.period().as_millis());
+    match rate.shape() {
+        Shape::Window => base,
+        Shape::Bucket { burst } => format!("{base};burst={burst}"),
+    }
+}
+
+/// The limits that [`to_text`] wrote.
+pub(crate) fn from_text(text: &str) -> Result<Option<Limits>, OptionError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong = || OptionError::new("limits", format_args!("{text:?}"), "text like `max=5;rate=20/60000;burst=3`");
+    let mut limits = Limits::builder();
+    for part in text.split(';') {
+        let (name, value) = part.split_once('=').ok_or_else(wrong)?;
+        let number = |value: &str| value.parse::<u32>().map_err(|_| wrong());
+        limits = match name {
+            "max" => limits.max(number(value)?),
+            "burst" => limits.burst(number(value)?),
+            "rate" => {
+                let (rate, period) = value.split_once('/').ok_or_else(wrong)?;
+                limits.rate(number(rate)?, period.parse::<u64>().map_err(|_| wrong())?)
+            }
+            _ => return Err(wrong()),
+        };
+    }
+    limits.build().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_come_back_as_they_were() -> Result<(), OptionError> {
+        let built = [
+            Limits::builder().max(5).build()?,
+            Limits::builder().rate(20, "1m").build()?,
+            Limits::builder().max(7).rate(20, "1h30m").burst(3).build()?,
+        ];
+        let texts = ["max=5", "rate=20/60000", "max=7;rate=20/5400000;burst=3"];
+        for (limits, text) in built.iter().zip(texts) {
+            assert_eq!(to_text(Some(limits)), text);
+            assert_eq!(from_text(text)?.as_ref(), Some(limits));
+        }
+        assert_eq!(from_text(&to_text(None))?, None);
+        assert!(from_text("max=0").is_err() && from_text("min=1").is_err() && from_text("rate=5").is_err());
+        Ok(())
+    }
+}
