@@ -39,6 +39,12 @@ impl Counter {
         (sure, sure < free)
     }
 
+    /// Whether it was full before this turn, and is not now.
+    pub(crate) fn leaves_full(&self) -> bool {
+        let is_full = |in_use: u32| self.cap.is_some_and(|cap| in_use >= cap);
+        is_full(self.in_use + self.freed) && !is_full(self.in_use + self.taken)
+    }
+
     /// By how much the stored count changes.
     pub(crate) fn change(&self) -> i64 {
         i64::from(self.taken) - i64::from(self.freed)
@@ -119,6 +125,17 @@ pub(crate) struct Scene {
     pub(crate) lanes: Vec<Candidate>,
 }
 
+/// What is said of a lane, so that a turn looks only at those that may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaneState {
+    /// To be looked at.
+    Ready,
+    /// Its key is full or paused: until something of the key comes back or changes.
+    Held,
+    /// Its key's rate is spent until then.
+    Until(Tick),
+}
+
 /// What a lane may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
@@ -195,6 +212,16 @@ impl Scene {
             for &weight in weights {
                 key.start(limits.as_ref(), weight, self.now);
             }
+        }
+    }
+
+    /// What is to be said of a lane when the turn is over.
+    pub(crate) fn state_of(&self, lane: &Candidate) -> LaneState {
+        let Some(key) = lane.key.map(|index| &self.keys[index]) else { return LaneState::Ready };
+        match key.hold(key.in_force(lane.own).as_ref(), self.now) {
+            None => LaneState::Ready,
+            Some(Hold::Rate { until }) => LaneState::Until(until),
+            Some(_) => LaneState::Held,
         }
     }
 

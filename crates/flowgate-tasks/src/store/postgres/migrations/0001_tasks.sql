@@ -2,6 +2,10 @@
 
 CREATE SEQUENCE task_ids;
 
+-- The time now. Tests shift it.
+CREATE FUNCTION now_ns(shift bigint) RETURNS bigint LANGUAGE sql VOLATILE
+    RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 + shift;
+
 -- One row: the cap over everything. Nothing is counted while there is no cap.
 CREATE TABLE cluster (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -46,7 +50,8 @@ CREATE TABLE lanes (
     wake_at bigint
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX lanes_are_one ON lanes (queue, coalesce(key, 0), priority, limits);
-CREATE INDEX lanes_ready ON lanes (queue, priority, id) WHERE state = 1;
+CREATE INDEX lanes_ready ON lanes (queue, priority, id) WHERE state = 1 AND key IS NOT NULL;
+CREATE INDEX lanes_ready_without_key ON lanes (queue, priority, id) WHERE state = 1 AND key IS NULL;
 CREATE INDEX lanes_waking ON lanes (wake_at) WHERE state = 3;
 CREATE INDEX lanes_of_key ON lanes (key) WHERE key IS NOT NULL;
 
