@@ -12,6 +12,9 @@ mod record;
 pub mod store;
 mod task;
 mod terms;
+mod upkeep;
+pub mod worker;
 
 pub use record::{Record, Unreadable};
+pub use upkeep::keep_up;
 pub use task::{DEFAULT_QUEUE, MAX_BODY, MAX_NAME, MAX_WEIGHT, NewTask, Retry, TaskId, When};

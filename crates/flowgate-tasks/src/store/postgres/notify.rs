@@ -1,6 +1,6 @@
 //! Wake-ups from other processes, by LISTEN and NOTIFY.
 //!
-//! Owns the listening connection and the words on it: `w` for work, `c<id>` to cancel a task, `e<id>` for one that ended.
+//! Owns the listening connection and the words on it: `w` for work, `d` for a delay, `c<id>` to cancel a task, `e<id>` for one that ended.
 //! A connection that broke comes back by itself; whoever listens is woken then, for anything may have happened.
 
 use std::time::Duration;
@@ -80,6 +80,7 @@ fn read(said: &str) -> Option<Wake> {
     let id = || said.get(1..).and_then(|id| id.parse().ok()).map(TaskId);
     match said.as_bytes().first()? {
         b'w' => Some(Wake::Work),
+        b'd' => Some(Wake::Due),
         b'c' => id().map(Wake::Cancel),
         b'e' => id().map(Wake::Ended),
         _ => None,

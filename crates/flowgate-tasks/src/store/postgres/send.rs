@@ -23,6 +23,9 @@ pub(super) const READY_LANES: &str = "WITH idle AS (SELECT id FROM lanes WHERE i
     woken AS (UPDATE lanes SET state = 1 FROM idle WHERE lanes.id = idle.id AND lanes.state = 0 RETURNING lanes.id) \
     SELECT pg_notify('flowgate', 'w') FROM woken LIMIT 1";
 
+/// Tells those who keep up that something is due one day.
+pub(super) const DELAYED: &str = "SELECT pg_notify('flowgate', 'd')";
+
 /// A lane that is gone leaves a null, which is refused: then nothing is stored.
 const ADD_TASKS: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
     SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN id END, 0, weight, \
@@ -61,6 +64,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     lanes::STATEMENTS[3],
     SHARE_LANES,
     READY_LANES,
+    DELAYED,
     ADD_TASKS,
     SENT_LIMITS,
     CLAIM_NAMES,
@@ -120,7 +124,8 @@ async fn store(
     let limited = async {
         if limits.0.is_empty() { Ok(Vec::new()) } else { session.query(SENT_LIMITS, [&limits.0, &limits.1]).await }
     };
-    let (_, _, _, added, _, _) = tokio::try_join!(
+    let is_delayed = tasks.iter().any(|task| task.start.is_some());
+    let (_, _, _, added, _, _, _) = tokio::try_join!(
         begin,
         session.query(SHARE_LANES, [&columns.all_lanes]),
         limited,
@@ -139,6 +144,7 @@ async fn store(
             ],
         ),
         session.query(READY_LANES, [&columns.all_lanes]),
+        session.query_if(is_delayed, DELAYED, []),
         session.run("COMMIT"),
     )?;
     let mut added = added.iter().map(|row| TaskId(row.get(0)));

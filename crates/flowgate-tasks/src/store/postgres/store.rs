@@ -28,6 +28,10 @@ impl Store for Postgres {
         Box::pin(self.take_turn(worker, turn))
     }
 
+    fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32> {
+        Box::pin(self.take_back(worker, known))
+    }
+
     fn leave(&self, worker: WorkerId) -> Reply<'_, ()> {
         Box::pin(self.make_unknown(worker))
     }

@@ -16,7 +16,7 @@ use super::{
     connect::{Lease, Line, Postgres, Shared},
     rows,
     scene::{self, Asked, Loaded},
-    send::{READY_LANES, SHARE_LANES},
+    send::{DELAYED, READY_LANES, SHARE_LANES},
     settle::{self, Ends},
 };
 use crate::{
@@ -77,6 +77,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     IDLE_LANES,
     SHARE_LANES,
     READY_LANES,
+    DELAYED,
     settle::ADD_AGAIN,
     settle::ADD_DEAD,
     settle::ADD_RESULTS,
@@ -296,6 +297,7 @@ async fn write(
         session.query_if(cluster != 0 && scene.cluster.cap.is_some(), WRITE_CLUSTER, [&cluster]),
         session.query_if(!changes.queues.is_empty(), WRITE_QUEUES, [&changes.queues, &changes.queue_changes]),
         session.query_if(!awaited.is_empty(), ENDED, [awaited]),
+        session.query_if(returned.due.iter().any(Option::is_some), DELAYED, []),
         session.query_if(wakes, WAKE, []),
         session.run("COMMIT"),
     )?;

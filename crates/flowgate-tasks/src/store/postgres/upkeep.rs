@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use tokio_postgres::Row;
+
 use super::{
     connect::{Lease, Line, Postgres, Shared},
     rows,
@@ -35,6 +37,8 @@ const BURY: &str = "DELETE FROM workers WHERE id IN (\
     SELECT id FROM workers WHERE lease_until < now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)";
 const ORPHANS: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done FROM leases \
     WHERE NOT EXISTS (SELECT FROM workers WHERE workers.id = leases.worker) ORDER BY id LIMIT 16";
+const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done FROM leases \
+    WHERE worker = $1 AND id <> ALL($2)";
 const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 const NOW: &str = "SELECT now_ns($1)";
 const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
@@ -61,6 +65,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     EXPIRE,
     BURY,
     ORPHANS,
+    UNKNOWN,
     LANES,
     NOW,
     FORGET,
@@ -86,8 +91,11 @@ impl Postgres {
     async fn recover(&self) -> Result<u32, StoreError> {
         let mut recovered = 0;
         loop {
-            let orphans =
-                self.job(Line::Upkeep, |_, session| async move { orphans(&session).await }).await?;
+            let orphans = self.job(Line::Upkeep, |_, session| async move {
+                let leases = session.query(ORPHANS, []).await?;
+                settles(&session, &leases, &End::Lost).await
+            });
+            let orphans = orphans.await?;
             if orphans.is_empty() {
                 return Ok(recovered);
             }
@@ -97,6 +105,20 @@ impl Postgres {
                 recovered += (all - turned.lost.len()) as u32;
             }
         }
+    }
+
+    pub(super) async fn take_back(&self, worker: WorkerId, known: Vec<i64>) -> Result<u32, StoreError> {
+        let unknown = self.job(Line::Upkeep, move |_, session| async move {
+            let leases = session.query(UNKNOWN, [&worker.0, &known]).await?;
+            settles(&session, &leases, &End::Returned).await
+        });
+        let mut returned = 0;
+        for (worker, settles) in unknown.await? {
+            let all = settles.len();
+            let turned = self.take_turn(worker, Turn { settles, want: None }).await?;
+            returned += (all - turned.lost.len()) as u32;
+        }
+        Ok(returned)
     }
 
     pub(super) async fn make_known(&self, worker: NewWorker) -> Result<WorkerId, StoreError> {
@@ -208,11 +230,14 @@ async fn sweep(shared: &Shared, session: &mut Lease) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Leases of workers that are gone, as settles.
-async fn orphans(session: &Lease) -> Result<Vec<(WorkerId, Vec<Settle>)>, StoreError> {
-    let leases = session.query(ORPHANS, []).await?;
+/// What is left of these leases, with one end for all.
+async fn settles(
+    session: &Lease,
+    leases: &[Row],
+    end: &End,
+) -> Result<Vec<(WorkerId, Vec<Settle>)>, StoreError> {
     let mut found = Vec::new();
-    for row in &leases {
+    for row in leases {
         let lanes = session.query(LANES, [&row.get::<_, Vec<i64>>("lanes")]).await?;
         let place = |lane: i64| {
             let row = lanes.iter().find(|row| row.get::<_, i64>("id") == lane)?;
@@ -221,7 +246,7 @@ async fn orphans(session: &Lease) -> Result<Vec<(WorkerId, Vec<Settle>)>, StoreE
         let done: HashSet<i64> = row.get::<_, Vec<i64>>("done").into_iter().collect();
         let settle = |task: Claimed| {
             let place = place(task.place.lane)?;
-            Some(Settle { task: Claimed { place, ..task }, end: End::Lost })
+            Some(Settle { task: Claimed { place, ..task }, end: end.clone() })
         };
         let settles = rows::claimed(row).filter(|task| !done.contains(&task.id.0)).filter_map(settle).collect();
         found.push((WorkerId(row.get("worker")), settles));
