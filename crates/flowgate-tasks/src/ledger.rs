@@ -54,7 +54,8 @@ impl Ledger {
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let entry = |(rate, state): &(Rate, RateState)| format!("{}:{}", terms::rate_text(rate), state.to_word());
+        let entry =
+            |(rate, state): &(Rate, RateState)| format!("{}:{}", terms::rate_text(rate), state.to_word());
         self.0.iter().map(entry).collect::<Vec<_>>().join(",")
     }
 
@@ -90,7 +91,10 @@ mod tests {
         assert!(slow.spend(ledger.spent(&slow, now), now).is_err(), "both starts count under the slow rate");
         let later = now.after(Duration::from_secs(2));
         ledger.start(Some(&fast), later);
-        assert!(slow.spend(ledger.spent(&slow, later), later).is_err(), "a fast window's end forgets nothing");
+        assert!(
+            slow.spend(ledger.spent(&slow, later), later).is_err(),
+            "a fast window's end forgets nothing"
+        );
         assert_eq!(Ledger::from_text(&ledger.to_text()).expect("its own text"), ledger);
         ledger.tidy(now.after(Duration::from_secs(61)));
         assert_eq!(ledger, Ledger::default());

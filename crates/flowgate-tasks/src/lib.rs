@@ -6,6 +6,7 @@
 //! This crate owns the state machine, the one claim rule ([the plan](https://docs.rs/flowgate-tasks)), the stores and the workers.
 //! It knows no HTTP: who runs a task is a handler.
 
+pub mod clock;
 mod ledger;
 mod plan;
 mod record;

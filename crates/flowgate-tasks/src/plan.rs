@@ -260,9 +260,8 @@ impl<'a> Draft<'a> {
         let (queue_room, queue_more) = queue.counter.room();
         let wanted = self.budget.div_ceil(left_in_rank).min(queue.quota);
         let share = wanted.min(cluster_room).min(queue_room);
-        plan.wants_locks |= share < wanted
-            && (cluster_room > share || cluster_more)
-            && (queue_room > share || queue_more);
+        plan.wants_locks |=
+            share < wanted && (cluster_room > share || cluster_more) && (queue_room > share || queue_more);
         if share == 0 {
             plan.has_more |= self.budget == 0;
             return;

@@ -52,7 +52,7 @@ impl Record {
 
     /// The record that [`Record::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
-        let mut reader = Reader { bytes, at: 0 };
+        let mut reader = Reader::new(bytes);
         if reader.byte()? != FORM {
             return Err(Unreadable { at: 0 });
         }
@@ -75,7 +75,7 @@ fn millis(span: Duration) -> u64 {
 }
 
 /// Seven bits to a byte, the lowest first; the topmost bit says that more follow.
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -83,19 +83,28 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-struct Reader<'a> {
+/// Reads what [`put`] wrote.
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Reader { bytes, at: 0 }
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
     fn byte(&mut self) -> Result<u8, Unreadable> {
         let byte = *self.bytes.get(self.at).ok_or(Unreadable { at: self.at })?;
         self.at += 1;
         Ok(byte)
     }
 
-    fn number(&mut self) -> Result<u64, Unreadable> {
+    pub(crate) fn number(&mut self) -> Result<u64, Unreadable> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -107,7 +116,7 @@ impl<'a> Reader<'a> {
         Err(Unreadable { at: self.at })
     }
 
-    fn small(&mut self) -> Result<u32, Unreadable> {
+    pub(crate) fn small(&mut self) -> Result<u32, Unreadable> {
         let at = self.at;
         u32::try_from(self.number()?).map_err(|_| Unreadable { at })
     }
@@ -116,7 +125,7 @@ impl<'a> Reader<'a> {
         self.number().map(Duration::from_millis)
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Unreadable> {
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], Unreadable> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
         let end = end.ok_or(Unreadable { at: self.at })?;
         let taken = &self.bytes[self.at..end];

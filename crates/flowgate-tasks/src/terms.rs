@@ -26,7 +26,8 @@ pub(crate) fn from_text(text: &str) -> Result<Option<Limits>, OptionError> {
     if text.is_empty() {
         return Ok(None);
     }
-    let wrong = || OptionError::new("limits", format_args!("{text:?}"), "text like `max=5;rate=20/60000;burst=3`");
+    let wrong =
+        || OptionError::new("limits", format_args!("{text:?}"), "text like `max=5;rate=20/60000;burst=3`");
     let mut limits = Limits::builder();
     for part in text.split(';') {
         let (name, value) = part.split_once('=').ok_or_else(wrong)?;

@@ -1,0 +1,153 @@
+//! Taking tasks out of their lanes.
+//!
+//! Owns what follows from a plan: the tasks it grants are taken in the order of their places, and what was taken is written
+//! down in the same transaction. It decides nothing about limits itself.
+
+use rusqlite::{Connection, params};
+
+use super::{candidates, error::Fault, lanes, lanes::moment, leases, threads::Hand};
+use crate::{
+    plan::{Grant, Held, Plan, Scene},
+    store::{Again, Claimed, Place, Want, WorkerId},
+    task::TaskId,
+};
+
+/// A lane that came up short leaves room for the others: so often the rest is divided again.
+const ROUNDS: usize = 8;
+
+/// What a lane gave.
+struct Taken {
+    tasks: Vec<Claimed>,
+    /// What the lane is now, if it need not be looked at again.
+    state: Option<i64>,
+}
+
+/// Claims what the limits allow, and when to ask again.
+pub(super) fn claim(
+    hand: &mut Hand<'_>,
+    worker: WorkerId,
+    served: &[i64],
+    want: Want,
+) -> Result<(Vec<Claimed>, Again), Fault> {
+    let (mut scene, has_more) = candidates::load(hand.db, hand.cursors, hand.now, served, want)?;
+    let mut claimed = Vec::new();
+    let mut touched = vec![false; scene.keys.len()];
+    for _ in 0..ROUNDS {
+        let plan = scene.plan();
+        if plan.grants.is_empty() && plan.held.is_empty() {
+            break;
+        }
+        carry_out(hand, &mut scene, &plan, &mut claimed, &mut touched)?;
+    }
+    write(hand.db, &scene, &touched)?;
+    leases::write(hand.db, worker, hand.now, &mut claimed)?;
+    let is_full = scene.budget == 0 || scene.queues.iter().any(|queue| queue.quota == 0);
+    let is_worth_it = !claimed.is_empty() || scene.lanes.is_empty();
+    let again = (has_more || is_full && !scene.lanes.is_empty()) && is_worth_it;
+    Ok((claimed, if again { Again::Now } else { Again::WhenWoken }))
+}
+
+/// One round. Lanes that have nothing more to give now leave the scene.
+fn carry_out(
+    hand: &mut Hand<'_>,
+    scene: &mut Scene,
+    plan: &Plan,
+    claimed: &mut Vec<Claimed>,
+    touched: &mut [bool],
+) -> Result<(), Fault> {
+    let mut is_gone = vec![false; scene.lanes.len()];
+    for &(lane, held) in &plan.held {
+        let (state, until) = match held {
+            Held::Key => (lanes::HELD, None),
+            Held::Until(until) => (lanes::RESTING, Some(until)),
+        };
+        lanes::set(hand.db, scene.lanes[lane].id, state, until)?;
+        is_gone[lane] = true;
+    }
+    for &grant in &plan.grants {
+        let mut taken = take(hand, scene, grant)?;
+        let lane = &scene.lanes[grant.lane];
+        if let Some(state) = taken.state {
+            lanes::set(hand.db, lane.id, state, None)?;
+            is_gone[grant.lane] = true;
+        }
+        if taken.tasks.is_empty() {
+            continue;
+        }
+        hand.cursors.served(lane);
+        if let Some(key) = lane.key {
+            touched[key] = true;
+        }
+        let id = lane.queue;
+        if let Some(queue) = scene.queues.iter_mut().find(|queue| queue.id == id) {
+            queue.quota = queue.quota.saturating_sub(taken.tasks.len() as u32);
+        }
+        let weights: Vec<u32> = taken.tasks.iter().map(|task| task.weight).collect();
+        scene.book(grant, &weights);
+        claimed.append(&mut taken.tasks);
+    }
+    let mut is_gone = is_gone.into_iter();
+    scene.lanes.retain(|_| !is_gone.next().unwrap_or(false));
+    Ok(())
+}
+
+/// Takes what was granted from the head of a lane. A head that is too heavy waits, and nobody overtakes it.
+fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant) -> Result<Taken, Fault> {
+    let lane = &scene.lanes[grant.lane];
+    let place = Place { lane: lane.id, queue: lane.queue, key: lane.key.map(|key| scene.keys[key].id) };
+    let sql = "SELECT id, place, attempt, weight, good_until, record FROM tasks
+        WHERE lane = ?1 AND place IS NOT NULL AND (good_until IS NULL OR good_until > ?2)
+        ORDER BY place LIMIT ?3";
+    let mut statement = hand.db.prepare_cached(sql)?;
+    let mut rows = statement.query(params![lane.id, moment(hand.now), grant.count])?;
+    let (mut tasks, mut room, mut last, mut is_held) = (Vec::new(), grant.room, 0, false);
+    while let Some(row) = rows.next()? {
+        let weight: u32 = row.get(3)?;
+        if weight > room {
+            is_held = true;
+            break;
+        }
+        room -= weight;
+        last = row.get(1)?;
+        tasks.push(Claimed {
+            id: TaskId(row.get(0)?),
+            lease: 0,
+            attempt: row.get::<_, u32>(2)? + 1,
+            weight,
+            good_until: row.get::<_, Option<i64>>(4)?.map(lanes::tick),
+            record: row.get(5)?,
+            place,
+        });
+    }
+    drop(rows);
+    if !tasks.is_empty() {
+        let sql = "DELETE FROM tasks
+            WHERE lane = ?1 AND place <= ?2 AND (good_until IS NULL OR good_until > ?3)";
+        hand.db.prepare_cached(sql)?.execute(params![lane.id, last, moment(hand.now)])?;
+    }
+    let is_empty = !is_held && tasks.len() < grant.count as usize;
+    let state = if is_held { Some(lanes::HELD) } else { is_empty.then_some(lanes::IDLE) };
+    Ok(Taken { tasks, state })
+}
+
+/// Writes down what the tasks taken hold of the cluster, of queues and of keys.
+fn write(db: &Connection, scene: &Scene, touched: &[bool]) -> Result<(), Fault> {
+    if scene.cluster.cap.is_some() && scene.cluster.taken > 0 {
+        let in_use = scene.cluster.in_use + scene.cluster.taken;
+        db.prepare_cached("UPDATE cluster SET in_use = ?1")?.execute([in_use])?;
+    }
+    for queue in &scene.queues {
+        if queue.counter.cap.is_some() && queue.counter.taken > 0 {
+            let in_use = queue.counter.in_use + queue.counter.taken;
+            let sql = "UPDATE queues SET in_use = ?2 WHERE id = ?1";
+            db.prepare_cached(sql)?.execute(params![queue.id, in_use])?;
+        }
+    }
+    for (key, _) in scene.keys.iter().zip(touched).filter(|(_, touched)| **touched) {
+        let mut ledger = key.ledger.clone();
+        ledger.tidy(scene.now);
+        let sql = "UPDATE keys SET in_use = ?2, rates = ?3 WHERE id = ?1";
+        db.prepare_cached(sql)?.execute(params![key.id, key.in_use, ledger.to_text()])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Finding the rows of queues, keys and lanes, and moving lanes between their states.
+//!
+//! Owns the numbers of the states, and the one sequence of tasks and places.
+
+use flowgate_core::Tick;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::error::Fault;
+
+/// Nothing in line.
+pub(super) const IDLE: i64 = 0;
+/// Held by its key.
+pub(super) const HELD: i64 = 2;
+/// Held by a rate, until its `wake_at`.
+pub(super) const RESTING: i64 = 3;
+
+/// A moment as it is stored.
+pub(super) fn moment(tick: Tick) -> i64 {
+    i64::try_from(tick.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// A stored moment.
+pub(super) fn tick(moment: i64) -> Tick {
+    Tick::from_nanos(u64::try_from(moment).unwrap_or(0))
+}
+
+/// Takes `count` numbers and gives the one before them.
+pub(super) fn take_numbers(db: &Connection, count: u32) -> Result<i64, Fault> {
+    let sql = "UPDATE numbers SET last = last + ?1 RETURNING last - ?1";
+    Ok(db.prepare_cached(sql)?.query_row([count], |row| row.get(0))?)
+}
+
+/// The row of a queue, which is made if it is not known.
+pub(super) fn queue(db: &Connection, name: &str) -> Result<i64, Fault> {
+    row_named(db, name, "SELECT id FROM queues WHERE name = ?1", "INSERT INTO queues (name) VALUES (?1)")
+}
+
+/// The row of a key, which is made if it is not known.
+pub(super) fn key(db: &Connection, name: &str) -> Result<i64, Fault> {
+    row_named(db, name, "SELECT id FROM keys WHERE name = ?1", "INSERT INTO keys (name) VALUES (?1)")
+}
+
+fn row_named(db: &Connection, name: &str, find: &str, make: &str) -> Result<i64, Fault> {
+    if let Some(id) = db.prepare_cached(find)?.query_row([name], |row| row.get(0)).optional()? {
+        return Ok(id);
+    }
+    Ok(db.prepare_cached(make)?.insert([name])?)
+}
+
+/// The row of a lane, which is made if it is not known. Key 0 is none.
+pub(super) fn lane(db: &Connection, queue: i64, key: i64, priority: i16, limits: &str) -> Result<i64, Fault> {
+    let find = "SELECT id FROM lanes WHERE key = ?1 AND queue = ?2 AND priority = ?3 AND limits = ?4";
+    let values = params![key, queue, priority, limits];
+    if let Some(id) = db.prepare_cached(find)?.query_row(values, |row| row.get(0)).optional()? {
+        return Ok(id);
+    }
+    let make = "INSERT INTO lanes (key, queue, priority, limits) VALUES (?1, ?2, ?3, ?4)";
+    Ok(db.prepare_cached(make)?.insert(values)?)
+}
+
+/// Something stands in this lane's line.
+pub(super) fn fill(db: &Connection, lane: i64) -> Result<(), Fault> {
+    db.prepare_cached("UPDATE lanes SET state = 1 WHERE id = ?1 AND state = 0")?.execute([lane])?;
+    Ok(())
+}
+
+/// The head of this lane left: if it was too heavy, the next one may not be.
+pub(super) fn look_again(db: &Connection, lane: i64) -> Result<(), Fault> {
+    db.prepare_cached("UPDATE lanes SET state = 1 WHERE id = ?1 AND state = 2")?.execute([lane])?;
+    Ok(())
+}
+
+/// A lane's new state.
+pub(super) fn set(db: &Connection, lane: i64, state: i64, wake_at: Option<Tick>) -> Result<(), Fault> {
+    let sql = "UPDATE lanes SET state = ?2, wake_at = ?3 WHERE id = ?1";
+    db.prepare_cached(sql)?.execute(params![lane, state, wake_at.map(moment)])?;
+    Ok(())
+}
+
+/// Slots of a key came back: the lanes it held are looked at again.
+pub(super) fn release(db: &Connection, key: i64) -> Result<(), Fault> {
+    db.prepare_cached("UPDATE lanes SET state = 1 WHERE key = ?1 AND state = 2")?.execute([key])?;
+    Ok(())
+}
+
+/// The limits of a key changed: all of its lanes are looked at again.
+pub(super) fn release_all(db: &Connection, key: i64) -> Result<(), Fault> {
+    let sql = "UPDATE lanes SET state = 1, wake_at = NULL WHERE key = ?1 AND state IN (2, 3)";
+    db.prepare_cached(sql)?.execute([key])?;
+    Ok(())
+}
+
+/// Lanes whose rate allows more by now.
+pub(super) fn wake_due(db: &Connection, now: Tick) -> Result<usize, Fault> {
+    let sql = "UPDATE lanes SET state = 1, wake_at = NULL WHERE state = 3 AND wake_at <= ?1";
+    Ok(db.prepare_cached(sql)?.execute([moment(now)])?)
+}

@@ -1,0 +1,57 @@
+//! Changing limits while work waits under them.
+
+use rusqlite::{OptionalExtension as _, params};
+
+use super::{error::Fault, lanes, leases, threads::Hand};
+use crate::{
+    store::{KeyChange, QueueLimits},
+    terms,
+};
+
+/// Sets how many tasks may be held in all. A cap counts those that are held already.
+pub(super) fn set_cluster_cap(hand: &mut Hand<'_>, cap: Option<u32>) -> Result<(), Fault> {
+    let in_use = if cap.is_some() { leases::count(hand.db)? } else { 0 };
+    hand.db.prepare_cached("UPDATE cluster SET cap = ?1, in_use = ?2")?.execute(params![cap, in_use])?;
+    hand.wake();
+    Ok(())
+}
+
+/// Makes a queue, or changes it.
+pub(super) fn set_queue(hand: &mut Hand<'_>, queue: &QueueLimits) -> Result<(), Fault> {
+    let id = lanes::queue(hand.db, &queue.name)?;
+    let in_use = if queue.max.is_some() { leases::recount_queue(hand.db, id)? } else { 0 };
+    let sql = "UPDATE queues SET priority = ?2, max = ?3, in_use = ?4 WHERE id = ?1";
+    hand.db.prepare_cached(sql)?.execute(params![id, queue.priority, queue.max, in_use])?;
+    hand.wake();
+    Ok(())
+}
+
+/// Whether there is such a queue.
+pub(super) fn pause_queue(hand: &mut Hand<'_>, name: &str, is_paused: bool) -> Result<bool, Fault> {
+    let sql = "UPDATE queues SET paused = ?2 WHERE name = ?1";
+    let is_known = hand.db.prepare_cached(sql)?.execute(params![name, is_paused])? == 1;
+    hand.wake();
+    Ok(is_known)
+}
+
+/// Changes a key, and has all that waits for it looked at again.
+pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) -> Result<(), Fault> {
+    let id = lanes::key(hand.db, name)?;
+    let set = |sql: &str, value: &dyn rusqlite::ToSql| -> Result<(), Fault> {
+        hand.db.prepare_cached(sql)?.query_row(params![id, value], |_| Ok(())).optional()?;
+        Ok(())
+    };
+    match change {
+        KeyChange::Pause => set("UPDATE keys SET paused = ?2 WHERE id = ?1", &true)?,
+        KeyChange::Resume => set("UPDATE keys SET paused = ?2 WHERE id = ?1", &false)?,
+        KeyChange::Pin(limits) => {
+            set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &terms::to_text(Some(limits)))?;
+        }
+        KeyChange::Unpin => set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &None::<String>)?,
+        KeyChange::Latest(is_latest) => set("UPDATE keys SET latest = ?2 WHERE id = ?1", is_latest)?,
+        KeyChange::ResetRate => set("UPDATE keys SET rates = ?2 WHERE id = ?1", &"")?,
+    }
+    lanes::release_all(hand.db, id)?;
+    hand.wake();
+    Ok(())
+}

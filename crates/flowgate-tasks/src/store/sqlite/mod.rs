@@ -1,0 +1,24 @@
+//! Tasks in one SQLite file, for everything that runs on one machine.
+//!
+//! One thread writes: it commits all that waits for it in one transaction, so that a sync to disk is shared. Another reads.
+//! Whether a task may start is never decided here: each turn asks the crate's plan, inside that transaction.
+//!
+//! Several processes may share the file. Between them there are no wake-ups, only a slow look at whether anything changed.
+
+mod audit;
+mod candidates;
+mod claim;
+mod error;
+mod lanes;
+mod leases;
+mod limits;
+mod look;
+mod open;
+mod send;
+mod settle;
+mod store;
+mod threads;
+mod turn;
+mod upkeep;
+
+pub use store::Sqlite;

@@ -1,0 +1,97 @@
+//! Opening a file, and bringing its tables up to date.
+//!
+//! Owns the settings of a connection and the migrations. Any number of processes may open the same new file at once: one of
+//! them makes the tables, under a write lock, and the others find them made.
+
+use std::{path::Path, time::Duration};
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::error::Fault;
+use crate::store::StoreError;
+
+/// Each brings the tables from its index to the next version.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_tasks.sql")];
+/// Longer than any commit of another process.
+const BUSY: Duration = Duration::from_secs(30);
+/// More than there are statements in this folder.
+const STATEMENTS: usize = 128;
+
+/// Everything about a connection that SQLite does not keep in the file. A commit is on disk when it returns.
+const SETTINGS: &str = "
+    PRAGMA synchronous = FULL;
+    PRAGMA temp_store = MEMORY;
+    PRAGMA cache_size = -65536;
+    PRAGMA mmap_size = 268435456;
+    PRAGMA wal_autocheckpoint = 8000;
+    PRAGMA journal_size_limit = 67108864;
+";
+
+/// The connection that writes.
+pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
+    let open = || -> Result<Connection, Fault> {
+        let db = Connection::open(path)?;
+        db.busy_timeout(BUSY)?;
+        // Kept in the file. The busy timeout does not cover it while another process switches at the same moment, so it
+        // is done under the same lock as the migrations: by whoever comes first.
+        switch_to_wal(&db)?;
+        prepare(db)
+    };
+    open().map_err(|fault| fault.while_it("opened the file"))
+}
+
+/// A store that ends with its connection.
+pub(super) fn in_memory() -> Result<Connection, StoreError> {
+    let open = || -> Result<Connection, Fault> { prepare(Connection::open_in_memory()?) };
+    open().map_err(|fault| fault.while_it("opened a store in memory"))
+}
+
+/// A connection that only reads, to a file that a writer has opened.
+pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
+    let open = || -> Result<Connection, Fault> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags)?;
+        db.busy_timeout(BUSY)?;
+        db.execute_batch(SETTINGS)?;
+        db.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(db)
+    };
+    open().map_err(|fault| fault.while_it("opened the file to read"))
+}
+
+fn switch_to_wal(db: &Connection) -> Result<(), Fault> {
+    // Two processes that switch a new file at the same moment may each find it locked by the other, at once.
+    for _ in 0..1000 {
+        match db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)) {
+            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other.map(drop).map_err(Fault::from),
+        }
+    }
+    db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(Fault::from)
+}
+
+fn prepare(mut db: Connection) -> Result<Connection, Fault> {
+    db.execute_batch(SETTINGS)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version: u32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let version = version as usize;
+    if version > MIGRATIONS.len() {
+        return Err(StoreError::Database {
+            doing: "opened the file",
+            why: format!(
+                "it has version {version} of the tables, and this program knows {}",
+                MIGRATIONS.len()
+            ),
+        }
+        .into());
+    }
+    for migration in &MIGRATIONS[version..] {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.execute_batch(&format!("PRAGMA user_version = {}", MIGRATIONS.len()))?;
+    transaction.commit()?;
+    Ok(db)
+}

@@ -1,0 +1,171 @@
+//! Taking tasks in.
+//!
+//! Owns the way from a task as its sender describes it to its row, and back again for one that was dead.
+
+use std::collections::HashMap;
+
+use flowgate_core::Tick;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{error::Fault, lanes, lanes::moment, threads::Hand};
+use crate::{
+    store::Sent,
+    task::{Dedupe, NewTask, TaskId},
+    terms,
+};
+
+/// A row of `tasks`.
+pub(super) struct Row<'a> {
+    pub(super) id: i64,
+    pub(super) lane: i64,
+    /// In line, or delayed.
+    pub(super) line: Line,
+    /// How often it was started.
+    pub(super) attempt: u32,
+    pub(super) weight: u32,
+    pub(super) good_until: Option<Tick>,
+    pub(super) record: &'a [u8],
+}
+
+/// Where a task waits.
+#[derive(Clone, Copy)]
+pub(super) enum Line {
+    /// In line, here.
+    Place(i64),
+    /// Until it joins the line.
+    Until(Tick),
+}
+
+/// Stores a task, and has its lane looked at if it stands in line.
+pub(super) fn put(db: &Connection, row: &Row<'_>) -> Result<(), Fault> {
+    let (place, due_at) = match row.line {
+        Line::Place(place) => (Some(place), None),
+        Line::Until(due_at) => (None, Some(moment(due_at))),
+    };
+    let sql = "INSERT INTO tasks (id, lane, place, attempt, weight, due_at, good_until, record)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let good_until = row.good_until.map(moment);
+    let values = params![row.id, row.lane, place, row.attempt, row.weight, due_at, good_until, row.record];
+    db.prepare_cached(sql)?.execute(values)?;
+    Ok(())
+}
+
+/// Stores these tasks, in this order.
+pub(super) fn send(hand: &mut Hand<'_>, tasks: &[NewTask]) -> Result<Vec<Sent>, Fault> {
+    for task in tasks {
+        task.check()?;
+    }
+    let mut sender = Sender::default();
+    let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+    let mut last = lanes::take_numbers(hand.db, count)?;
+    let mut sent = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        last += 1;
+        sent.push(sender.accept(hand, task, last)?);
+    }
+    for lane in sender.filled.into_keys() {
+        lanes::fill(hand.db, lane)?;
+        hand.wake();
+    }
+    Ok(sent)
+}
+
+/// What is already known of the tasks sent together.
+#[derive(Default)]
+struct Sender<'a> {
+    lanes: HashMap<(&'a str, Option<&'a str>, i16, String), i64>,
+    filled: HashMap<i64, ()>,
+    /// The last limits seen for each key, and its row.
+    keys: HashMap<&'a str, (i64, String)>,
+}
+
+impl<'a> Sender<'a> {
+    fn accept(&mut self, hand: &mut Hand<'_>, task: &'a NewTask, id: i64) -> Result<Sent, Fault> {
+        let now = hand.now;
+        if let Some(dedupe) = &task.dedupe
+            && let Some(first) = note(hand.db, dedupe, id, now)?
+        {
+            return Ok(Sent { id: TaskId(first), is_duplicate: true });
+        }
+        let lane = self.lane(hand, task)?;
+        let start = task.start.map(|start| start.resolve(now)).filter(|start| *start > now);
+        let line = start.map_or(Line::Place(id), Line::Until);
+        if let Line::Place(_) = line {
+            self.filled.insert(lane, ());
+        }
+        let good_until = task.good_until.map(|until| until.resolve(now));
+        let record = task.record.to_bytes();
+        put(hand.db, &Row { id, lane, line, attempt: 0, weight: task.weight, good_until, record: &record })?;
+        Ok(Sent { id: TaskId(id), is_duplicate: false })
+    }
+
+    fn lane(&mut self, hand: &mut Hand<'_>, task: &'a NewTask) -> Result<i64, Fault> {
+        let limits = terms::to_text(task.limits.as_ref());
+        let key = match task.key.as_deref() {
+            Some(name) => self.key(hand, name, &limits)?,
+            None => 0,
+        };
+        let names = (task.queue.as_str(), task.key.as_deref(), task.priority, limits);
+        if let Some(&lane) = self.lanes.get(&names) {
+            return Ok(lane);
+        }
+        let queue = lanes::queue(hand.db, names.0)?;
+        let lane = lanes::lane(hand.db, queue, key, names.2, &names.3)?;
+        self.lanes.insert(names, lane);
+        Ok(lane)
+    }
+
+    /// The key's row; if these limits are new to it, they are its newest.
+    fn key(&mut self, hand: &mut Hand<'_>, name: &'a str, limits: &str) -> Result<i64, Fault> {
+        let (id, known) = match self.keys.get(name) {
+            Some((id, known)) => (*id, known.as_str()),
+            None => (lanes::key(hand.db, name)?, ""),
+        };
+        if limits.is_empty() || known == limits {
+            self.keys.entry(name).or_insert((id, String::new()));
+            return Ok(id);
+        }
+        let sql = "UPDATE keys SET sent = ?2 WHERE id = ?1 AND sent <> ?2 RETURNING latest";
+        let latest: Option<bool> =
+            hand.db.prepare_cached(sql)?.query_row(params![id, limits], |row| row.get(0)).optional()?;
+        if latest == Some(true) {
+            lanes::release_all(hand.db, id)?;
+            hand.wake();
+        }
+        self.keys.insert(name, (id, limits.to_owned()));
+        Ok(id)
+    }
+}
+
+/// The task that holds this dedupe id, if there is one; else `id` holds it from now on.
+fn note(db: &Connection, dedupe: &Dedupe, id: i64, now: Tick) -> Result<Option<i64>, Fault> {
+    let find = "SELECT task FROM dedupes WHERE name = ?1 AND until > ?2";
+    let first =
+        db.prepare_cached(find)?.query_row(params![dedupe.id, moment(now)], |row| row.get(0)).optional()?;
+    if first.is_none() {
+        let until = moment(now.after(dedupe.window));
+        let sql = "INSERT INTO dedupes (name, task, until) VALUES (?1, ?2, ?3)
+            ON CONFLICT (name) DO UPDATE SET task = excluded.task, until = excluded.until";
+        db.prepare_cached(sql)?.execute(params![dedupe.id, id, until])?;
+    }
+    Ok(first)
+}
+
+/// Sends a dead task back to its line, as new.
+pub(super) fn revive(hand: &mut Hand<'_>, id: TaskId) -> Result<bool, Fault> {
+    let sql = "DELETE FROM dead WHERE id = ?1 RETURNING queue, key, priority, limits, weight, record";
+    let row = hand.db.prepare_cached(sql)?.query_row([id.0], |row| {
+        let names: (String, Option<String>, i16, String) =
+            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok((names, row.get::<_, u32>(4)?, row.get::<_, Vec<u8>>(5)?))
+    });
+    let Some(((queue, key, priority, limits), weight, record)) = row.optional()? else { return Ok(false) };
+    let queue = lanes::queue(hand.db, &queue)?;
+    let key = key.map_or(Ok(0), |name| lanes::key(hand.db, &name))?;
+    let lane = lanes::lane(hand.db, queue, key, priority, &limits)?;
+    let line = Line::Place(lanes::take_numbers(hand.db, 1)? + 1);
+    put(hand.db, &Row { id: id.0, lane, line, attempt: 0, weight, good_until: None, record: &record })?;
+    lanes::fill(hand.db, lane)?;
+    hand.wake();
+    Ok(true)
+}

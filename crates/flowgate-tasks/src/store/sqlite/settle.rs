@@ -1,0 +1,192 @@
+//! How held tasks end.
+//!
+//! Owns the fence (whoever lost the lease changes nothing), where a task goes after each end, and giving back what it held
+//! of its key, its queue and the cluster.
+
+use std::collections::{BTreeMap, HashSet};
+
+use flowgate_core::Tick;
+use rusqlite::{Connection, params};
+
+use super::{
+    error::Fault,
+    lanes,
+    lanes::moment,
+    leases,
+    send::{Line, Row, put},
+    threads::Hand,
+};
+use crate::{
+    record::Record,
+    store::{Claimed, End, Settle, Wake, WorkerId},
+    task::TaskId,
+};
+
+/// Said of a task whose worker went away during its last attempt.
+const WORKER_LOST: &str = "its worker was lost while it ran";
+
+/// Ends these tasks. Gives those that the worker did not hold any more.
+pub(super) fn settle(
+    hand: &mut Hand<'_>,
+    worker: WorkerId,
+    settles: Vec<Settle>,
+) -> Result<Vec<TaskId>, Fault> {
+    let mut by_lease: BTreeMap<i64, Vec<Settle>> = BTreeMap::new();
+    for settle in settles {
+        by_lease.entry(settle.task.lease).or_default().push(settle);
+    }
+    let mut lost = Vec::new();
+    let mut freed = Freed::default();
+    for (lease, settles) in by_lease {
+        let Some(row) = leases::find(hand.db, lease)?.filter(|row| row.worker == worker.0) else {
+            lost.extend(settles.iter().map(|settle| settle.task.id));
+            continue;
+        };
+        let mut done = row.done;
+        let mut seen: HashSet<i64> = done.iter().copied().collect();
+        for Settle { task, end } in settles {
+            if !seen.insert(task.id.0) {
+                lost.push(task.id);
+                continue;
+            }
+            done.push(task.id.0);
+            freed.add(&task);
+            finish(hand, &task, end)?;
+        }
+        leases::shrink(hand.db, lease, row.count, &done)?;
+    }
+    freed.give_back(hand)?;
+    Ok(lost)
+}
+
+/// Takes back all that a worker held, and forgets the worker. Gives how many tasks that were.
+pub(super) fn take_back(hand: &mut Hand<'_>, worker: i64) -> Result<u32, Fault> {
+    let mut statement = hand.db.prepare_cached("SELECT id, count FROM leases WHERE worker = ?1")?;
+    let found = statement.query_map([worker], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let found: Vec<(i64, u32)> = found.collect::<Result<_, _>>()?;
+    let mut freed = Freed::default();
+    for (lease, count) in found {
+        for task in leases::held(hand.db, lease)? {
+            freed.add(&task);
+            finish(hand, &task, End::Lost)?;
+        }
+        leases::shrink(hand.db, lease, count, &vec![0; count as usize])?;
+    }
+    hand.db.prepare_cached("DELETE FROM workers WHERE id = ?1")?.execute([worker])?;
+    let count = freed.count;
+    freed.give_back(hand)?;
+    Ok(count)
+}
+
+/// What came back, to be written once for each row.
+#[derive(Default)]
+struct Freed {
+    count: u32,
+    queues: BTreeMap<i64, u32>,
+    keys: BTreeMap<i64, u32>,
+}
+
+impl Freed {
+    fn add(&mut self, task: &Claimed) {
+        self.count += 1;
+        *self.queues.entry(task.place.queue).or_default() += 1;
+        if let Some(key) = task.place.key {
+            *self.keys.entry(key).or_default() += task.weight;
+        }
+    }
+
+    fn give_back(self, hand: &mut Hand<'_>) -> Result<(), Fault> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let sql = "UPDATE cluster SET in_use = in_use - ?1 WHERE cap IS NOT NULL";
+        hand.db.prepare_cached(sql)?.execute([self.count])?;
+        for (queue, count) in self.queues {
+            let sql = "UPDATE queues SET in_use = in_use - ?2 WHERE id = ?1 AND max IS NOT NULL";
+            hand.db.prepare_cached(sql)?.execute(params![queue, count])?;
+        }
+        for (key, weight) in self.keys {
+            let sql = "UPDATE keys SET in_use = in_use - ?2 WHERE id = ?1";
+            hand.db.prepare_cached(sql)?.execute(params![key, weight])?;
+            lanes::release(hand.db, key)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a task goes.
+fn finish(hand: &mut Hand<'_>, task: &Claimed, end: End) -> Result<(), Fault> {
+    // Its number is older than every place given since: it comes back before them.
+    let front = Line::Place(task.id.0);
+    match end {
+        End::Done { result } => {
+            let record = Record::from_bytes(&task.record)?;
+            if let Some(keep) = record.keep {
+                keep_result(hand.db, task, hand.now.after(keep), &result)?;
+                hand.wakes.push(Wake::Ended(task.id));
+            }
+            Ok(())
+        }
+        End::Failed { error, retry_after } => {
+            if is_last(task)? {
+                return bury(hand, task, "failed", &error);
+            }
+            again(hand, task, Line::Until(hand.now.after(retry_after)), task.attempt)
+        }
+        End::Dead { error } => bury(hand, task, "failed", &error),
+        End::Cancelled => bury(hand, task, "cancelled", ""),
+        End::Returned => again(hand, task, front, task.attempt - 1),
+        End::Lost if is_last(task)? => bury(hand, task, "failed", WORKER_LOST),
+        End::Lost => again(hand, task, front, task.attempt),
+    }
+}
+
+fn is_last(task: &Claimed) -> Result<bool, Fault> {
+    Ok(task.attempt >= Record::from_bytes(&task.record)?.retry.max_attempts)
+}
+
+fn again(hand: &mut Hand<'_>, task: &Claimed, line: Line, attempt: u32) -> Result<(), Fault> {
+    let Claimed { id, weight, good_until, record, place, .. } = task;
+    let (id, lane) = (id.0, place.lane);
+    put(hand.db, &Row { id, lane, line, attempt, weight: *weight, good_until: *good_until, record })?;
+    if let Line::Place(_) = line {
+        lanes::fill(hand.db, lane)?;
+        hand.wake();
+    }
+    Ok(())
+}
+
+fn keep_result(db: &Connection, task: &Claimed, until: Tick, result: &[u8]) -> Result<(), Fault> {
+    let sql = "INSERT INTO results (id, queue, key, priority, attempt, until, result)
+        SELECT ?2, queues.name, keys.name, lanes.priority, ?3, ?4, ?5
+        FROM lanes JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key
+        WHERE lanes.id = ?1";
+    let values = params![task.place.lane, task.id.0, task.attempt, moment(until), result];
+    db.prepare_cached(sql)?.execute(values)?;
+    Ok(())
+}
+
+fn bury(hand: &mut Hand<'_>, task: &Claimed, reason: &str, error: &str) -> Result<(), Fault> {
+    let Claimed { id, attempt, weight, record, place, .. } = task;
+    bury_row(hand, (id.0, place.lane, *attempt, *weight), record, (reason, error))
+}
+
+/// Puts a task on the dead list: (its number, its lane, how often it started, its weight), and why.
+pub(super) fn bury_row(
+    hand: &mut Hand<'_>,
+    (id, lane, attempt, weight): (i64, i64, u32, u32),
+    record: &[u8],
+    (reason, error): (&str, &str),
+) -> Result<(), Fault> {
+    let sql =
+        "INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record)
+        SELECT ?2, queues.name, keys.name, lanes.priority, lanes.limits, ?3, ?4, ?5, ?6, ?7, ?8
+        FROM lanes JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key
+        WHERE lanes.id = ?1";
+    let at = moment(hand.now);
+    hand.db.prepare_cached(sql)?.execute(params![lane, id, attempt, weight, reason, error, at, record])?;
+    if Record::from_bytes(record)?.keep.is_some() {
+        hand.wakes.push(Wake::Ended(TaskId(id)));
+    }
+    Ok(())
+}

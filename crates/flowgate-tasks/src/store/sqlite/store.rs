@@ -1,0 +1,132 @@
+//! The store itself: each thing that can be asked of it, handed to the thread that does it.
+
+use std::{path::Path, sync::Arc};
+
+use tokio::sync::broadcast;
+
+use super::{audit, limits, look, open, send, threads::Threads, turn, upkeep};
+use crate::{
+    clock::{SystemWall, Wall},
+    store::{
+        Cancelled, Kept, KeyChange, KeyLook, NewWorker, QueueLimits, QueueLook, Reply, Sent, Store,
+        StoreError, TaskLook, Turn, Turned, Wake, WorkerId,
+    },
+    task::{NewTask, TaskId},
+};
+
+/// How many wake-ups one that listens may be behind.
+const WAKES: usize = 1024;
+
+/// Tasks in one SQLite file. Every commit is on disk when it is answered (`synchronous = FULL`).
+pub struct Sqlite {
+    threads: Threads,
+    wakes: broadcast::Sender<Wake>,
+}
+
+impl Sqlite {
+    /// Opens the file, which is made if it is not there.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(path, Arc::new(SystemWall))
+    }
+
+    /// Opens the file, with a clock of one's own.
+    pub fn open_with(path: impl AsRef<Path>, wall: Arc<dyn Wall>) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        // The writer first: it makes the file and its tables.
+        let writer = open::writer(path)?;
+        let readers = (open::reader(path)?, open::reader(path)?);
+        let (wakes, _) = broadcast::channel(WAKES);
+        let threads = Threads::start(writer, Some(readers), wall, wakes.clone())?;
+        Ok(Sqlite { threads, wakes })
+    }
+
+    /// A store that is gone when it is dropped: for tests, and for work that need not outlive the process.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        Self::in_memory_with(Arc::new(SystemWall))
+    }
+
+    /// The same, with a clock of one's own.
+    pub fn in_memory_with(wall: Arc<dyn Wall>) -> Result<Self, StoreError> {
+        let (wakes, _) = broadcast::channel(WAKES);
+        let threads = Threads::start(open::in_memory()?, None, wall, wakes.clone())?;
+        Ok(Sqlite { threads, wakes })
+    }
+}
+
+impl Store for Sqlite {
+    fn send(&self, tasks: Vec<NewTask>) -> Reply<'_, Vec<Sent>> {
+        self.threads.write("stored tasks", move |hand| send::send(hand, &tasks))
+    }
+
+    fn register(&self, worker: NewWorker) -> Reply<'_, WorkerId> {
+        self.threads.write("registered a worker", move |hand| turn::register(hand, &worker))
+    }
+
+    fn beat(&self, worker: WorkerId) -> Reply<'_, bool> {
+        self.threads.write("renewed a lease", move |hand| turn::beat(hand, worker))
+    }
+
+    fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned> {
+        self.threads.write("settled and claimed", move |hand| turn::turn(hand, worker, turn))
+    }
+
+    fn leave(&self, worker: WorkerId) -> Reply<'_, ()> {
+        self.threads.write("let a worker go", move |hand| turn::leave(hand, worker))
+    }
+
+    fn upkeep(&self) -> Reply<'_, Kept> {
+        self.threads.write("did its upkeep", upkeep::upkeep)
+    }
+
+    fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()> {
+        self.threads.write("set the cluster's cap", move |hand| limits::set_cluster_cap(hand, cap))
+    }
+
+    fn set_queue(&self, queue: QueueLimits) -> Reply<'_, ()> {
+        self.threads.write("changed a queue", move |hand| limits::set_queue(hand, &queue))
+    }
+
+    fn pause_queue(&self, name: String, is_paused: bool) -> Reply<'_, bool> {
+        self.threads.write("paused a queue", move |hand| limits::pause_queue(hand, &name, is_paused))
+    }
+
+    fn change_key(&self, key: String, change: KeyChange) -> Reply<'_, ()> {
+        self.threads.write("changed a key", move |hand| limits::change_key(hand, &key, &change))
+    }
+
+    fn look_at_key(&self, key: String) -> Reply<'_, Option<KeyLook>> {
+        self.threads.read("looked at a key", move |db, _| look::key(db, &key))
+    }
+
+    fn queues(&self) -> Reply<'_, Vec<QueueLook>> {
+        self.threads.read("looked at the queues", |db, _| look::queues(db))
+    }
+
+    fn cluster(&self) -> Reply<'_, (u32, Option<u32>)> {
+        self.threads.read("looked at the cluster", |db, _| look::cluster(db))
+    }
+
+    fn look_at_task(&self, id: TaskId) -> Reply<'_, Option<TaskLook>> {
+        self.threads.read("looked at a task", move |db, now| look::task(db, id, now))
+    }
+
+    fn cancel(&self, id: TaskId) -> Reply<'_, Cancelled> {
+        self.threads.write("cancelled a task", move |hand| upkeep::cancel(hand, id))
+    }
+
+    fn dead(&self, before: Option<TaskId>, most: u32) -> Reply<'_, Vec<TaskLook>> {
+        self.threads.read("looked at the dead list", move |db, _| look::dead(db, before, most))
+    }
+
+    fn revive(&self, id: TaskId) -> Reply<'_, bool> {
+        self.threads.write("revived a task", move |hand| send::revive(hand, id))
+    }
+
+    fn audit(&self) -> Reply<'_, Vec<String>> {
+        self.threads.read("counted again", audit::audit)
+    }
+
+    fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.wakes.subscribe()
+    }
+}

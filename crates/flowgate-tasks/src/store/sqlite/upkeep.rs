@@ -1,0 +1,151 @@
+//! What time brings about.
+//!
+//! Owns the moments at which tasks, leases and what is kept fall due, and cleaning up behind keys that nobody uses.
+
+use std::time::Duration;
+
+use flowgate_core::Tick;
+use rusqlite::{Connection, params};
+
+use super::{
+    error::Fault,
+    lanes,
+    lanes::{moment, tick},
+    leases, settle,
+    threads::Hand,
+};
+use crate::{
+    ledger::Ledger,
+    store::{Cancelled, Kept, Wake},
+    task::TaskId,
+};
+
+/// At most so many rows of a kind at once, so that claims are not kept waiting.
+const BATCH: u32 = 2000;
+
+/// Does what has fallen due.
+pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
+    let mut kept = Kept { expired: expire(hand)?, ..Kept::default() };
+    for worker in ids(hand.db, "SELECT id FROM workers WHERE lease_until <= ?1 LIMIT ?2", hand.now)? {
+        kept.recovered += settle::take_back(hand, worker)?;
+    }
+    kept.due = join(hand)?;
+    let woken = lanes::wake_due(hand.db, hand.now)?;
+    forget(hand)?;
+    if kept.due > 0 || kept.recovered > 0 || kept.expired > 0 || woken > 0 {
+        hand.wake();
+    }
+    let is_more = kept.expired >= BATCH || kept.due >= BATCH;
+    kept.next = if is_more { Some(Duration::ZERO) } else { next(hand.db, hand.now)? };
+    Ok(kept)
+}
+
+fn ids(db: &Connection, sql: &str, now: Tick) -> Result<Vec<i64>, Fault> {
+    let mut statement = db.prepare_cached(sql)?;
+    let found = statement.query_map(params![moment(now), BATCH], |row| row.get(0))?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Tasks that were not started in time.
+fn expire(hand: &mut Hand<'_>) -> Result<u32, Fault> {
+    let expired = ids(hand.db, "SELECT id FROM tasks WHERE good_until <= ?1 LIMIT ?2", hand.now)?;
+    for &id in &expired {
+        remove(hand, id, "expired")?;
+    }
+    Ok(expired.len() as u32)
+}
+
+/// Takes a task that waits to the dead list. Whether there was one.
+fn remove(hand: &mut Hand<'_>, id: i64, reason: &str) -> Result<bool, Fault> {
+    let db = hand.db;
+    let mut statement =
+        db.prepare_cached("DELETE FROM tasks WHERE id = ?1 RETURNING lane, attempt, weight, record")?;
+    let mut found = statement.query_map([id], |row| {
+        Ok(((id, row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?), row.get::<_, Vec<u8>>(3)?))
+    })?;
+    let Some((row, record)) = found.next().transpose()? else { return Ok(false) };
+    // A statement with RETURNING has its effect when it is at its end.
+    debug_assert!(found.next().is_none(), "a task is one row");
+    lanes::look_again(db, row.1)?;
+    settle::bury_row(hand, row, &record, (reason, ""))?;
+    Ok(true)
+}
+
+/// Delayed tasks join their line, in the order in which they fell due.
+fn join(hand: &mut Hand<'_>) -> Result<u32, Fault> {
+    let due = ids(hand.db, "SELECT id FROM tasks WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2", hand.now)?;
+    if due.is_empty() {
+        return Ok(0);
+    }
+    let mut place = lanes::take_numbers(hand.db, due.len() as u32)?;
+    for id in &due {
+        place += 1;
+        let sql = "UPDATE tasks SET place = ?2, due_at = NULL WHERE id = ?1 RETURNING lane";
+        let lane = hand.db.prepare_cached(sql)?.query_row(params![id, place], |row| row.get(0))?;
+        lanes::fill(hand.db, lane)?;
+    }
+    Ok(due.len() as u32)
+}
+
+/// Results and dedupe ids whose time is over, and keys and lanes that say nothing.
+fn forget(hand: &mut Hand<'_>) -> Result<(), Fault> {
+    for sql in [
+        "DELETE FROM results WHERE id IN (SELECT id FROM results WHERE until <= ?1 LIMIT ?2)",
+        "DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= ?1 LIMIT ?2)",
+    ] {
+        hand.db.prepare_cached(sql)?.execute(params![moment(hand.now), BATCH])?;
+    }
+    forget_keys(hand)
+}
+
+/// Looks at some keys, each time at others. Lanes of no key are few and stay.
+fn forget_keys(hand: &mut Hand<'_>) -> Result<(), Fault> {
+    let sql = "SELECT id, rates, in_use = 0 AND NOT paused AND pinned IS NULL AND NOT latest FROM keys
+        WHERE id > ?1 ORDER BY id LIMIT ?2";
+    let mut statement = hand.db.prepare_cached(sql)?;
+    let rows = statement.query_map(params![hand.cursors.keys, BATCH / 4], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+    })?;
+    let keys: Vec<(i64, String, bool)> = rows.collect::<Result<_, _>>()?;
+    let is_round = keys.len() < BATCH as usize / 4;
+    hand.cursors.keys = keys.last().filter(|_| !is_round).map_or(0, |key| key.0);
+    for (key, rates, is_plain) in keys {
+        let mut ledger = Ledger::from_text(&rates)?;
+        ledger.tidy(hand.now);
+        if !is_plain || ledger != Ledger::default() {
+            continue;
+        }
+        let sql =
+            "DELETE FROM lanes WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM tasks WHERE lane = lanes.id)";
+        hand.db.prepare_cached(sql)?.execute([key])?;
+        let sql = "DELETE FROM keys WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM lanes WHERE key = ?1)";
+        hand.db.prepare_cached(sql)?.execute([key])?;
+    }
+    Ok(())
+}
+
+/// How long until something falls due.
+fn next(db: &Connection, now: Tick) -> Result<Option<Duration>, Fault> {
+    let sql = "SELECT min(at) FROM (
+        SELECT min(due_at) AS at FROM tasks WHERE due_at IS NOT NULL
+        UNION ALL SELECT min(good_until) FROM tasks WHERE good_until IS NOT NULL
+        UNION ALL SELECT min(lease_until) FROM workers
+        UNION ALL SELECT min(wake_at) FROM lanes WHERE state = 3
+        UNION ALL SELECT min(until) FROM results
+        UNION ALL SELECT min(until) FROM dedupes)";
+    let at: Option<i64> = db.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    Ok(at.map(|at| tick(at).since(now)))
+}
+
+/// Stops a task from starting, or tells its worker to stop it.
+pub(super) fn cancel(hand: &mut Hand<'_>, id: TaskId) -> Result<Cancelled, Fault> {
+    if remove(hand, id.0, "cancelled")? {
+        hand.wake();
+        return Ok(Cancelled::Waiting);
+    }
+    if leases::holder(hand.db, id)?.is_some() {
+        hand.wakes.push(Wake::Cancel(id));
+        return Ok(Cancelled::Running);
+    }
+    Ok(Cancelled::Unknown)
+}
