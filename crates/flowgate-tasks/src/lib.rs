@@ -6,6 +6,7 @@
 //! This crate owns the state machine, the one claim rule ([the plan](https://docs.rs/flowgate-tasks)), the stores and the workers.
 //! It knows no HTTP: who runs a task is a handler.
 
+mod client;
 pub mod clock;
 mod ledger;
 mod plan;
@@ -16,6 +17,7 @@ mod terms;
 mod upkeep;
 pub mod worker;
 
+pub use client::Client;
 pub use record::{Record, Unreadable};
-pub use upkeep::keep_up;
 pub use task::{DEFAULT_QUEUE, MAX_BODY, MAX_NAME, MAX_WEIGHT, NewTask, Retry, TaskId, When};
+pub use upkeep::keep_up;

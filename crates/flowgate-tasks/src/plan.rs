@@ -93,12 +93,6 @@ impl Key {
         self.in_use += weight;
         self.ledger.start(limits.and_then(Limits::rate), now);
     }
-
-    /// Whether one more task sent with any limits might start now.
-    pub(crate) fn has_room(&self) -> bool {
-        let max = self.pinned.or(self.latest).and_then(|limits| limits.max());
-        !self.is_paused && max.is_none_or(|max| self.in_use < max)
-    }
 }
 
 /// A lane with something in it, perhaps.

@@ -113,7 +113,9 @@ impl Handlers {
             let run = argument.map(|argument| function(context, argument));
             async move {
                 // What cannot be read now cannot be read later.
-                let run = run.map_err(|error| Failure::last(format_args!("its body is not what its handler takes: {error}")))?;
+                let run = run.map_err(|error| {
+                    Failure::last(format_args!("its body is not what its handler takes: {error}"))
+                })?;
                 let result = run.await.map_err(Into::into)?;
                 serde_json::to_vec(&result)
                     .map_err(|error| Failure::last(format_args!("its result cannot be written: {error}")))
@@ -148,7 +150,8 @@ impl Handlers {
         match self.by_kind.get(&context.kind).or(self.fallback.as_ref()) {
             Some(handler) => handler(context, body),
             None => {
-                let known = self.by_kind.keys().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+                let known =
+                    self.by_kind.keys().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
                 let error = format!("this worker has no handler for `{}`; it has: {known}", context.kind);
                 Box::pin(async move { Err(Failure::new(error)) })
             }

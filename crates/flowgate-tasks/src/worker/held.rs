@@ -32,14 +32,17 @@ impl Held {
     pub(super) fn start(&mut self, task: Claimed, handlers: &Handlers) {
         let Record { kind, body, retry, timeout, .. } = match Record::from_bytes(&task.record) {
             Ok(record) => record,
-            Err(error) => return self.ended.push(Settle { task, end: End::Dead { error: error.to_string() } }),
+            Err(error) => {
+                return self.ended.push(Settle { task, end: End::Dead { error: error.to_string() } });
+            }
         };
         let context = Context { id: task.id, kind: Arc::from(kind), attempt: task.attempt };
         let run = handlers.run(context, body);
         let handle = match timeout {
             None => self.runs.spawn(run),
             Some(timeout) => self.runs.spawn(async move {
-                let late = |_| Err(Failure::new(format_args!("it took longer than its timeout of {timeout:?}")));
+                let late =
+                    |_| Err(Failure::new(format_args!("it took longer than its timeout of {timeout:?}")));
                 tokio::time::timeout(timeout, run).await.unwrap_or_else(late)
             }),
         };
@@ -127,7 +130,8 @@ impl Held {
     /// The leases they are held under.
     pub(super) fn leases(&self) -> Vec<i64> {
         let ended = self.ended.iter().map(|settle| settle.task.lease);
-        let mut leases: Vec<i64> = self.running.values().map(|running| running.task.lease).chain(ended).collect();
+        let mut leases: Vec<i64> =
+            self.running.values().map(|running| running.task.lease).chain(ended).collect();
         leases.sort_unstable();
         leases.dedup();
         leases
@@ -137,6 +141,7 @@ impl Held {
 fn panic_text(error: JoinError) -> String {
     let said = error.into_panic();
     let text = said.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| said.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned());
+    let text =
+        text.or_else(|| said.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned());
     format!("its handler panicked: {text}")
 }

@@ -50,7 +50,11 @@ impl WorkerOptions {
         let long = Duration::from_secs(24 * 60 * 60);
         for (option, span) in [("lease", self.lease), ("poll", self.poll)] {
             if span < short || span > long {
-                return Err(OptionError::new(option, format_args!("{span:?}"), "a duration from 100 ms to one day"));
+                return Err(OptionError::new(
+                    option,
+                    format_args!("{span:?}"),
+                    "a duration from 100 ms to one day",
+                ));
             }
         }
         Ok(())

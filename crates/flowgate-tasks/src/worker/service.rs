@@ -43,7 +43,11 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that has not started yet.
-    pub fn new(store: Arc<dyn Store>, handlers: Handlers, options: WorkerOptions) -> Result<Self, OptionError> {
+    pub fn new(
+        store: Arc<dyn Store>,
+        handlers: Handlers,
+        options: WorkerOptions,
+    ) -> Result<Self, OptionError> {
         options.check()?;
         Ok(Worker { store, handlers, options })
     }
@@ -124,7 +128,11 @@ struct Desk {
 }
 
 impl Desk {
-    async fn open(store: Arc<dyn Store>, handlers: Handlers, options: WorkerOptions) -> Result<Self, StoreError> {
+    async fn open(
+        store: Arc<dyn Store>,
+        handlers: Handlers,
+        options: WorkerOptions,
+    ) -> Result<Self, StoreError> {
         let (worker, lease) = Lease::take(&store, &options).await?;
         let (rest_until, look_at) = (clock::now(), clock::now() + options.poll);
         Ok(Desk {
@@ -160,7 +168,8 @@ impl Desk {
         }
         let settles = if self.wants_locks { Vec::new() } else { self.held.take_ended() };
         let free = (self.options.most() as usize).saturating_sub(self.held.len()) as u32;
-        let wants = !self.is_closed && free > 0 && (self.is_looking || self.wants_locks || !settles.is_empty());
+        let wants =
+            !self.is_closed && free > 0 && (self.is_looking || self.wants_locks || !settles.is_empty());
         if settles.is_empty() && !wants {
             return;
         }
@@ -275,7 +284,10 @@ impl Lease {
                 let asked = clock::now();
                 match store.beat(worker).await {
                     Ok(true) => drop(told.send(Some(asked + lease))),
-                    Ok(false) => return drop(told.send(None)),
+                    Ok(false) => {
+                        let _ = told.send(None);
+                        return;
+                    }
                     // It is tried again; if it stays so, the lease ends by itself.
                     Err(_) => {}
                 }

@@ -67,10 +67,11 @@ impl Postgres {
 
     /// Connects with options.
     pub async fn connect_with(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| StoreError::Database {
-            doing: "read its address",
-            why: std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string),
-        })?;
+        let mut config: Config =
+            url.parse().map_err(|error: tokio_postgres::Error| StoreError::Database {
+                doing: "read its address",
+                why: std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string),
+            })?;
         if config.get_application_name().is_none() {
             config.application_name("flowgate");
         }
@@ -93,7 +94,8 @@ impl Postgres {
             listener: Mutex::default(),
         };
         let store = Postgres { shared: Arc::new(shared) };
-        *store.shared.listener.lock().await = Some(Listener::start(&store.shared.config, &store.shared.wakes).await?);
+        *store.shared.listener.lock().await =
+            Some(Listener::start(&store.shared.config, &store.shared.wakes).await?);
         Ok(store)
     }
 

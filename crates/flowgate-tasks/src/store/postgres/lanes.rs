@@ -60,7 +60,11 @@ pub(super) const STATEMENTS: [&str; 4] = [ADD_QUEUES, ADD_KEYS, ADD_LANES, FIND_
 
 impl Lanes {
     /// The rows of these lanes; those that are missing are made.
-    pub(super) async fn resolve(&self, session: &Session, names: &[LaneName]) -> Result<Vec<i64>, StoreError> {
+    pub(super) async fn resolve(
+        &self,
+        session: &Session,
+        names: &[LaneName],
+    ) -> Result<Vec<i64>, StoreError> {
         let mut unknown: Vec<&LaneName> = {
             let known = self.lock();
             names.iter().filter(|name| !known.contains_key(name)).collect()
@@ -89,7 +93,10 @@ impl Lanes {
         match ids {
             Some(ids) => Ok(ids),
             // Forgotten again by another send: more lanes in one go than are remembered.
-            None => Err(StoreError::Database { doing: "looked for lanes", why: format!("more than {MOST} at once") }),
+            None => Err(StoreError::Database {
+                doing: "looked for lanes",
+                why: format!("more than {MOST} at once"),
+            }),
         }
     }
 

@@ -36,7 +36,8 @@ const HELD: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priorit
     LEFT JOIN keys ON keys.id = lanes.key WHERE held.id = $1 AND held.id <> ALL(done)";
 const DEAD: &str = "SELECT id, queue, key, priority, attempt, record, reason, error FROM dead \
     WHERE id < $1 ORDER BY id DESC LIMIT $2";
-const ONE_DEAD: &str = "SELECT id, queue, key, priority, attempt, record, reason, error FROM dead WHERE id = $1";
+const ONE_DEAD: &str =
+    "SELECT id, queue, key, priority, attempt, record, reason, error FROM dead WHERE id = $1";
 
 /// What should be counted, beside what is.
 const AUDIT: [(&str, &str); 4] = [
@@ -70,7 +71,8 @@ const AUDIT: [(&str, &str); 4] = [
 impl Postgres {
     async fn ask(&self, sql: &'static str, params: Vec<i64>) -> Result<Vec<Row>, StoreError> {
         self.job(Line::Rest, move |_, session| async move {
-            let params: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = params.iter().map(|id| id as _).collect();
+            let params: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
+                params.iter().map(|id| id as _).collect();
             session.client().query(sql, params.as_slice()).await.map_err(failed("looked"))
         })
         .await
@@ -134,13 +136,25 @@ impl Postgres {
         }
         if let Some(row) = self.ask("SELECT result FROM results WHERE id = $1", vec![id.0]).await?.first() {
             let state = State::Done { result: row.get("result") };
-            let empty = TaskLook { id, queue: String::new(), key: None, priority: 0, attempt: 0, state, record: None };
+            let empty = TaskLook {
+                id,
+                queue: String::new(),
+                key: None,
+                priority: 0,
+                attempt: 0,
+                state,
+                record: None,
+            };
             return Ok(Some(empty));
         }
         self.ask(ONE_DEAD, vec![id.0]).await?.first().map(dead).transpose()
     }
 
-    pub(super) async fn see_dead(&self, before: Option<TaskId>, most: u32) -> Result<Vec<TaskLook>, StoreError> {
+    pub(super) async fn see_dead(
+        &self,
+        before: Option<TaskId>,
+        most: u32,
+    ) -> Result<Vec<TaskLook>, StoreError> {
         let rows = self.ask(DEAD, vec![before.map_or(i64::MAX, |id| id.0), i64::from(most)]).await?;
         rows.iter().map(dead).collect()
     }
@@ -163,7 +177,8 @@ impl Postgres {
     pub(super) async fn send_back(&self, id: TaskId) -> Result<bool, StoreError> {
         self.job(Line::Sends, move |shared, mut session| async move {
             let find = "SELECT queue, key, priority, limits, weight, record FROM dead WHERE id = $1";
-            let row = session.client().query_opt(find, &[&id.0]).await.map_err(failed("looked for a task"))?;
+            let row =
+                session.client().query_opt(find, &[&id.0]).await.map_err(failed("looked for a task"))?;
             let Some(row) = row else { return Ok(false) };
             let name = super::lanes::LaneName {
                 queue: row.get("queue"),

@@ -10,10 +10,10 @@
 
 mod connect;
 mod lanes;
+mod limits;
 mod look;
 mod migrate;
 mod notify;
-mod limits;
 mod rows;
 mod scene;
 mod send;

@@ -46,7 +46,12 @@ pub(super) fn queue(row: &Row, quota: u32, is_locked: bool) -> Queue {
         id: row.get("id"),
         priority: row.get("priority"),
         is_paused: row.get("paused"),
-        counter: Counter { cap: cap(row, "max"), in_use: count(row, "in_use"), is_locked, ..Counter::default() },
+        counter: Counter {
+            cap: cap(row, "max"),
+            in_use: count(row, "in_use"),
+            is_locked,
+            ..Counter::default()
+        },
         quota,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns what is read and locked, and in which order (see the store's own page). It decides nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tokio_postgres::Row;
 
@@ -23,10 +23,12 @@ const QUEUES: &str = "SELECT id, priority, max, in_use, paused FROM queues";
 const LOCK_QUEUES: &str = "SELECT FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE";
 const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates FROM keys \
     WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";
-const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker = $2 RETURNING id";
+/// Both tell which of a lease's tasks had been settled before.
+const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker = $2 RETURNING id, done";
 const GIVE_BACK_SOME: &str = "UPDATE leases SET done = done || given.ids FROM (\
     SELECT lease, array_agg(id) AS ids FROM unnest($1::bigint[], $2::bigint[]) AS asked (lease, id) GROUP BY lease) AS given \
-    WHERE leases.id = given.lease AND leases.worker = $3 RETURNING leases.id";
+    WHERE leases.id = given.lease AND leases.worker = $3 \
+    RETURNING leases.id, done[1:cardinality(done) - cardinality(given.ids)] AS done";
 
 /// Ready lanes with a key: those of the best priority after the cursor, then from the beginning; each key locked, unless
 /// somebody else has it.
@@ -81,8 +83,8 @@ pub(super) struct Loaded {
     pub(super) scene: Scene,
     /// What was said of each lane so far.
     pub(super) were: Vec<LaneState>,
-    /// The leases that are still the worker's, of those that something is given back of.
-    pub(super) fenced: HashSet<i64>,
+    /// What is given back of leases that are still the worker's, by its place among the settles: the rest was lost before.
+    pub(super) back: BTreeSet<usize>,
 }
 
 /// Begins the transaction and reads what the plan needs, with what was given back already counted as free.
@@ -126,10 +128,19 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     for row in &locked {
         builder.key(row, "id")?;
     }
-    let fenced: HashSet<i64> = whole.iter().chain(&some).map(|row| row.get(0)).collect();
-    builder.give_back(asked.settles.iter().filter(|settle| fenced.contains(&settle.task.lease)));
+    let back = fenced(asked.settles, whole.iter().chain(&some));
+    builder.give_back(back.iter().map(|&index| &asked.settles[index]));
     let were = builder.lanes(plain, keyed, &held)?;
-    Ok(Loaded { scene: builder.scene, were, fenced })
+    Ok(Loaded { scene: builder.scene, were, back })
+}
+
+/// The settles whose lease is still the worker's, each task once.
+fn fenced<'a>(settles: &[Settle], leases: impl Iterator<Item = &'a Row>) -> BTreeSet<usize> {
+    let mut done: HashMap<i64, HashSet<i64>> =
+        leases.map(|row| (row.get("id"), row.get::<_, Vec<i64>>("done").into_iter().collect())).collect();
+    let mut is_first =
+        |settle: &Settle| done.get_mut(&settle.task.lease).is_some_and(|done| done.insert(settle.task.id.0));
+    settles.iter().enumerate().filter(|(_, settle)| is_first(settle)).map(|(index, _)| index).collect()
 }
 
 /// What is given back, as parameters.
@@ -196,7 +207,12 @@ impl Builder {
     }
 
     /// Lanes in the order in which they are served, and what was said of them.
-    fn lanes(&mut self, plain: Vec<Row>, mut keyed: Vec<Row>, held: &[Row]) -> Result<Vec<LaneState>, StoreError> {
+    fn lanes(
+        &mut self,
+        plain: Vec<Row>,
+        mut keyed: Vec<Row>,
+        held: &[Row],
+    ) -> Result<Vec<LaneState>, StoreError> {
         let mut were = Vec::new();
         for row in &plain {
             self.lane(row, None)?;

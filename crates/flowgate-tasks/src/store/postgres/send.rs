@@ -79,7 +79,8 @@ impl Postgres {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }
-        self.job(Line::Sends, move |shared, session| async move { send(&shared, session, &tasks).await }).await
+        self.job(Line::Sends, move |shared, session| async move { send(&shared, session, &tasks).await })
+            .await
     }
 }
 
@@ -122,7 +123,11 @@ async fn store(
     let limits = sent_limits(tasks);
     let begin = async { if is_named { Ok(()) } else { session.run("BEGIN").await } };
     let limited = async {
-        if limits.0.is_empty() { Ok(Vec::new()) } else { session.query(SENT_LIMITS, [&limits.0, &limits.1]).await }
+        if limits.0.is_empty() {
+            Ok(Vec::new())
+        } else {
+            session.query(SENT_LIMITS, [&limits.0, &limits.1]).await
+        }
     };
     let is_delayed = tasks.iter().any(|task| task.start.is_some());
     let (_, _, _, added, _, _, _) = tokio::try_join!(
@@ -153,7 +158,10 @@ async fn store(
         _ => added.next().map(|id| Sent { id, is_duplicate: false }),
     };
     let sent: Option<Vec<Sent>> = named.iter().map(&mut sent).collect();
-    sent.ok_or_else(|| StoreError::Database { doing: "stored tasks", why: "fewer rows came back than went in".to_owned() })
+    sent.ok_or_else(|| StoreError::Database {
+        doing: "stored tasks",
+        why: "fewer rows came back than went in".to_owned(),
+    })
 }
 
 /// The task that a dedupe id stands for.
@@ -164,7 +172,11 @@ struct Named {
 }
 
 /// Begins the transaction, and finds for each task with a dedupe id whether it is the first of that id.
-async fn claim_names(session: &Lease, tasks: &[NewTask], shift: i64) -> Result<Vec<Option<Named>>, StoreError> {
+async fn claim_names(
+    session: &Lease,
+    tasks: &[NewTask],
+    shift: i64,
+) -> Result<Vec<Option<Named>>, StoreError> {
     let mut lasting = std::collections::BTreeMap::new();
     for dedupe in tasks.iter().filter_map(|task| task.dedupe.as_ref()) {
         lasting.entry(dedupe.id.as_str()).or_insert_with(|| nanos(dedupe.window));
@@ -177,7 +189,8 @@ async fn claim_names(session: &Lease, tasks: &[NewTask], shift: i64) -> Result<V
         session.query(NAMED, [&names]),
     )?;
     let mut fresh: std::collections::HashSet<String> = mine.iter().map(|row| row.get(0)).collect();
-    let known: std::collections::HashMap<String, i64> = all.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let known: std::collections::HashMap<String, i64> =
+        all.iter().map(|row| (row.get(0), row.get(1))).collect();
     let named = |task: &NewTask| {
         let id = task.dedupe.as_ref().map(|dedupe| &dedupe.id)?;
         known.get(id).map(|&task| Named { task, is_new: fresh.remove(id) })
@@ -211,7 +224,8 @@ struct Columns {
 
 impl Columns {
     fn of(tasks: &[NewTask], lanes: &[i64], named: &[Option<Named>]) -> Self {
-        let new = || tasks.iter().zip(lanes).zip(named).filter(|(_, named)| named.is_none_or(|named| named.is_new));
+        let new =
+            || tasks.iter().zip(lanes).zip(named).filter(|(_, named)| named.is_none_or(|named| named.is_new));
         let mut all_lanes: Vec<i64> = new().map(|((_, lane), _)| *lane).collect();
         let lanes = all_lanes.clone();
         all_lanes.sort_unstable();

@@ -43,7 +43,8 @@ impl Session {
         sql: &'static str,
         params: Params<'_, N>,
     ) -> Result<Vec<Row>, StoreError> {
-        let statement = self.statements.get(sql).expect("every statement of a session is prepared when it opens");
+        let statement =
+            self.statements.get(sql).expect("every statement of a session is prepared when it opens");
         self.client.query(statement, &params).await.map_err(failed("ran a statement"))
     }
 
@@ -73,7 +74,8 @@ pub(super) fn failed(doing: &'static str) -> impl FnOnce(tokio_postgres::Error) 
     move |error| {
         let why = match error.as_db_error() {
             Some(said) => format!("{} ({})", said.message(), said.code().code()),
-            None => std::error::Error::source(&error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}")),
+            None => std::error::Error::source(&error)
+                .map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}")),
         };
         StoreError::Database { doing, why }
     }

@@ -62,7 +62,7 @@ pub(super) struct Results {
 }
 
 impl Ends {
-    pub(super) fn of(settles: Vec<Settle>, now: Tick) -> Result<Self, StoreError> {
+    pub(super) fn of<'a>(settles: impl Iterator<Item = &'a Settle>, now: Tick) -> Result<Self, StoreError> {
         let mut ends = Ends::default();
         for settle in settles {
             ends.add(settle, now)?;
@@ -70,7 +70,7 @@ impl Ends {
         Ok(ends)
     }
 
-    fn add(&mut self, Settle { task, end }: Settle, now: Tick) -> Result<(), StoreError> {
+    fn add(&mut self, Settle { task, end }: &Settle, now: Tick) -> Result<(), StoreError> {
         let record = Record::from_bytes(&task.record)?;
         let is_last = task.attempt >= record.retry.max_attempts;
         let again = |ends: &mut Self, attempt: u32, due: Option<i64>| {
@@ -95,7 +95,7 @@ impl Ends {
                 if let Some(keep) = record.keep {
                     self.results.ids.push(task.id.0);
                     self.results.until.push(stored(now) + nanos(keep));
-                    self.results.results.push(result);
+                    self.results.results.push(result.clone());
                     self.awaited.push(task.id.0);
                 }
                 return Ok(());
@@ -103,16 +103,16 @@ impl Ends {
             End::Returned => again(self, task.attempt - 1, None),
             End::Lost if !is_last => again(self, task.attempt, None),
             End::Failed { retry_after, .. } if !is_last => {
-                let due = stored(now) + nanos(retry_after);
+                let due = stored(now) + nanos(*retry_after);
                 again(self, task.attempt, Some(due).filter(|_| !retry_after.is_zero()));
             }
             End::Lost => dead(self, "failed", "its worker was lost, at the last attempt".to_owned()),
-            End::Failed { error, .. } | End::Dead { error } => dead(self, "failed", error),
+            End::Failed { error, .. } | End::Dead { error } => dead(self, "failed", error.clone()),
             End::Cancelled => dead(self, "cancelled", String::new()),
         }
         let is_again = self.again.ids.len() > self.again.records.len();
         let records = if is_again { &mut self.again.records } else { &mut self.dead.records };
-        records.push(task.record);
+        records.push(task.record.clone());
         Ok(())
     }
 }

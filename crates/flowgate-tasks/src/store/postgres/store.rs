@@ -5,8 +5,8 @@ use tokio::sync::broadcast;
 use super::connect::Postgres;
 use crate::{
     store::{
-        Cancelled, KeyChange, KeyLook, Kept, NewWorker, QueueLimits, QueueLook, Reply, Sent, Store, TaskLook, Turn,
-        Turned, Wake, WorkerId,
+        Cancelled, Kept, KeyChange, KeyLook, NewWorker, QueueLimits, QueueLook, Reply, Sent, Store, TaskLook,
+        Turn, Turned, Wake, WorkerId,
     },
     task::{NewTask, TaskId},
 };

@@ -50,7 +50,8 @@ const WRITE_QUEUES: &str = "WITH told AS (SELECT queues.id, told.change FROM que
 const ENDED: &str = "SELECT pg_notify('flowgate', 'e' || id) FROM unnest($1::bigint[]) AS ended (id)";
 const WAKE: &str = "SELECT pg_notify('flowgate', 'w')";
 
-const OWN_LANES: &str = "SELECT id FROM lanes WHERE id = ANY($1) AND state = 1 ORDER BY id FOR UPDATE SKIP LOCKED";
+const OWN_LANES: &str =
+    "SELECT id FROM lanes WHERE id = ANY($1) AND state = 1 ORDER BY id FOR UPDATE SKIP LOCKED";
 const IDLE_LANES: &str = "UPDATE lanes SET state = 0 WHERE id = ANY($1) AND state = 1 \
     AND NOT EXISTS (SELECT FROM tasks WHERE lane = lanes.id AND place IS NOT NULL) RETURNING id";
 
@@ -111,7 +112,7 @@ impl Memory {
     fn settled(&self, settles: &[Settle], whole: &HashSet<i64>) {
         let mut open = self.open();
         for settle in settles.iter().filter(|settle| !whole.contains(&settle.task.lease)) {
-            open.entry(settle.task.lease).and_modify(|open| *open -= 1);
+            open.entry(settle.task.lease).and_modify(|open| *open = open.saturating_sub(1));
         }
         open.retain(|lease, _| !whole.contains(lease));
     }
@@ -119,7 +120,8 @@ impl Memory {
 
 impl Postgres {
     pub(super) async fn take_turn(&self, worker: WorkerId, turn: Turn) -> Result<Turned, StoreError> {
-        self.job(Line::Turns, move |shared, session| async move { run(&shared, session, worker, turn).await }).await
+        self.job(Line::Turns, move |shared, session| async move { run(&shared, session, worker, turn).await })
+            .await
     }
 }
 
@@ -164,7 +166,7 @@ async fn transact(
         shift: shared.shift(),
         whole,
     };
-    let Loaded { mut scene, were, fenced } = scene::load(session, &asked).await?;
+    let Loaded { mut scene, were, back } = scene::load(session, &asked).await?;
     let plan = if want.is_some() { scene.plan() } else { Plan::default() };
     let taken = take(session, &scene, &plan.grants, worker).await?;
     let mut short = Vec::new();
@@ -180,9 +182,11 @@ async fn transact(
         scene.book(*grant, &weights);
     }
     let whole = asked.whole;
-    let (back, lost): (Vec<Settle>, Vec<Settle>) =
-        settles.iter().cloned().partition(|settle| fenced.contains(&settle.task.lease));
-    let ends = Ends::of(back, scene.now)?;
+    let lost = (0..settles.len())
+        .filter(|index| !back.contains(index))
+        .map(|index| settles[index].task.id)
+        .collect();
+    let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
     let again = if plan.wants_locks {
         Again::WithLocks
     } else if scene.budget > 0 && (plan.has_more || is_full) {
@@ -198,7 +202,6 @@ async fn transact(
     if let Some(task) = taken.first() {
         shared.turning.open().insert(task.lease, taken.len());
     }
-    let lost = lost.iter().map(|settle| settle.task.id).collect();
     Ok((Turned { claimed: taken, lost, again }, short))
 }
 
@@ -216,9 +219,8 @@ async fn take(
     let counts: Vec<i32> = grants.iter().map(|grant| grant.count as i32).collect();
     let rooms: Vec<i64> = grants.iter().map(|grant| i64::from(grant.room)).collect();
     let hints: Vec<i64> = vec![0; lanes.len()];
-    let rows = session
-        .query(TAKE, [&lanes, &counts, &rooms, &hints, &rows::stored(scene.now), &worker.0])
-        .await?;
+    let rows =
+        session.query(TAKE, [&lanes, &counts, &rooms, &hints, &rows::stored(scene.now), &worker.0]).await?;
     let Some(row) = rows.first() else { return Ok(Vec::new()) };
     let places: HashMap<i64, Place> = grants
         .iter()
@@ -360,8 +362,10 @@ impl Changes {
 async fn tidy(session: &mut Lease, short: &[i64], again: Again) -> Result<Again, StoreError> {
     let short = short.to_vec();
     session.begin();
-    let (_, own) =
-        tokio::try_join!(session.run("BEGIN; SET LOCAL synchronous_commit TO off"), session.query(OWN_LANES, [&short]))?;
+    let (_, own) = tokio::try_join!(
+        session.run("BEGIN; SET LOCAL synchronous_commit TO off"),
+        session.query(OWN_LANES, [&short])
+    )?;
     let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
     let (idle, _) = tokio::try_join!(session.query(IDLE_LANES, [&own]), session.run("COMMIT"))?;
     session.end();

@@ -57,7 +57,8 @@ const OWN_RESTING: &str = "SELECT FROM lanes WHERE key = ANY($1) ORDER BY id FOR
 const SWEEP_LANES: &str = "DELETE FROM lanes WHERE key = ANY($1) AND state = 0 \
     AND NOT EXISTS (SELECT FROM tasks WHERE tasks.lane = lanes.id) \
     AND id IN (SELECT id FROM lanes WHERE key = ANY($1) FOR UPDATE SKIP LOCKED)";
-const SWEEP_KEYS: &str = "DELETE FROM keys WHERE id = ANY($1) AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id)";
+const SWEEP_KEYS: &str =
+    "DELETE FROM keys WHERE id = ANY($1) AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id)";
 
 pub(super) const STATEMENTS: &[&str] = &[
     DUE,
@@ -127,10 +128,12 @@ impl Postgres {
             let ids: Option<Vec<i64>> = match worker.queues.is_empty() {
                 true => None,
                 false => {
-                    let add = "INSERT INTO queues (name) SELECT DISTINCT unnest($1::text[]) ON CONFLICT DO NOTHING";
+                    let add =
+                        "INSERT INTO queues (name) SELECT DISTINCT unnest($1::text[]) ON CONFLICT DO NOTHING";
                     client.execute(add, &[&worker.queues]).await.map_err(failed("made queues"))?;
                     let find = "SELECT id FROM queues WHERE name = ANY($1)";
-                    let found = client.query(find, &[&worker.queues]).await.map_err(failed("found queues"))?;
+                    let found =
+                        client.query(find, &[&worker.queues]).await.map_err(failed("found queues"))?;
                     Some(found.iter().map(|row| row.get(0)).collect())
                 }
             };
@@ -248,7 +251,8 @@ async fn settles(
             let place = place(task.place.lane)?;
             Some(Settle { task: Claimed { place, ..task }, end: end.clone() })
         };
-        let settles = rows::claimed(row).filter(|task| !done.contains(&task.id.0)).filter_map(settle).collect();
+        let settles =
+            rows::claimed(row).filter(|task| !done.contains(&task.id.0)).filter_map(settle).collect();
         found.push((WorkerId(row.get("worker")), settles));
     }
     Ok(found)
