@@ -56,6 +56,8 @@ impl Held {
             None => std::future::pending().await,
             Some(first) => self.end(first),
         }
+        // What is about to end goes along: short tasks are settled by the hundred.
+        tokio::task::yield_now().await;
         while let Some(more) = self.runs.try_join_next_with_id() {
             self.end(more);
         }
