@@ -146,7 +146,8 @@ fn finish(hand: &mut Hand<'_>, task: &Claimed, end: End) -> Result<(), Fault> {
             if is_last(task)? {
                 return bury(hand, task, "failed", &error);
             }
-            again(hand, task, Line::Until(hand.now.after(retry_after)), task.attempt)
+            let line = if retry_after.is_zero() { front } else { Line::Until(hand.now.after(retry_after)) };
+            again(hand, task, line, task.attempt)
         }
         End::Dead { error } => bury(hand, task, "failed", &error),
         End::Cancelled => bury(hand, task, "cancelled", ""),

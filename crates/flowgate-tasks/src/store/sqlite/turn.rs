@@ -18,13 +18,13 @@ pub(super) fn register(hand: &mut Hand<'_>, worker: &NewWorker) -> Result<Worker
 
 /// Renews a worker's lease, if it is still known.
 pub(super) fn beat(hand: &mut Hand<'_>, worker: WorkerId) -> Result<bool, Fault> {
-    let sql = "UPDATE workers SET lease_until = ?2 + lease WHERE id = ?1 AND lease_until > 0";
+    let sql = "UPDATE workers SET lease_until = ?2 + lease WHERE id = ?1";
     Ok(hand.db.prepare_cached(sql)?.execute(params![worker.0, moment(hand.now)])? == 1)
 }
 
-/// Makes a worker's lease run out at once.
+/// Makes a worker unknown, and takes back what it still holds.
 pub(super) fn leave(hand: &mut Hand<'_>, worker: WorkerId) -> Result<(), Fault> {
-    hand.db.prepare_cached("UPDATE workers SET lease_until = 0 WHERE id = ?1")?.execute([worker.0])?;
+    settle::take_back(hand, worker.0)?;
     hand.wake();
     Ok(())
 }
@@ -35,7 +35,7 @@ pub(super) fn turn(hand: &mut Hand<'_>, worker: WorkerId, turn: Turn) -> Result<
     let lost = settle::settle(hand, worker, turn.settles)?;
     let mut turned = Turned { lost, ..Turned::default() };
     if let Some(want) = turn.want {
-        let sql = "SELECT queues FROM workers WHERE id = ?1 AND lease_until > 0";
+        let sql = "SELECT queues FROM workers WHERE id = ?1";
         let found = hand.db.prepare_cached(sql)?.query_row([worker.0], |row| row.get(0)).optional()?;
         let queues: String = found.ok_or(StoreError::Gone { worker })?;
         let served: Vec<i64> = queues.split(',').filter_map(|id| id.parse().ok()).collect();

@@ -70,7 +70,6 @@ CREATE TABLE workers (
     -- The rows of the queues it serves, with commas between them. Empty: all.
     queues TEXT NOT NULL,
     lease INTEGER NOT NULL,
-    -- 0: it left.
     lease_until INTEGER NOT NULL,
     since INTEGER NOT NULL
 ) STRICT;

@@ -1,0 +1,41 @@
+//! Cancelling, before and while a task runs (F4).
+
+use flowgate_tasks::{
+    TaskId,
+    store::{Cancelled, End, Wake},
+};
+
+use crate::kit::{Kit, SECOND, ids, keyed, max, task};
+
+on_every_store! {
+    #[test]
+    async fn f4_cancelled_work_frees_its_place_at_once(kit: &Kit) {
+        // Seen to fail: with `cancel` only telling workers, the cancelled ones were claimed.
+        let sent = kit.send_all((0..3).map(|_| keyed("key", max(1))).collect()).await;
+        let delayed = kit.send(task().delay(SECOND)).await;
+        for id in [sent[0], delayed] {
+            assert_eq!(kit.store.cancel(id).await.expect("a cancellation"), Cancelled::Waiting);
+            assert_eq!(kit.reason(id).await.as_deref(), Some("cancelled"));
+            assert_eq!(kit.store.cancel(id).await.expect("a cancellation"), Cancelled::Unknown);
+        }
+        let worker = kit.worker().await;
+        let mut wakes = kit.store.wakes();
+        let running = worker.claim(9).await;
+        assert_eq!(ids(&running), sent[1..2]);
+        assert_eq!(kit.store.cancel(sent[1]).await.expect("a cancellation"), Cancelled::Running);
+        while wakes.recv().await.expect("a wake-up") != Wake::Cancel(sent[1]) {}
+        for task in running {
+            worker.end(task, End::Cancelled).await;
+        }
+        assert_eq!(kit.reason(sent[1]).await.as_deref(), Some("cancelled"));
+        assert_eq!(ids(&worker.claim(9).await), sent[2..], "its slot is free");
+        assert_eq!(kit.store.cancel(TaskId(i64::MAX)).await.expect("a cancellation"), Cancelled::Unknown);
+    }
+
+    #[test]
+    async fn a_send_wakes_those_that_wait(kit: &Kit) {
+        let mut wakes = kit.store.wakes();
+        kit.send(task()).await;
+        assert_eq!(wakes.recv().await.expect("a wake-up"), Wake::Work);
+    }
+}

@@ -1,0 +1,78 @@
+//! What is left of tasks that ended: results, and the dead list.
+
+use flowgate_tasks::store::{End, State, Wake};
+
+use crate::kit::{Kit, SECOND, done, ids, keyed, max, task};
+
+on_every_store! {
+    #[test]
+    async fn a_result_is_kept_as_long_as_its_task_says(kit: &Kit) {
+        let id = kit.send(task().keep_result(10 * SECOND)).await;
+        let plain = kit.send(task()).await;
+        let mut wakes = kit.store.wakes();
+        let worker = kit.worker().await;
+        for task in worker.claim(9).await {
+            worker.end(task, End::Done { result: b"42".to_vec() }).await;
+        }
+        while wakes.recv().await.expect("a wake-up") != Wake::Ended(id) {}
+        assert_eq!(kit.state(id).await, Some(State::Done { result: b"42".to_vec() }));
+        assert_eq!(kit.state(plain).await, None, "it left no trace");
+        kit.pass(11 * SECOND).await;
+        assert_eq!(kit.state(id).await, None);
+    }
+
+    #[test]
+    async fn whoever_waits_for_a_result_hears_that_there_will_be_none(kit: &Kit) {
+        let id = kit.send(task().keep_result(10 * SECOND)).await;
+        let mut wakes = kit.store.wakes();
+        let worker = kit.worker().await;
+        for task in worker.claim(9).await {
+            worker.end(task, End::Dead { error: "no".to_owned() }).await;
+        }
+        while wakes.recv().await.expect("a wake-up") != Wake::Ended(id) {}
+        assert_eq!(kit.reason(id).await.as_deref(), Some("failed"));
+    }
+
+    #[test]
+    async fn the_dead_list_is_read_from_the_newest_in_pages(kit: &Kit) {
+        let sent = kit.send_all((0..5).map(|_| keyed("key", max(9)).priority(2)).collect()).await;
+        let worker = kit.worker().await;
+        for task in worker.claim(9).await {
+            worker.end(task, End::Dead { error: "no".to_owned() }).await;
+        }
+        let page = kit.store.dead(None, 2).await.expect("a page");
+        assert_eq!(page.iter().map(|look| look.id).collect::<Vec<_>>(), [sent[4], sent[3]]);
+        let look = &page[0];
+        assert_eq!((look.queue.as_str(), look.key.as_deref(), look.priority, look.attempt), ("default", Some("key"), 2, 1));
+        assert_eq!(look.record.as_ref().expect("its record").body, b"body");
+        let rest = kit.store.dead(Some(sent[3]), 9).await.expect("a page");
+        assert_eq!(rest.iter().map(|look| look.id).collect::<Vec<_>>(), [sent[2], sent[1], sent[0]]);
+    }
+
+    #[test]
+    async fn a_revived_task_is_as_new(kit: &Kit) {
+        let id = kit.send(keyed("key", max(1))).await;
+        let other = kit.send(keyed("key", max(1))).await;
+        let worker = kit.worker().await;
+        let task = worker.claim(1).await.pop().expect("a task");
+        worker.end(task, End::Dead { error: "no".to_owned() }).await;
+        assert!(kit.store.revive(id).await.expect("a revival"));
+        assert!(!kit.store.revive(id).await.expect("a revival"), "it is not dead any more");
+        let first = worker.claim(9).await;
+        assert_eq!(ids(&first), [other], "it stands at the end of its line");
+        let again = worker.swap(done(first), 9).await;
+        assert_eq!((ids(&again), again[0].attempt), (vec![id], 1));
+    }
+
+    #[test]
+    async fn a_task_is_seen_where_it_is(kit: &Kit) {
+        let sent = kit.send_all((0..3).map(|_| keyed("key", max(1)).queue("seen")).collect()).await;
+        let worker = kit.worker().await;
+        worker.claim(1).await;
+        assert!(matches!(kit.state(sent[0]).await, Some(State::Held { worker: holder, .. }) if holder == worker.id));
+        assert_eq!(kit.state(sent[2]).await, Some(State::Waiting { ahead: 1 }));
+        let look = kit.store.look_at_task(sent[0]).await.expect("a look").expect("the task");
+        assert_eq!((look.queue.as_str(), look.key.as_deref(), look.attempt), ("seen", Some("key"), 1));
+        assert_eq!(look.record.expect("its record").kind, "test");
+    }
+}

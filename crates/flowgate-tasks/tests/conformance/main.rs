@@ -1,0 +1,17 @@
+//! What every store of tasks has to do, tested on each of them.
+//!
+//! A test is written once, against a [`kit::Kit`], and runs on every store. At its end everything is counted again.
+
+#[macro_use]
+mod kit;
+mod model;
+
+mod cancel;
+mod caps;
+mod dead;
+mod dedupe;
+mod leases;
+mod limits;
+mod order;
+mod sqlite;
+mod time;

@@ -1,0 +1,1 @@
+//! Random histories against a small model of the laws.
