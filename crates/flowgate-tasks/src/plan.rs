@@ -158,8 +158,10 @@ pub(crate) struct Plan {
     pub(crate) held: Vec<(usize, Held)>,
     /// Whether a turn that locks the counters might give more.
     pub(crate) wants_locks: bool,
-    /// Whether lanes were left that another turn should look at: it does not mean that there is work.
+    /// Whether lanes were left out for this turn only, so that another one should look at them.
     pub(crate) has_more: bool,
+    /// Whether lanes got nothing because others were granted all that is free: they may, if those do not take it.
+    pub(crate) passed_over: bool,
 }
 
 impl Scene {
@@ -257,9 +259,10 @@ impl<'a> Draft<'a> {
         plan.wants_locks |=
             share < wanted && (cluster_room > share || cluster_more) && (queue_room > share || queue_more);
         if share == 0 {
-            plan.has_more |= self.budget == 0;
+            plan.passed_over = true;
             return;
         }
+        plan.has_more |= share == queue.quota;
         let grant = match lane.key {
             None => Grant { lane: index, count: share, room: u32::MAX },
             // One lane of a key to a turn: what it really takes decides what the next one may.

@@ -13,8 +13,8 @@ use flowgate_tasks::{
     NewTask, TaskId,
     clock::Wall,
     store::{
-        Again, Claimed, End, Kept, KeyChange, NewWorker, QueueLimits, Settle, Sqlite, State, Store, Turn, Turned, Want,
-        WorkerId,
+        Again, Claimed, End, Kept, KeyChange, NewWorker, QueueLimits, Settle, Sqlite, State, Store, Turn,
+        Turned, Want, WorkerId,
     },
 };
 
@@ -37,8 +37,7 @@ macro_rules! on_every_store {
             )*
         }
 
-        // The one line that has the suite run on PostgreSQL as well: `#[cfg(feature = "postgres")]`.
-        #[cfg(any())]
+        #[cfg(feature = "postgres")]
         mod postgres {
             $(
                 #[tokio::test]
@@ -79,6 +78,21 @@ impl Kit {
         let wall = Arc::new(HandWall(AtomicU64::new(1_800_000_000_000_000_000)));
         let store = Sqlite::in_memory_with(Arc::clone(&wall) as Arc<dyn Wall>).expect("a store in memory");
         Kit { store: Arc::new(store), clock: Clock::Hand(wall) }
+    }
+
+    /// A database of its own on the tests' server; names are cut to what PostgreSQL takes.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn postgres(name: &str) -> Kit {
+        use flowgate_tasks::store::{Postgres, PostgresOptions};
+
+        static DATABASES: AtomicU64 = AtomicU64::new(0);
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("t{number}_{}", &name[..name.len().min(40)]);
+        let url = flowgate_testkit::postgres::Postgres::shared().create_database(&name).expect("a database");
+        let options = PostgresOptions::default();
+        let offset = Arc::clone(&options.time_shift);
+        let store = Postgres::connect_with(&url, options).await.expect("a store");
+        Kit { store: Arc::new(store), clock: Clock::Offset(offset) }
     }
 
     /// Time passes.
@@ -125,7 +139,10 @@ impl Kit {
     }
 
     pub(crate) async fn queue(&self, name: &str, priority: i32, max: Option<u32>) {
-        self.store.set_queue(QueueLimits { name: name.to_owned(), priority, max }).await.expect("a queue is set");
+        self.store
+            .set_queue(QueueLimits { name: name.to_owned(), priority, max })
+            .await
+            .expect("a queue is set");
     }
 
     pub(crate) async fn cluster_cap(&self, cap: Option<u32>) {

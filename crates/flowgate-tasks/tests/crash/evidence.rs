@@ -10,7 +10,8 @@ pub(super) struct Death {
     pub(super) at: u128,
 }
 
-/// One run of one task, as its handler saw it. One that was killed lasted at most until its process was gone.
+/// One run of one task, as its handler saw it: to its end, or until its worker stopped it because its lease had run out. One that
+/// was killed lasted at most until its process was gone.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     task: i64,
@@ -44,7 +45,7 @@ impl Evidence {
                     }
                     _ => {
                         let run = open.remove(&task).expect("an end has a start");
-                        runs.push(Run { to: at, is_whole: true, ..run });
+                        runs.push(Run { to: at, is_whole: what == "end", ..run });
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! Worker processes that are killed and replaced, until all their work is done.
 
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::Write as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -11,7 +11,7 @@ use std::{
 
 use flowgate_core::Limits;
 use flowgate_tasks::{
-    NewTask, Retry,
+    NewTask, Retry, TaskId,
     store::{Sqlite, Store},
     worker::{Failure, Handlers, Worker, WorkerOptions},
 };
@@ -52,6 +52,40 @@ async fn open(store: &str) -> Arc<dyn Store> {
     }
 }
 
+/// A run that writes down how long it lasted: to its end, or until it was stopped.
+struct Run {
+    log: Arc<File>,
+    task: TaskId,
+    key: usize,
+    is_ended: bool,
+}
+
+impl Run {
+    fn start(log: &Arc<File>, task: TaskId, key: usize) -> Self {
+        let run = Run { log: Arc::clone(log), task, key, is_ended: false };
+        run.say("start");
+        run
+    }
+
+    fn end(mut self) {
+        self.say("end");
+        self.is_ended = true;
+    }
+
+    fn say(&self, what: &str) {
+        let line = format!("{what} {} {} {}\n", self.task, self.key, now());
+        (&*self.log).write_all(line.as_bytes()).expect("a line in the log");
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.say("stop");
+        }
+    }
+}
+
 /// A worker process, until it is killed.
 pub(super) fn work_if_told() {
     let (Ok(store), Ok(folder)) = (std::env::var(STORE), std::env::var(FOLDER)) else { return };
@@ -62,15 +96,10 @@ pub(super) fn work_if_told() {
     runtime.block_on(async move {
         let store = open(&store).await;
         let handlers = Handlers::new().on_with("work", move |context, key: usize| {
-            let log = Arc::clone(&log);
+            let run = Run::start(&log, context.id, key);
             async move {
-                let say = |what: &str| {
-                    let line = format!("{what} {} {key} {}\n", context.id, now());
-                    (&*log).write_all(line.as_bytes())
-                };
-                say("start")?;
                 tokio::time::sleep(TASK).await;
-                say("end")?;
+                run.end();
                 Ok::<_, Failure>(())
             }
         });

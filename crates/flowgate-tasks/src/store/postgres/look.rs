@@ -7,7 +7,6 @@ use super::{
     rows::{self, tick},
     send::{self, READY_LANES, SHARE_LANES},
     session::{Params, failed},
-    settle::ADD_AGAIN,
 };
 use crate::{
     record::Record,
@@ -64,7 +63,7 @@ const AUDIT: [(&str, &str); 4] = [
     (
         "idle lane",
         "SELECT lanes.id::text AS name, 0::bigint AS counted, count(*) AS held FROM lanes JOIN tasks ON tasks.lane = lanes.id \
-         WHERE state = 0 AND place IS NOT NULL GROUP BY lanes.id",
+         WHERE state = 0 AND place IS NOT NULL AND good_until IS NULL GROUP BY lanes.id",
     ),
 ];
 
@@ -161,10 +160,11 @@ impl Postgres {
 
     pub(super) async fn call_off(&self, id: TaskId) -> Result<Cancelled, StoreError> {
         const WAITING: &str = "WITH gone AS (DELETE FROM tasks WHERE id = $1 RETURNING *), \
+            looked AS (UPDATE lanes SET state = 1 FROM gone WHERE lanes.id = gone.lane AND heavy AND state = 2), \
             told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
             SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns(0), record \
             FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue \
-            LEFT JOIN keys ON keys.id = lanes.key RETURNING id) SELECT pg_notify('flowgate', 'e' || id) FROM told";
+            LEFT JOIN keys ON keys.id = lanes.key RETURNING id) SELECT pg_notify('flowgate', 'e' || id), pg_notify('flowgate', 'w') FROM told";
         const RUNNING: &str = "SELECT pg_notify('flowgate', 'c' || $1::bigint) FROM leases \
             WHERE $1 = ANY(ids) AND $1 <> ALL(done)";
         if !self.ask(WAITING, vec![id.0]).await?.is_empty() {
@@ -189,14 +189,12 @@ impl Postgres {
             let lanes = shared.lanes.resolve(&session, &[name]).await?;
             let (weight, record): (i32, Vec<u8>) = (row.get("weight"), row.get("record"));
             session.begin();
-            let none: Vec<Option<i64>> = vec![None];
-            let (ids, attempts, weights, records) = (vec![id.0], vec![0], vec![weight], vec![record]);
-            let again: Params<'_, 7> = [&ids, &lanes, &attempts, &weights, &none, &none, &records];
+            let again: Params<'_, 4> = [&id.0, &lanes[0], &weight, &record];
             let (_, gone, _, _, _) = tokio::try_join!(
                 session.run("BEGIN"),
                 session.query(send::REMOVE_DEAD, [&id.0]),
                 session.query(SHARE_LANES, [&lanes]),
-                session.query(ADD_AGAIN, again),
+                session.query(send::ADD_REVIVED, again),
                 session.query(READY_LANES, [&lanes]),
             )?;
             if gone.is_empty() {

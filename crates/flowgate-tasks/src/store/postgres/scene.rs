@@ -34,25 +34,30 @@ const GIVE_BACK_SOME: &str = "UPDATE leases SET done = done || given.ids FROM (\
 /// somebody else has it.
 const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
     SELECT lanes.*, row_number() OVER () AS nr FROM queues CROSS JOIN LATERAL (\
-    (SELECT id, queue, key, priority, limits, state FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
+    (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
     AND priority = (SELECT priority FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) \
     AND id > $1 ORDER BY id LIMIT $2) UNION ALL \
-    (SELECT id, queue, key, priority, limits, state FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
+    (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
     ORDER BY priority, id LIMIT $2)) AS lanes \
     WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
     AND EXISTS (SELECT FROM workers WHERE id = $4 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))) \
-    SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.state, ready.nr, \
+    SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, ready.nr, \
     keys.id AS key, in_use, paused, pinned, sent, latest, rates \
     FROM ready JOIN keys ON keys.id = ready.key FOR NO KEY UPDATE OF keys SKIP LOCKED";
-const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, state FROM queues CROSS JOIN LATERAL (\
-    SELECT id, queue, priority, limits, state FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
+const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
+    SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
     ORDER BY priority, id LIMIT 16) AS lanes \
     WHERE EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))";
+/// Whether a lane with a key is ready at all, its key locked or not.
+const ANY_KEYED: &str = "SELECT FROM queues CROSS JOIN LATERAL (\
+    SELECT queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL LIMIT 1) AS lanes \
+    WHERE NOT paused AND (max IS NULL OR in_use < max) \
+    AND EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) LIMIT 1";
 /// Lanes held by keys of which something comes back.
-const HELD_LANES: &str = "SELECT id AS lane, queue, key, priority, limits, state FROM lanes \
+const HELD_LANES: &str = "SELECT id AS lane, queue, key, priority, limits, heavy FROM lanes \
     WHERE key = ANY($1) AND state = 2 ORDER BY id";
 
-pub(super) const STATEMENTS: [&str; 11] = [
+pub(super) const STATEMENTS: [&str; 12] = [
     WORKER,
     CLUSTER,
     LOCK_CLUSTER,
@@ -63,6 +68,7 @@ pub(super) const STATEMENTS: [&str; 11] = [
     GIVE_BACK_SOME,
     KEYED_LANES,
     PLAIN_LANES,
+    ANY_KEYED,
     HELD_LANES,
 ];
 
@@ -81,8 +87,14 @@ pub(super) struct Asked<'a> {
 /// What the first flight brought.
 pub(super) struct Loaded {
     pub(super) scene: Scene,
+    /// Whether there are more lanes than a turn looks at.
+    pub(super) has_more: bool,
+    /// Whether there are lanes to look at, and all of them are locked by others.
+    pub(super) is_locked_out: bool,
     /// What was said of each lane so far.
     pub(super) were: Vec<LaneState>,
+    /// Lanes whose head may take more than one slot.
+    pub(super) heavy: HashSet<i64>,
     /// What is given back of leases that are still the worker's, by its place among the settles: the rest was lost before.
     pub(super) back: BTreeSet<usize>,
 }
@@ -94,7 +106,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     let wants = asked.want.is_some();
     let is_locked = asked.want.is_some_and(|want| want.with_locks);
     let most = asked.want.map_or(0, |want| i64::from(want.slots.saturating_mul(2).clamp(8, MOST_LANES)));
-    let (_, _, _, known, locked, whole, some, cluster, queues, held, keyed, plain) = tokio::try_join!(
+    let (_, _, _, known, locked, whole, some, cluster, queues, held, keyed, plain, any) = tokio::try_join!(
         session.run("BEGIN; LOCK TABLE leases IN ROW EXCLUSIVE MODE"),
         session.query_if(is_locked, LOCK_CLUSTER, []),
         session.query_if(is_locked, LOCK_QUEUES, []),
@@ -107,6 +119,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
         session.query_if(!back.keys.is_empty(), HELD_LANES, [&back.keys]),
         session.query_if(wants, KEYED_LANES, [&asked.cursor, &most, &back.queues, &worker]),
         session.query_if(wants, PLAIN_LANES, [&worker]),
+        session.query_if(wants, ANY_KEYED, [&worker]),
     )?;
     let known = known.first().expect("one row, whether or not there is such a worker");
     if wants && known.get::<_, Option<i64>>("worker").is_none() {
@@ -124,14 +137,17 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
         },
         places: HashMap::new(),
         seen: HashSet::new(),
+        heavy: HashSet::new(),
     };
     for row in &locked {
         builder.key(row, "id")?;
     }
     let back = fenced(asked.settles, whole.iter().chain(&some));
     builder.give_back(back.iter().map(|&index| &asked.settles[index]));
+    let is_locked_out = keyed.is_empty() && !any.is_empty();
+    let has_more = keyed.len() as i64 >= most && most > 0;
     let were = builder.lanes(plain, keyed, &held)?;
-    Ok(Loaded { scene: builder.scene, were, back })
+    Ok(Loaded { scene: builder.scene, has_more, is_locked_out, were, heavy: builder.heavy, back })
 }
 
 /// The settles whose lease is still the worker's, each task once.
@@ -178,6 +194,7 @@ struct Builder {
     /// Where each key is.
     places: HashMap<i64, usize>,
     seen: HashSet<i64>,
+    heavy: HashSet<i64>,
 }
 
 impl Builder {
@@ -238,6 +255,9 @@ impl Builder {
 
     fn lane(&mut self, row: &Row, key: Option<usize>) -> Result<(), StoreError> {
         let lane: Candidate = rows::candidate(row, key)?;
+        if key.is_some() && row.get("heavy") {
+            self.heavy.insert(lane.id);
+        }
         self.scene.lanes.push(lane);
         Ok(())
     }

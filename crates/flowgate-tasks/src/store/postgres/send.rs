@@ -26,6 +26,9 @@ pub(super) const READY_LANES: &str = "WITH idle AS (SELECT id FROM lanes WHERE i
 /// Tells those who keep up that something is due one day.
 pub(super) const DELAYED: &str = "SELECT pg_notify('flowgate', 'd')";
 
+/// Lanes that get a task of more than one slot.
+const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
+
 /// A lane that is gone leaves a null, which is refused: then nothing is stored.
 const ADD_TASKS: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
     SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN id END, 0, weight, \
@@ -40,6 +43,10 @@ const ADD_TASKS: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, du
     RETURNING id";
 
 pub(super) const REMOVE_DEAD: &str = "DELETE FROM dead WHERE id = $1 RETURNING id";
+
+/// At the end of its line, as new.
+pub(super) const ADD_REVIVED: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, record) \
+    VALUES ($1, $2, nextval('task_ids'), 0, $3, $4)";
 
 /// The newest limits sent for each key; where these govern, everything that waits is looked at anew.
 const SENT_LIMITS: &str = "WITH newest AS (SELECT keys.id, asked.limits FROM keys \
@@ -65,12 +72,13 @@ pub(super) const STATEMENTS: &[&str] = &[
     SHARE_LANES,
     READY_LANES,
     DELAYED,
+    HEAVY_LANES,
     ADD_TASKS,
     SENT_LIMITS,
     CLAIM_NAMES,
     NAMED,
     REMOVE_DEAD,
-    super::settle::ADD_AGAIN,
+    ADD_REVIVED,
 ];
 
 impl Postgres {
@@ -130,10 +138,11 @@ async fn store(
         }
     };
     let is_delayed = tasks.iter().any(|task| task.start.is_some());
-    let (_, _, _, added, _, _, _) = tokio::try_join!(
+    let (_, _, _, _, added, _, _, _) = tokio::try_join!(
         begin,
         session.query(SHARE_LANES, [&columns.all_lanes]),
         limited,
+        session.query_if(!columns.heavy_lanes.is_empty(), HEAVY_LANES, [&columns.heavy_lanes]),
         session.query(
             ADD_TASKS,
             [
@@ -212,6 +221,7 @@ fn sent_limits(tasks: &[NewTask]) -> (Vec<&str>, Vec<String>) {
 /// Tasks as columns of an insert.
 struct Columns {
     all_lanes: Vec<i64>,
+    heavy_lanes: Vec<i64>,
     ids: Vec<Option<i64>>,
     lanes: Vec<i64>,
     weights: Vec<i32>,
@@ -230,8 +240,10 @@ impl Columns {
         let lanes = all_lanes.clone();
         all_lanes.sort_unstable();
         all_lanes.dedup();
+        let heavy = new().filter(|((task, _), _)| task.weight > 1).map(|((_, lane), _)| *lane);
         Columns {
             all_lanes,
+            heavy_lanes: heavy.collect(),
             lanes,
             ids: new().map(|(_, named)| named.map(|named| named.task)).collect(),
             weights: new().map(|((task, _), _)| task.weight as i32).collect(),

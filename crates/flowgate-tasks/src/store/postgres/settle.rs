@@ -8,7 +8,7 @@ use crate::{
     store::{End, Settle, StoreError},
 };
 
-/// Tasks that go back: to their line, or to wait.
+/// Tasks that go back: to the front of their line, or to wait.
 pub(super) const ADD_AGAIN: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
     SELECT id, lane, CASE WHEN due_at IS NULL THEN id END, attempt, weight, due_at, good_until, record \
     FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::bytea[]) \

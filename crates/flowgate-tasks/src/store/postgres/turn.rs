@@ -25,17 +25,23 @@ use crate::{
 };
 
 const TAKE: &str = "WITH grants AS (\
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[]) AS granted (lane, count, room, hint)), \
-    picked AS MATERIALIZED (SELECT told.id FROM grants CROSS JOIN LATERAL (\
-    SELECT id FROM (SELECT id, sum(weight) OVER (ORDER BY place) AS load FROM (\
-    SELECT id, weight, place FROM tasks WHERE lane = grants.lane AND place > grants.hint \
-    AND (good_until IS NULL OR good_until > $5) ORDER BY place LIMIT grants.count FOR UPDATE SKIP LOCKED) AS first) AS first \
-    WHERE load <= grants.room) AS told), \
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS granted (lane, count, hint)), \
+    picked AS MATERIALIZED (SELECT first.id FROM grants CROSS JOIN LATERAL (\
+    SELECT id FROM tasks WHERE lane = grants.lane AND place > grants.hint \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT grants.count FOR UPDATE SKIP LOCKED) AS first), \
     taken AS (DELETE FROM tasks USING picked WHERE tasks.id = picked.id RETURNING tasks.*) \
     INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records) \
-    SELECT $6, $5, array_agg(id), array_agg(lane), array_agg(attempt + 1), array_agg(weight), array_agg(coalesce(good_until, 0)), \
+    SELECT $5, $4, array_agg(id), array_agg(lane), array_agg(attempt + 1), array_agg(weight), array_agg(coalesce(good_until, 0)), \
     array_agg(record) FROM (SELECT * FROM taken ORDER BY lane, place) AS taken HAVING count(*) > 0 \
     RETURNING id, ids, lanes, attempts, weights, goods, records";
+/// How many of those granted stand in a lane, and how many of these, from its head, fit into the room its key has.
+const FITTING: &str = "SELECT lane, (SELECT count(*) FROM (SELECT sum(weight) OVER (ORDER BY place) AS load FROM (\
+    SELECT weight, place FROM tasks WHERE lane = granted.lane AND place IS NOT NULL \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT granted.count) AS first) AS first \
+    WHERE load <= room) AS fitting, \
+    (SELECT count(*) FROM (SELECT FROM tasks WHERE lane = granted.lane AND place IS NOT NULL \
+    AND (good_until IS NULL OR good_until > $4) LIMIT granted.count) AS first) AS standing \
+    FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS granted (lane, count, room)";
 
 const WRITE_KEYS: &str = "UPDATE keys SET in_use = told.in_use, rates = told.rates \
     FROM unnest($1::bigint[], $2::int[], $3::text[]) AS told (id, in_use, rates) WHERE keys.id = told.id";
@@ -53,7 +59,8 @@ const WAKE: &str = "SELECT pg_notify('flowgate', 'w')";
 const OWN_LANES: &str =
     "SELECT id FROM lanes WHERE id = ANY($1) AND state = 1 ORDER BY id FOR UPDATE SKIP LOCKED";
 const IDLE_LANES: &str = "UPDATE lanes SET state = 0 WHERE id = ANY($1) AND state = 1 \
-    AND NOT EXISTS (SELECT FROM tasks WHERE lane = lanes.id AND place IS NOT NULL) RETURNING id";
+    AND NOT EXISTS (SELECT FROM tasks WHERE lane = lanes.id AND place IS NOT NULL \
+    AND (good_until IS NULL OR good_until > now_ns($2))) RETURNING id";
 
 pub(super) const STATEMENTS: &[&str] = &[
     scene::STATEMENTS[0],
@@ -67,7 +74,9 @@ pub(super) const STATEMENTS: &[&str] = &[
     scene::STATEMENTS[8],
     scene::STATEMENTS[9],
     scene::STATEMENTS[10],
+    scene::STATEMENTS[11],
     TAKE,
+    FITTING,
     WRITE_KEYS,
     WRITE_LANES,
     WRITE_CLUSTER,
@@ -138,7 +147,7 @@ pub(super) async fn run(
         Ok((mut turned, short)) => {
             session.end();
             if !short.is_empty() {
-                turned.again = tidy(&mut session, &short, turned.again).await?;
+                turned.again = tidy(shared, &mut session, &short, turned.again).await?;
             }
             Ok(turned)
         }
@@ -166,8 +175,11 @@ async fn transact(
         shift: shared.shift(),
         whole,
     };
-    let Loaded { mut scene, were, back } = scene::load(session, &asked).await?;
-    let plan = if want.is_some() { scene.plan() } else { Plan::default() };
+    let Loaded { mut scene, has_more, is_locked_out, were, heavy, back } =
+        scene::load(session, &asked).await?;
+    let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
+    plan.has_more |= has_more && !plan.grants.is_empty();
+    let stuck = fit(session, &scene, &mut plan.grants, &heavy).await?;
     let taken = take(session, &scene, &plan.grants, worker).await?;
     let mut short = Vec::new();
     let mut is_full = false;
@@ -176,7 +188,8 @@ async fn transact(
         let weights: Vec<u32> =
             taken.iter().filter(|task| task.place.lane == lane.id).map(|task| task.weight).collect();
         match weights.len() < grant.count as usize {
-            true => short.push(lane.id),
+            true if !stuck.contains(&lane.id) => short.push(lane.id),
+            true => {}
             false => is_full = true,
         }
         scene.book(*grant, &weights);
@@ -189,12 +202,14 @@ async fn transact(
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
     let again = if plan.wants_locks {
         Again::WithLocks
-    } else if scene.budget > 0 && (plan.has_more || is_full) {
+    } else if scene.budget > 0 && (plan.has_more || !short.is_empty() && (is_full || plan.passed_over)) {
         Again::Now
+    } else if taken.is_empty() && is_locked_out {
+        Again::Soon
     } else {
         Again::WhenWoken
     };
-    write(session, &scene, &were, &ends, again).await?;
+    write(session, Changes::of(&scene, &were, &stuck), &scene, &ends, again).await?;
     if let Some(lane) = plan.grants.last().map(|grant| scene.lanes[grant.lane].id) {
         shared.turning.cursor.store(lane, Ordering::Relaxed);
     }
@@ -203,6 +218,37 @@ async fn transact(
         shared.turning.open().insert(task.lease, taken.len());
     }
     Ok((Turned { claimed: taken, lost, again }, short))
+}
+
+/// Cuts grants of lanes with heavy tasks down to what fits, and gives the lanes whose next task does not. Their key is locked, so
+/// nothing else is taken from them meanwhile.
+async fn fit(
+    session: &Lease,
+    scene: &Scene,
+    grants: &mut Vec<Grant>,
+    heavy: &HashSet<i64>,
+) -> Result<HashSet<i64>, StoreError> {
+    let is_heavy = |grant: &&Grant| heavy.contains(&scene.lanes[grant.lane].id);
+    let lanes: Vec<i64> = grants.iter().filter(is_heavy).map(|grant| scene.lanes[grant.lane].id).collect();
+    if lanes.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let counts: Vec<i32> = grants.iter().filter(is_heavy).map(|grant| grant.count as i32).collect();
+    let rooms: Vec<i64> = grants.iter().filter(is_heavy).map(|grant| i64::from(grant.room)).collect();
+    let rows = session.query(FITTING, [&lanes, &counts, &rooms, &rows::stored(scene.now)]).await?;
+    let mut stuck = HashSet::new();
+    for row in &rows {
+        let (lane, fitting, standing): (i64, i64, i64) =
+            (row.get("lane"), row.get("fitting"), row.get("standing"));
+        if fitting < standing {
+            stuck.insert(lane);
+        }
+        if let Some(grant) = grants.iter_mut().find(|grant| scene.lanes[grant.lane].id == lane) {
+            grant.count = if fitting < standing { fitting as u32 } else { grant.count };
+        }
+    }
+    grants.retain(|grant| grant.count > 0);
+    Ok(stuck)
 }
 
 /// Moves tasks into a lease: the second flight.
@@ -217,10 +263,8 @@ async fn take(
     }
     let lanes: Vec<i64> = grants.iter().map(|grant| scene.lanes[grant.lane].id).collect();
     let counts: Vec<i32> = grants.iter().map(|grant| grant.count as i32).collect();
-    let rooms: Vec<i64> = grants.iter().map(|grant| i64::from(grant.room)).collect();
     let hints: Vec<i64> = vec![0; lanes.len()];
-    let rows =
-        session.query(TAKE, [&lanes, &counts, &rooms, &hints, &rows::stored(scene.now), &worker.0]).await?;
+    let rows = session.query(TAKE, [&lanes, &counts, &hints, &rows::stored(scene.now), &worker.0]).await?;
     let Some(row) = rows.first() else { return Ok(Vec::new()) };
     let places: HashMap<i64, Place> = grants
         .iter()
@@ -237,12 +281,11 @@ async fn take(
 /// Writes what changed, and commits: the third flight.
 async fn write(
     session: &Lease,
+    changes: Changes,
     scene: &Scene,
-    were: &[LaneState],
     ends: &Ends,
     again: Again,
 ) -> Result<(), StoreError> {
-    let changes = Changes::of(scene, were);
     let cluster = scene.cluster.change() as i32;
     let Ends { again: returned, dead, results, awaited } = ends;
     let mut lanes: Vec<i64> = returned.lanes.clone();
@@ -324,7 +367,8 @@ struct Changes {
 }
 
 impl Changes {
-    fn of(scene: &Scene, were: &[LaneState]) -> Self {
+    /// `stuck` are lanes whose head is too heavy for the room its key has.
+    fn of(scene: &Scene, were: &[LaneState], stuck: &HashSet<i64>) -> Self {
         let mut changes = Changes::default();
         for key in &scene.keys {
             let mut ledger = key.ledger.clone();
@@ -334,7 +378,7 @@ impl Changes {
             changes.key_rates.push(ledger.to_text());
         }
         for (lane, was) in scene.lanes.iter().zip(were) {
-            let state = scene.state_of(lane);
+            let state = if stuck.contains(&lane.id) { LaneState::Held } else { scene.state_of(lane) };
             if state == *was {
                 continue;
             }
@@ -359,15 +403,20 @@ impl Changes {
 
 /// Lanes that came up short are made idle, if there is nothing in line: by one who has their rows alone, so that no sender is
 /// in the middle of adding something.
-async fn tidy(session: &mut Lease, short: &[i64], again: Again) -> Result<Again, StoreError> {
-    let short = short.to_vec();
+async fn tidy(
+    shared: &Shared,
+    session: &mut Lease,
+    short: &[i64],
+    again: Again,
+) -> Result<Again, StoreError> {
+    let (short, shift) = (short.to_vec(), shared.shift());
     session.begin();
     let (_, own) = tokio::try_join!(
         session.run("BEGIN; SET LOCAL synchronous_commit TO off"),
         session.query(OWN_LANES, [&short])
     )?;
     let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
-    let (idle, _) = tokio::try_join!(session.query(IDLE_LANES, [&own]), session.run("COMMIT"))?;
+    let (idle, _) = tokio::try_join!(session.query(IDLE_LANES, [&own, &shift]), session.run("COMMIT"))?;
     session.end();
     let is_clear = idle.len() == short.len();
     Ok(if is_clear || again != Again::WhenWoken { again } else { Again::Soon })

@@ -29,6 +29,7 @@ const WAKE_LANES: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 A
 const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= now_ns($1) \
     ORDER BY good_until LIMIT $2 FOR UPDATE SKIP LOCKED), \
     gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id RETURNING tasks.*), \
+    looked AS (UPDATE lanes SET state = 1 FROM gone WHERE lanes.id = gone.lane AND heavy AND state = 2), \
     told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
     SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'expired', '', now_ns($1), record \
     FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \

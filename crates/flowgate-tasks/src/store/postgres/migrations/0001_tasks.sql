@@ -47,7 +47,9 @@ CREATE TABLE lanes (
     limits text NOT NULL,
     -- 0 idle: nothing in line. 1 ready: to be looked at. 2 held by its key. 3 held by a rate, until wake_at.
     state smallint NOT NULL DEFAULT 0,
-    wake_at bigint
+    wake_at bigint,
+    -- Whether a task in it may take more than one slot: then its head may have to wait for several.
+    heavy boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX lanes_are_one ON lanes (queue, coalesce(key, 0), priority, limits);
 CREATE INDEX lanes_ready ON lanes (queue, priority, id) WHERE state = 1 AND key IS NOT NULL;
