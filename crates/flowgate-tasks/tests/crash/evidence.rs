@@ -41,7 +41,7 @@ impl Evidence {
                 let key = key.parse().expect("a key");
                 match what {
                     "start" => {
-                        drop(open.insert(task, Run { task, key, from: at, to: death.at, is_whole: false }))
+                        open.insert(task, Run { task, key, from: at, to: death.at, is_whole: false });
                     }
                     _ => {
                         let run = open.remove(&task).expect("an end has a start");

@@ -42,6 +42,11 @@ pub(super) fn now() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos()
 }
 
+/// Takes this long: it is what the tasks here are for, and what spreads the kills.
+async fn last(span: Duration) {
+    let _ = tokio::time::timeout(span, std::future::pending::<()>()).await;
+}
+
 async fn open(store: &str) -> Arc<dyn Store> {
     match store.strip_prefix("sqlite:") {
         Some(path) => Arc::new(Sqlite::open(Path::new(path)).expect("a store")),
@@ -98,7 +103,7 @@ pub(super) fn work_if_told() {
         let handlers = Handlers::new().on_with("work", move |context, key: usize| {
             let run = Run::start(&log, context.id, key);
             async move {
-                tokio::time::sleep(TASK).await;
+                last(TASK).await;
                 run.end();
                 Ok::<_, Failure>(())
             }
@@ -157,7 +162,7 @@ impl Fleet {
         while self.deaths.len() < self.plan.kills || !is_done {
             let pause = Duration::from_millis(20 + self.random(120));
             is_done = self.block_on(async {
-                tokio::time::sleep(pause).await;
+                last(pause).await;
                 let queues = open(&self.store).await.queues().await.expect("queues");
                 queues.iter().all(|queue| queue.waiting + queue.delayed + u64::from(queue.in_use) == 0)
             });

@@ -9,7 +9,7 @@ use crate::store::StoreError;
 const STEPS: [&str; 1] = [include_str!("migrations/0001_tasks.sql")];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.
-const LOCK: i64 = 3_569_428_3;
+const LOCK: i64 = 35_694_283;
 
 pub(super) async fn run(config: &Config) -> Result<(), StoreError> {
     let (mut client, connection) = config.connect(NoTls).await.map_err(failed("connected"))?;

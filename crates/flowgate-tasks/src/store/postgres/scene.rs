@@ -146,7 +146,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     builder.give_back(back.iter().map(|&index| &asked.settles[index]));
     let is_locked_out = keyed.is_empty() && !any.is_empty();
     let has_more = keyed.len() as i64 >= most && most > 0;
-    let were = builder.lanes(plain, keyed, &held)?;
+    let were = builder.lanes(&plain, keyed, &held)?;
     Ok(Loaded { scene: builder.scene, has_more, is_locked_out, were, heavy: builder.heavy, back })
 }
 
@@ -226,12 +226,12 @@ impl Builder {
     /// Lanes in the order in which they are served, and what was said of them.
     fn lanes(
         &mut self,
-        plain: Vec<Row>,
+        plain: &[Row],
         mut keyed: Vec<Row>,
         held: &[Row],
     ) -> Result<Vec<LaneState>, StoreError> {
         let mut were = Vec::new();
-        for row in &plain {
+        for row in plain {
             self.lane(row, None)?;
             were.push(LaneState::Ready);
         }

@@ -129,8 +129,10 @@ impl Memory {
 
 impl Postgres {
     pub(super) async fn take_turn(&self, worker: WorkerId, turn: Turn) -> Result<Turned, StoreError> {
-        self.job(Line::Turns, move |shared, session| async move { run(&shared, session, worker, turn).await })
-            .await
+        self.job(Line::Turns, move |shared, session| async move {
+            Box::pin(run(&shared, session, worker, turn)).await
+        })
+        .await
     }
 }
 
@@ -143,7 +145,7 @@ pub(super) async fn run(
 ) -> Result<Turned, StoreError> {
     let whole = shared.turning.whole(&turn.settles);
     session.begin();
-    match transact(shared, &session, worker, turn, whole).await {
+    match Box::pin(transact(shared, &session, worker, turn, whole)).await {
         Ok((mut turned, short)) => {
             session.end();
             if !short.is_empty() {
