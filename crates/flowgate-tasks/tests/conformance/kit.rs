@@ -13,8 +13,8 @@ use flowgate_tasks::{
     NewTask, TaskId,
     clock::Wall,
     store::{
-        Again, Claimed, End, Kept, KeyChange, NewWorker, QueueLimits, Settle, Sqlite, State, Store, Turn, Turned, Want,
-        WorkerId,
+        Again, Claimed, End, Kept, KeyChange, NewWorker, QueueLimits, Settle, Sqlite, State, Store, Turn,
+        Turned, Want, WorkerId,
     },
 };
 
@@ -125,7 +125,10 @@ impl Kit {
     }
 
     pub(crate) async fn queue(&self, name: &str, priority: i32, max: Option<u32>) {
-        self.store.set_queue(QueueLimits { name: name.to_owned(), priority, max }).await.expect("a queue is set");
+        self.store
+            .set_queue(QueueLimits { name: name.to_owned(), priority, max })
+            .await
+            .expect("a queue is set");
     }
 
     pub(crate) async fn cluster_cap(&self, cap: Option<u32>) {

@@ -58,7 +58,8 @@ fn many_may_open_a_new_file_at_once() {
 #[tokio::test]
 async fn two_stores_on_one_file_share_its_tasks() {
     let folder = Folder::new();
-    let (one, two) = (Sqlite::open(folder.file()).expect("a store"), Sqlite::open(folder.file()).expect("a store"));
+    let (one, two) =
+        (Sqlite::open(folder.file()).expect("a store"), Sqlite::open(folder.file()).expect("a store"));
     let mut wakes = two.wakes();
     let sent = one.send(vec![task()]).await.expect("a task is stored");
     wakes.recv().await.expect("the other is woken, if slowly");
@@ -73,7 +74,9 @@ async fn the_audit_finds_a_drift() {
     store.send(vec![keyed("key", max(1))]).await.expect("a task is stored");
     let by_hand = rusqlite::Connection::open(folder.file()).expect("the file");
     by_hand
-        .execute_batch("UPDATE keys SET in_use = 1; UPDATE cluster SET in_use = 2; UPDATE lanes SET state = 0;")
+        .execute_batch(
+            "UPDATE keys SET in_use = 1; UPDATE cluster SET in_use = 2; UPDATE lanes SET state = 0;",
+        )
         .expect("a drift");
     let found = store.audit().await.expect("an audit");
     let expected = [

@@ -32,9 +32,11 @@ pub(super) fn claim(
     let (mut scene, has_more) = candidates::load(hand.db, hand.cursors, hand.now, served, want)?;
     let mut claimed = Vec::new();
     let mut touched = vec![false; scene.keys.len()];
+    let mut is_cut_short = true;
     for _ in 0..ROUNDS {
         let plan = scene.plan();
         if plan.grants.is_empty() && plan.held.is_empty() {
+            is_cut_short = false;
             break;
         }
         carry_out(hand, &mut scene, &plan, &mut claimed, &mut touched)?;
@@ -43,7 +45,7 @@ pub(super) fn claim(
     leases::write(hand.db, worker, hand.now, &mut claimed)?;
     let is_full = scene.budget == 0 || scene.queues.iter().any(|queue| queue.quota == 0);
     let is_worth_it = !claimed.is_empty() || scene.lanes.is_empty();
-    let again = (has_more || is_full && !scene.lanes.is_empty()) && is_worth_it;
+    let again = (has_more || is_cut_short || is_full && !scene.lanes.is_empty()) && is_worth_it;
     Ok((claimed, if again { Again::Now } else { Again::WhenWoken }))
 }
 
