@@ -2,11 +2,12 @@
 //!
 //! With `keys` above 0 each task has one of that many keys, with a max of its own, and the queue and the cluster are capped.
 
-use std::{env, io::Write, time::Instant};
+use std::{env, io::Write};
 
 use flowgate_core::Limits;
 use flowgate_tasks::{
     NewTask,
+    clock::{SystemWall, Wall},
     store::{End, NewWorker, QueueLimits, Settle, Sqlite, Store, Turn, Want},
 };
 
@@ -26,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .await?;
     }
     let limits = Limits::builder().max(batch).build()?;
-    let from = Instant::now();
+    let from = SystemWall.now();
     for start in (0..tasks).step_by(1000) {
         let task = |number: u32| {
             let task = NewTask::new("nothing", b"{}".to_vec());
@@ -34,11 +35,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         store.send((start..tasks.min(start + 1000)).map(task).collect()).await?;
     }
-    let sent = from.elapsed();
+    let sent = SystemWall.now().since(from);
     let lease = std::time::Duration::from_secs(60);
     let worker = NewWorker { name: "drain".to_owned(), slots: batch, queues: Vec::new(), lease };
     let worker = store.register(worker).await?;
-    let (from, mut drained, mut turns, mut settles) = (Instant::now(), 0, 0, Vec::new());
+    let (from, mut drained, mut turns, mut settles) = (SystemWall.now(), 0, 0, Vec::new());
     loop {
         let want = Some(Want { slots: batch, per_queue: batch, with_locks: true });
         let turned = store.turn(worker, Turn { settles, want }).await?;
@@ -50,7 +51,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             break;
         }
     }
-    let spent = from.elapsed();
+    let spent = SystemWall.now().since(from);
     let rate = |count: f64, span: std::time::Duration| count / span.as_secs_f64();
     writeln!(
         std::io::stdout(),

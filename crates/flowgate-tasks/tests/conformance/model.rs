@@ -13,10 +13,11 @@ use proptest::prelude::*;
 use self::{history::Op, world::World};
 use crate::kit::Kit;
 
-fn replay(kit: &Kit, ops: &[Op]) {
+fn replay(store: impl AsyncFnOnce() -> Kit, ops: &[Op]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let mut world = World::new(kit).await;
+        let kit = store().await;
+        let mut world = World::new(&kit).await;
         for op in ops {
             world.apply(op).await;
         }
@@ -27,20 +28,17 @@ fn replay(kit: &Kit, ops: &[Op]) {
 proptest! {
     #[test]
     fn t3_random_histories_agree_with_the_laws_on_sqlite(ops in history::ops()) {
-        // Seen to fail: TBD
-        replay(&Kit::sqlite(), &ops);
+        // Seen to fail: with what a lane cannot take left to lower ranks, "these come before what was claimed".
+        replay(async || Kit::sqlite(), &ops);
     }
 }
 
-#[cfg(any())]
+#[cfg(feature = "postgres")]
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn t3_random_histories_agree_with_the_laws_on_postgres(ops in history::ops()) {
-        // Seen to fail: TBD
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let kit = runtime.block_on(Kit::postgres("model"));
-        replay(&kit, &ops);
+    fn random_histories_agree_with_the_laws_on_postgres(ops in history::ops()) {
+        replay(async || Kit::postgres("model").await, &ops);
     }
 }

@@ -99,14 +99,14 @@ impl Freed {
         if self.count == 0 {
             return Ok(());
         }
-        let sql = "UPDATE cluster SET in_use = in_use - ?1 WHERE cap IS NOT NULL";
+        let sql = "UPDATE cluster SET in_use = max(0, in_use - ?1) WHERE cap IS NOT NULL";
         hand.db.prepare_cached(sql)?.execute([self.count])?;
         for (queue, count) in self.queues {
-            let sql = "UPDATE queues SET in_use = in_use - ?2 WHERE id = ?1 AND max IS NOT NULL";
+            let sql = "UPDATE queues SET in_use = max(0, in_use - ?2) WHERE id = ?1 AND max IS NOT NULL";
             hand.db.prepare_cached(sql)?.execute(params![queue, count])?;
         }
         for (key, weight) in self.keys {
-            let sql = "UPDATE keys SET in_use = in_use - ?2 WHERE id = ?1";
+            let sql = "UPDATE keys SET in_use = max(0, in_use - ?2) WHERE id = ?1";
             hand.db.prepare_cached(sql)?.execute(params![key, weight])?;
             lanes::release(hand.db, key)?;
         }
