@@ -41,11 +41,6 @@ impl Ledger {
         self.0.retain(|(rate, state)| rate.rests_at(*state) > now);
     }
 
-    /// Forgets everything.
-    pub(crate) fn reset(&mut self) {
-        self.0.clear();
-    }
-
     fn make_room(&mut self) {
         if self.0.len() >= MOST_RATES {
             let first = (0..self.0.len()).min_by_key(|&index| self.0[index].0.rests_at(self.0[index].1));

@@ -3,9 +3,15 @@
 //! A task is sent, waits in the lane of its queue, key and priority, is claimed by a worker under a lease, and is settled. The
 //! limits hold at three levels at once: the worker's own slots, the queue, the cluster; and for each key.
 //!
-//! This crate owns the state machine, the one claim rule ([the plan](https://docs.rs/flowgate-tasks)), the stores and the workers.
+//! This crate owns the state machine, the one claim rule, the stores and the workers.
 //! It knows no HTTP: who runs a task is a handler.
 
+#![cfg_attr(
+    not(all(feature = "sqlite", feature = "postgres")),
+    allow(dead_code, reason = "each store uses its own part of what they share")
+)]
+
+mod client;
 pub mod clock;
 mod ledger;
 mod plan;
@@ -13,6 +19,10 @@ mod record;
 pub mod store;
 mod task;
 mod terms;
+mod upkeep;
+pub mod worker;
 
+pub use client::Client;
 pub use record::{Record, Unreadable};
 pub use task::{DEFAULT_QUEUE, MAX_BODY, MAX_NAME, MAX_WEIGHT, NewTask, Retry, TaskId, When};
+pub use upkeep::keep_up;

@@ -39,6 +39,12 @@ impl Counter {
         (sure, sure < free)
     }
 
+    /// Whether it was full before this turn, and is not now.
+    pub(crate) fn leaves_full(&self) -> bool {
+        let is_full = |in_use: u32| self.cap.is_some_and(|cap| in_use >= cap);
+        is_full(self.in_use + self.freed) && !is_full(self.in_use + self.taken)
+    }
+
     /// By how much the stored count changes.
     pub(crate) fn change(&self) -> i64 {
         i64::from(self.taken) - i64::from(self.freed)
@@ -87,12 +93,6 @@ impl Key {
         self.in_use += weight;
         self.ledger.start(limits.and_then(Limits::rate), now);
     }
-
-    /// Whether one more task sent with any limits might start now.
-    pub(crate) fn has_room(&self) -> bool {
-        let max = self.pinned.or(self.latest).and_then(|limits| limits.max());
-        !self.is_paused && max.is_none_or(|max| self.in_use < max)
-    }
 }
 
 /// A lane with something in it, perhaps.
@@ -117,6 +117,17 @@ pub(crate) struct Scene {
     pub(crate) keys: Vec<Key>,
     /// Lanes in the order in which they would be served: a rotation, so that no lane is always the first.
     pub(crate) lanes: Vec<Candidate>,
+}
+
+/// What is said of a lane, so that a turn looks only at those that may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaneState {
+    /// To be looked at.
+    Ready,
+    /// Its key is full or paused: until something of the key comes back or changes.
+    Held,
+    /// Its key's rate is spent until then.
+    Until(Tick),
 }
 
 /// What a lane may start.
@@ -147,8 +158,10 @@ pub(crate) struct Plan {
     pub(crate) held: Vec<(usize, Held)>,
     /// Whether a turn that locks the counters might give more.
     pub(crate) wants_locks: bool,
-    /// Whether lanes were left that another turn should look at: it does not mean that there is work.
+    /// Whether lanes were left out for this turn only, so that another one should look at them.
     pub(crate) has_more: bool,
+    /// Whether lanes got nothing because others were granted all that is free: they may, if those do not take it.
+    pub(crate) passed_over: bool,
 }
 
 impl Scene {
@@ -177,9 +190,9 @@ impl Scene {
                     draft.serve(index, left, &mut plan)
                 });
             }
-            plan.has_more |= !hungry.is_empty();
+            plan.passed_over |= draft.budget == 0;
             // What a lock, or another lane of a key that was served, could give to this rank must not go to a lower one.
-            if plan.wants_locks || draft.has_passed_over {
+            if plan.wants_locks || draft.has_skipped {
                 plan.has_more = true;
                 break;
             }
@@ -205,6 +218,16 @@ impl Scene {
         }
     }
 
+    /// What is to be said of a lane when the turn is over.
+    pub(crate) fn state_of(&self, lane: &Candidate) -> LaneState {
+        let Some(key) = lane.key.map(|index| &self.keys[index]) else { return LaneState::Ready };
+        match key.hold(key.in_force(lane.own).as_ref(), self.now) {
+            None => LaneState::Ready,
+            Some(Hold::Rate { until }) => LaneState::Until(until),
+            Some(_) => LaneState::Held,
+        }
+    }
+
     fn queue(&self, id: QueueId) -> Option<&Queue> {
         self.queues.iter().find(|queue| queue.id == id)
     }
@@ -220,7 +243,7 @@ struct Draft<'a> {
     /// The grant of each lane, in the plan.
     granted: Vec<Option<usize>>,
     /// Whether a lane was left out because another one of its key was served.
-    has_passed_over: bool,
+    has_skipped: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -232,7 +255,7 @@ impl<'a> Draft<'a> {
             queues: scene.queues.clone(),
             served_keys: vec![false; scene.keys.len()],
             granted: vec![None; scene.lanes.len()],
-            has_passed_over: false,
+            has_skipped: false,
         }
     }
 
@@ -250,16 +273,17 @@ impl<'a> Draft<'a> {
         plan.wants_locks |=
             share < wanted && (cluster_room > share || cluster_more) && (queue_room > share || queue_more);
         if share == 0 {
-            plan.has_more |= self.budget == 0 || queue.quota == 0;
+            plan.passed_over = true;
             return false;
         }
+        plan.has_more |= share == queue.quota;
         let before = self.granted[index];
         let had = before.map_or(0, |at| plan.grants[at].count);
         let grant = match lane.key {
             None => Grant { lane: index, count: had + share, room: u32::MAX },
             // One lane of a key to a turn: what it really takes decides what the next one may.
             Some(key) if self.served_keys[key] && before.is_none() => {
-                self.has_passed_over = true;
+                self.has_skipped = true;
                 return false;
             }
             Some(key) => match self.keyed(index, key, had + share) {

@@ -124,6 +124,13 @@ impl NewTask {
         }
     }
 
+    /// A task whose body is this value as JSON.
+    pub fn json(kind: impl Into<String>, body: &impl serde::Serialize) -> Result<Self, OptionError> {
+        let wrong =
+            |error: serde_json::Error| OptionError::new("body", error, "a value that can be written as JSON");
+        serde_json::to_vec(body).map(|body| NewTask::new(kind, body)).map_err(wrong)
+    }
+
     /// The queue it waits in. Default: `default`.
     #[must_use]
     pub fn queue(mut self, name: impl Into<String>) -> Self {

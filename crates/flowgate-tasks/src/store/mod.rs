@@ -1,9 +1,14 @@
 //! Where tasks wait: one seam, two stores.
 
+#[cfg(feature = "postgres")]
+mod postgres;
 mod seam;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresOptions};
+pub(crate) use seam::Place;
 pub use seam::*;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;

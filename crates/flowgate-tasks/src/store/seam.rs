@@ -16,7 +16,7 @@ use crate::{
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// What can go wrong with a store.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// What was asked for cannot be.
@@ -330,6 +330,8 @@ pub enum Cancelled {
 pub enum Wake {
     /// There may be something to claim.
     Work,
+    /// A task was delayed: what upkeep waits for may have changed.
+    Due,
     /// This task should be stopped.
     Cancel(TaskId),
     /// A task whose result is kept has ended.
@@ -352,6 +354,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Settles and claims for a worker, in one transaction.
     fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned>;
+
+    /// Gives back what a worker holds but does not know of: claims whose reply it never got. `known` are the leases it
+    /// knows. Gives how many tasks went back to their lines.
+    fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32>;
 
     /// Makes a worker unknown. What it still holds is taken back by upkeep at once.
     fn leave(&self, worker: WorkerId) -> Reply<'_, ()>;

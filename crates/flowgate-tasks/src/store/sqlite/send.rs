@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{error::Fault, lanes, lanes::moment, threads::Hand};
 use crate::{
-    store::Sent,
+    store::{Sent, Wake},
     task::{Dedupe, NewTask, TaskId},
     terms,
 };
@@ -90,8 +90,9 @@ impl<'a> Sender<'a> {
         let lane = self.lane(hand, task)?;
         let start = task.start.map(|start| start.resolve(now)).filter(|start| *start > now);
         let line = start.map_or(Line::Place(id), Line::Until);
-        if let Line::Place(_) = line {
-            self.filled.insert(lane, ());
+        match line {
+            Line::Place(_) => drop(self.filled.insert(lane, ())),
+            Line::Until(_) => hand.wakes.push(Wake::Due),
         }
         let good_until = task.good_until.map(|until| until.resolve(now));
         let record = task.record.to_bytes();

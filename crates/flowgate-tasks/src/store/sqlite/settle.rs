@@ -78,6 +78,22 @@ pub(super) fn take_back(hand: &mut Hand<'_>, worker: i64) -> Result<u32, Fault> 
     Ok(count)
 }
 
+/// Gives back what a worker holds under leases that it does not know. Gives how many tasks that were.
+pub(super) fn reconcile(hand: &mut Hand<'_>, worker: WorkerId, known: &[i64]) -> Result<u32, Fault> {
+    let mut statement = hand.db.prepare_cached("SELECT id FROM leases WHERE worker = ?1")?;
+    let found = statement.query_map([worker.0], |row| row.get(0))?;
+    let found: Vec<i64> = found.collect::<Result<_, _>>()?;
+    let mut returned = Vec::new();
+    for lease in found.into_iter().filter(|lease| !known.contains(lease)) {
+        let settle = |task| Settle { task, end: End::Returned };
+        returned.extend(leases::held(hand.db, lease)?.into_iter().map(settle));
+    }
+    let count = returned.len() as u32;
+    let (_, back) = settle(hand, worker, returned)?;
+    write_back(hand.db, &back)?;
+    Ok(count)
+}
+
 /// What came back of each key.
 pub(super) type Back = BTreeMap<i64, u32>;
 
@@ -161,9 +177,12 @@ fn again(hand: &mut Hand<'_>, task: &Claimed, line: Line, attempt: u32) -> Resul
     let Claimed { id, weight, good_until, record, place, .. } = task;
     let (id, lane) = (id.0, place.lane);
     put(hand.db, &Row { id, lane, line, attempt, weight: *weight, good_until: *good_until, record })?;
-    if let Line::Place(_) = line {
-        lanes::fill(hand.db, lane)?;
-        hand.wake();
+    match line {
+        Line::Place(_) => {
+            lanes::fill(hand.db, lane)?;
+            hand.wake();
+        }
+        Line::Until(_) => hand.wakes.push(Wake::Due),
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use tokio::sync::broadcast;
 
-use super::{audit, limits, look, open, send, threads::Threads, turn, upkeep};
+use super::{audit, limits, look, open, send, settle, threads::Threads, turn, upkeep};
 use crate::{
     clock::{SystemWall, Wall},
     store::{
@@ -68,6 +68,10 @@ impl Store for Sqlite {
 
     fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned> {
         self.threads.write("settled and claimed", move |hand| turn::turn(hand, worker, turn))
+    }
+
+    fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32> {
+        self.threads.write("compared leases", move |hand| settle::reconcile(hand, worker, &known))
     }
 
     fn leave(&self, worker: WorkerId) -> Reply<'_, ()> {

@@ -4,9 +4,11 @@ use flowgate_tasks::{
     NewTask, Retry, TaskId, When,
     store::{
         Again, Cancelled, Claimed, End, KeyChange, NewWorker, QueueLimits, Settle, State, StoreError, Turn,
-        Want, WorkerId,
+        Wake, Want, WorkerId,
     },
 };
+
+use tokio::sync::broadcast;
 
 use super::{
     history::{Ending, KEYS, LATEST, Op, QUEUES, RATED, Sent, span},
@@ -30,11 +32,13 @@ pub(super) struct World<'a> {
     workers: Vec<Worker>,
     /// What was settled before or was taken from a worker, and by whom it was held.
     stale: Vec<(WorkerId, Claimed)>,
+    wakes: broadcast::Receiver<Wake>,
 }
 
 impl<'a> World<'a> {
     pub(super) async fn new(kit: &'a Kit) -> Self {
-        let mut world = World { kit, laws: Laws::default(), workers: Vec::new(), stale: Vec::new() };
+        let wakes = kit.store.wakes();
+        let mut world = World { kit, laws: Laws::default(), workers: Vec::new(), stale: Vec::new(), wakes };
         for name in QUEUES {
             kit.queue(name, 0, None).await;
         }
@@ -117,9 +121,28 @@ impl<'a> World<'a> {
         let settles = settled.iter().map(|task| Settle { task: task.clone(), end: end.end() }).collect();
         for task in settled {
             self.end(task.id, end);
+            let goes_back =
+                self.laws.tasks.get(&task.id).is_some_and(|task| matches!(task.spot, Spot::Line(_)));
+            self.laws.going_back.extend(goes_back.then_some(task.id));
             self.stale.push((self.workers[worker].id, task));
         }
-        let claimed = self.claim(self.workers[worker].id, settles, claim).await;
+        let mut left = claim - self.claim(worker, settles, claim).await;
+        let goes_back = !std::mem::take(&mut self.laws.going_back).is_empty();
+        // Whoever has slots left is woken for what went back.
+        while goes_back && left > 0 && !self.laws.startable().is_empty() {
+            let wake = tokio::time::timeout(30 * SECOND, self.wakes.recv()).await;
+            assert!(wake.is_ok(), "nobody is woken for {:?}\n{:#?}", self.laws.startable(), self.laws);
+            left -= self.claim(worker, Vec::new(), left).await;
+        }
+        if left > 0 {
+            let missed = self.laws.startable();
+            assert_eq!(missed, [], "these may start, and were not claimed\n{:#?}", self.laws);
+        }
+    }
+
+    /// Claims, and judges what was claimed. Gives how many tasks that were.
+    async fn claim(&mut self, worker: usize, settles: Vec<Settle>, most: u32) -> u32 {
+        let claimed = self.ask(self.workers[worker].id, settles, most).await;
         let mut worst = None;
         for task in &claimed {
             assert_eq!(self.laws.hold(task.id), None, "task {} was claimed\n{:#?}", task.id, self.laws);
@@ -128,18 +151,18 @@ impl<'a> World<'a> {
             assert_eq!(task.attempt, self.laws.tasks[&task.id].attempt);
             assert_eq!(task.weight, self.laws.tasks[&task.id].sent.weight);
         }
-        let left = self.laws.startable();
-        if claimed.len() < claim as usize {
-            assert_eq!(left, [], "these may start, and were not claimed\n{:#?}", self.laws);
-        }
-        let overtaken: Vec<TaskId> =
-            left.into_iter().filter(|id| worst.is_some_and(|worst| self.laws.rank(*id) < worst)).collect();
+        let comes_first = |id: &TaskId| {
+            !self.laws.going_back.contains(id) && worst.is_some_and(|worst| self.laws.rank(*id) < worst)
+        };
+        let overtaken: Vec<TaskId> = self.laws.startable().into_iter().filter(comes_first).collect();
         assert_eq!(overtaken, [], "these come before what was claimed ({worst:?})\n{:#?}", self.laws);
+        let count = claimed.len() as u32;
         self.workers[worker].held.extend(claimed);
+        count
     }
 
     /// Asks as often as it is told to.
-    async fn claim(&self, worker: WorkerId, mut settles: Vec<Settle>, most: u32) -> Vec<Claimed> {
+    async fn ask(&self, worker: WorkerId, mut settles: Vec<Settle>, most: u32) -> Vec<Claimed> {
         let mut claimed = Vec::new();
         let mut with_locks = false;
         for _ in 0..50 {

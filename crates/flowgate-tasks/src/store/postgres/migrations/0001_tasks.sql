@@ -2,6 +2,10 @@
 
 CREATE SEQUENCE task_ids;
 
+-- The time now. Tests shift it.
+CREATE FUNCTION now_ns(shift bigint) RETURNS bigint LANGUAGE sql VOLATILE
+    RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 + shift;
+
 -- One row: the cap over everything. Nothing is counted while there is no cap.
 CREATE TABLE cluster (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -43,10 +47,13 @@ CREATE TABLE lanes (
     limits text NOT NULL,
     -- 0 idle: nothing in line. 1 ready: to be looked at. 2 held by its key. 3 held by a rate, until wake_at.
     state smallint NOT NULL DEFAULT 0,
-    wake_at bigint
+    wake_at bigint,
+    -- Whether a task in it may take more than one slot: then its head may have to wait for several.
+    heavy boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX lanes_are_one ON lanes (queue, coalesce(key, 0), priority, limits);
-CREATE INDEX lanes_ready ON lanes (queue, priority, id) WHERE state = 1;
+CREATE INDEX lanes_ready ON lanes (queue, priority, id) WHERE state = 1 AND key IS NOT NULL;
+CREATE INDEX lanes_ready_without_key ON lanes (queue, priority, id) WHERE state = 1 AND key IS NULL;
 CREATE INDEX lanes_waking ON lanes (wake_at) WHERE state = 3;
 CREATE INDEX lanes_of_key ON lanes (key) WHERE key IS NOT NULL;
 

@@ -1,0 +1,115 @@
+//! The sender's side: tasks go in, results come out.
+//!
+//! Owns coalescing: what many callers send at the same time is stored in one transaction, and each is answered when that has
+//! committed. Nobody waits for a batch to fill: a send that finds nothing under way goes at once.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{broadcast::error::RecvError, mpsc, oneshot};
+
+use crate::{
+    store::{Cancelled, Sent, State, Store, StoreError, TaskLook, Wake},
+    task::{NewTask, TaskId},
+};
+
+/// How many sends may wait for the store before their callers do.
+const WAITING: usize = 4096;
+/// How many tasks one transaction stores at most, unless they were sent as one.
+const BATCH: usize = 1024;
+/// How often an end is looked for without being told: a net, for wake-ups that got lost.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Sends tasks and asks after them. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    store: Arc<dyn Store>,
+    sends: mpsc::Sender<Send>,
+}
+
+struct Send {
+    task: NewTask,
+    answer: oneshot::Sender<Result<Sent, StoreError>>,
+}
+
+impl Client {
+    /// A client of this store. Needs a tokio runtime.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        let (sends, waiting) = mpsc::channel(WAITING);
+        // Ends when the last clone of the client is gone.
+        tokio::spawn(coalesce(Arc::clone(&store), waiting));
+        Client { store, sends }
+    }
+
+    /// Stores one task, together with what others send at the same time.
+    ///
+    /// # Cancel safety
+    /// Dropped, the task may be stored or not.
+    pub async fn send(&self, task: NewTask) -> Result<Sent, StoreError> {
+        task.check()?;
+        let (answer, answered) = oneshot::channel();
+        let gone = || StoreError::Database {
+            doing: "stored a task",
+            why: "the client's runtime has ended".to_owned(),
+        };
+        self.sends.send(Send { task, answer }).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+
+    /// Stores these tasks in this order: all of them, or none.
+    pub async fn send_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Sent>, StoreError> {
+        self.store.send(tasks).await
+    }
+
+    /// What is known of a task. `None`: it never was, or it is done and left no trace.
+    pub async fn look(&self, id: TaskId) -> Result<Option<TaskLook>, StoreError> {
+        self.store.look_at_task(id).await
+    }
+
+    /// Waits for the end of a task: its result, or why it will not run. `None`: it left no trace, because it does not keep its
+    /// result.
+    pub async fn wait(&self, id: TaskId) -> Result<Option<State>, StoreError> {
+        let mut wakes = self.store.wakes();
+        loop {
+            match self.store.look_at_task(id).await?.map(|look| look.state) {
+                None => return Ok(None),
+                Some(end @ (State::Done { .. } | State::Dead { .. })) => return Ok(Some(end)),
+                Some(_) => {}
+            }
+            let ended = async {
+                loop {
+                    match wakes.recv().await {
+                        Ok(Wake::Ended(ended)) if ended == id => return,
+                        Ok(_) => {}
+                        Err(RecvError::Lagged(_)) => return,
+                        Err(RecvError::Closed) => std::future::pending().await,
+                    }
+                }
+            };
+            // A task that keeps no result tells nobody of its end.
+            let _ = tokio::time::timeout(LOOK, ended).await;
+        }
+    }
+
+    /// Stops a task from starting, or tells its worker to stop it.
+    pub async fn cancel(&self, id: TaskId) -> Result<Cancelled, StoreError> {
+        self.store.cancel(id).await
+    }
+
+    /// The store behind it.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+}
+
+async fn coalesce(store: Arc<dyn Store>, mut waiting: mpsc::Receiver<Send>) {
+    let mut batch = Vec::new();
+    while waiting.recv_many(&mut batch, BATCH).await > 0 {
+        let (tasks, answers): (Vec<NewTask>, Vec<_>) =
+            batch.drain(..).map(|send| (send.task, send.answer)).unzip();
+        let sent = store.send(tasks).await;
+        for (index, answer) in answers.into_iter().enumerate() {
+            // One who does not wait any more need not be told.
+            let _ = answer.send(sent.as_ref().map(|sent| sent[index]).map_err(Clone::clone));
+        }
+    }
+}

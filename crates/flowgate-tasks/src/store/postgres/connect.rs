@@ -1,0 +1,183 @@
+//! The store itself: its connections, and how they come back.
+//!
+//! Owns four connections: sends, turns, upkeep, and everything else; and the one that listens. Each is made when it is first
+//! needed and made anew when it broke.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
+use tokio_postgres::Config;
+
+use super::{lanes::Lanes, migrate, notify::Listener, send, session::Session, turn, upkeep};
+use crate::store::{Reply, StoreError, Wake};
+
+const NONE: &[&str] = &[];
+
+/// How many wake-ups one who listens may be behind.
+const WAKES: usize = 1024;
+
+/// How a store connects.
+#[derive(Clone, Debug, Default)]
+pub struct PostgresOptions {
+    /// Nanoseconds added to the server's clock. For tests, which move time by hand.
+    pub time_shift: Arc<AtomicI64>,
+}
+
+/// Tasks in PostgreSQL. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Postgres {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    config: Config,
+    options: PostgresOptions,
+    sends: Arc<Mutex<Option<Session>>>,
+    turns: Arc<Mutex<Option<Session>>>,
+    upkeep: Arc<Mutex<Option<Session>>>,
+    rest: Arc<Mutex<Option<Session>>>,
+    /// Up to which key those that hold nothing were swept away.
+    pub(super) swept: AtomicI64,
+    pub(super) lanes: Lanes,
+    pub(super) turning: turn::Memory,
+    pub(super) wakes: broadcast::Sender<Wake>,
+    listener: Mutex<Option<Listener>>,
+}
+
+/// Which connection does a job, and the statements it has prepared.
+#[derive(Clone, Copy)]
+pub(super) enum Line {
+    Sends,
+    Turns,
+    Upkeep,
+    Rest,
+}
+
+impl Postgres {
+    /// Connects to the database of this URL, and brings its tables up to date.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::connect_with(url, PostgresOptions::default()).await
+    }
+
+    /// Connects with options.
+    pub async fn connect_with(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
+        let mut config: Config =
+            url.parse().map_err(|error: tokio_postgres::Error| StoreError::Database {
+                doing: "read its address",
+                why: std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string),
+            })?;
+        if config.get_application_name().is_none() {
+            config.application_name("flowgate");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(10));
+        }
+        migrate::run(&config).await?;
+        let (wakes, _) = broadcast::channel(WAKES);
+        let shared = Shared {
+            config,
+            options,
+            sends: Arc::default(),
+            turns: Arc::default(),
+            upkeep: Arc::default(),
+            rest: Arc::default(),
+            swept: AtomicI64::new(0),
+            lanes: Lanes::default(),
+            turning: turn::Memory::default(),
+            wakes,
+            listener: Mutex::default(),
+        };
+        let store = Postgres { shared: Arc::new(shared) };
+        *store.shared.listener.lock().await =
+            Some(Listener::start(&store.shared.config, &store.shared.wakes).await?);
+        Ok(store)
+    }
+
+    /// Runs a job to its end on one connection, whether or not somebody still waits for its reply.
+    pub(super) fn job<T, F, R>(&self, line: Line, work: F) -> Reply<'_, T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<Shared>, Lease) -> R + Send + 'static,
+        R: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let job = tokio::spawn(async move {
+                let session = shared.session(line).await?;
+                work(shared, session).await
+            });
+            job.await.unwrap_or_else(|gone| {
+                Err(StoreError::Database { doing: "worked", why: format!("its job ended early: {gone}") })
+            })
+        })
+    }
+}
+
+impl Shared {
+    /// By how much time is shifted.
+    pub(super) fn shift(&self) -> i64 {
+        self.options.time_shift.load(Ordering::Relaxed)
+    }
+
+    /// A connection for this line, alone.
+    async fn session(&self, line: Line) -> Result<Lease, StoreError> {
+        let (slot, statements) = match line {
+            Line::Sends => (&self.sends, send::STATEMENTS),
+            Line::Turns => (&self.turns, turn::STATEMENTS),
+            Line::Upkeep => (&self.upkeep, upkeep::STATEMENTS),
+            Line::Rest => (&self.rest, NONE),
+        };
+        let mut slot = Arc::clone(slot).lock_owned().await;
+        if slot.as_ref().is_none_or(Session::is_closed) {
+            *slot = Some(Session::open(&self.config, statements).await?);
+        }
+        Ok(Lease { slot, is_clean: true })
+    }
+}
+
+/// A connection in use. One that is given back in the middle of a transaction is closed.
+pub(super) struct Lease {
+    slot: OwnedMutexGuard<Option<Session>>,
+    is_clean: bool,
+}
+
+impl std::ops::Deref for Lease {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.slot.as_ref().expect("a connection is leased only while it is open")
+    }
+}
+
+impl Lease {
+    /// A transaction begins.
+    pub(super) fn begin(&mut self) {
+        self.is_clean = false;
+    }
+
+    /// The transaction is over, one way or the other.
+    pub(super) fn end(&mut self) {
+        self.is_clean = true;
+    }
+
+    /// Ends a transaction that failed.
+    pub(super) async fn roll_back(&mut self) {
+        if self.run("ROLLBACK").await.is_ok() {
+            self.end();
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.is_clean {
+            *self.slot = None;
+        }
+    }
+}

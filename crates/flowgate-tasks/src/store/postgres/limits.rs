@@ -1,0 +1,112 @@
+//! Limits change live.
+//!
+//! A cap counts from the moment it is set: whoever sets one has the leases to itself while it counts.
+
+use super::{
+    connect::{Line, Postgres},
+    session::failed,
+};
+use crate::{
+    store::{KeyChange, QueueLimits, StoreError},
+    terms,
+};
+
+/// Nobody claims or settles until the transaction ends.
+const ALONE: &str = "LOCK TABLE leases IN SHARE ROW EXCLUSIVE MODE";
+
+impl Postgres {
+    pub(super) async fn cap_cluster(&self, cap: Option<u32>) -> Result<(), StoreError> {
+        let cap = cap.map(|cap| i32::try_from(cap).unwrap_or(i32::MAX));
+        self.change(move |transaction| {
+            Box::pin(async move {
+                transaction.batch_execute(ALONE).await?;
+                let set = "UPDATE cluster SET cap = $1, in_use = CASE WHEN $1::int IS NULL THEN 0 ELSE \
+                    (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0) FROM leases) END";
+                transaction.execute(set, &[&cap]).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn change_queue(&self, queue: QueueLimits) -> Result<(), StoreError> {
+        self.change(move |transaction| {
+            Box::pin(async move {
+                let max = queue.max.map(|max| i32::try_from(max).unwrap_or(i32::MAX));
+                transaction.batch_execute(ALONE).await?;
+                let set = "INSERT INTO queues (name, priority, max) VALUES ($1, $2, $3) \
+                    ON CONFLICT (name) DO UPDATE SET priority = excluded.priority, max = excluded.max RETURNING id";
+                let id: i64 = transaction.query_one(set, &[&queue.name, &queue.priority, &max]).await?.get(0);
+                let count = "UPDATE queues SET in_use = CASE WHEN max IS NULL THEN 0 ELSE (SELECT count(*) FROM leases \
+                    CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) JOIN lanes ON lanes.id = held.lane \
+                    WHERE lanes.queue = $1 AND held.id <> ALL(done)) END WHERE id = $1";
+                transaction.execute(count, &[&id]).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn stop_queue(&self, name: String, is_paused: bool) -> Result<bool, StoreError> {
+        self.change(move |transaction| {
+            Box::pin(async move {
+                let set = "UPDATE queues SET paused = $2 WHERE name = $1";
+                transaction.execute(set, &[&name, &is_paused]).await.map(|changed| changed > 0)
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn alter_key(&self, key: String, change: KeyChange) -> Result<(), StoreError> {
+        self.change(move |transaction| {
+            Box::pin(async move {
+                let add = "INSERT INTO keys (name) VALUES ($1) ON CONFLICT DO NOTHING";
+                transaction.execute(add, &[&key]).await?;
+                let pinned = match &change {
+                    KeyChange::Pin(limits) => terms::to_text(Some(limits)),
+                    _ => String::new(),
+                };
+                let (set, value): (&str, Option<&str>) = match &change {
+                    KeyChange::Pause => ("paused = true", None),
+                    KeyChange::Resume => ("paused = false", None),
+                    KeyChange::Pin(_) => ("pinned = $2", Some(&pinned)),
+                    KeyChange::Unpin => ("pinned = NULL", None),
+                    KeyChange::Latest(true) => ("latest = true", None),
+                    KeyChange::Latest(false) => ("latest = false", None),
+                    KeyChange::ResetRate => ("rates = ''", None),
+                };
+                let set = format!("UPDATE keys SET {set} WHERE name = $1 AND ($2::text IS NULL OR true) RETURNING id");
+                let id: i64 = transaction.query_one(&set, &[&key, &value]).await?.get(0);
+                // Everything of it that waits is looked at anew.
+                let ready = "WITH held AS (SELECT id FROM lanes WHERE key = $1 AND state IN (2, 3) ORDER BY id FOR NO KEY UPDATE) \
+                    UPDATE lanes SET state = 1, wake_at = NULL FROM held WHERE lanes.id = held.id";
+                transaction.execute(ready, &[&id]).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    /// One transaction, after which everybody looks again.
+    async fn change<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a tokio_postgres::Client) -> Changing<'a, T> + Send + 'static,
+    {
+        self.job(Line::Rest, move |_, mut session| async move {
+            session.begin();
+            session.run("BEGIN").await?;
+            match work(session.client()).await {
+                Ok(value) => {
+                    session.run("SELECT pg_notify('flowgate', 'w'); COMMIT").await?;
+                    session.end();
+                    Ok(value)
+                }
+                Err(error) => {
+                    session.roll_back().await;
+                    Err(failed("changed limits")(error))
+                }
+            }
+        })
+        .await
+    }
+}
+
+type Changing<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, tokio_postgres::Error>> + Send + 'a>>;

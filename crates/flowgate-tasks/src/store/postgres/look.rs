@@ -1,0 +1,238 @@
+//! What is to be seen: keys, queues, tasks, and whether the counts are right.
+
+use tokio_postgres::Row;
+
+use super::{
+    connect::{Line, Postgres},
+    rows::{self, tick},
+    send::{self, READY_LANES, SHARE_LANES},
+    session::{Params, failed},
+};
+use crate::{
+    record::Record,
+    store::{Cancelled, KeyLook, QueueLimits, QueueLook, State, StoreError, TaskLook, WorkerId},
+    task::TaskId,
+    terms,
+};
+
+const QUEUES: &str = "SELECT name, priority, max, paused, \
+    (SELECT count(*) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) \
+    JOIN lanes ON lanes.id = held.lane WHERE lanes.queue = queues.id AND held.id <> ALL(done)) AS held, \
+    (SELECT count(place) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.queue = queues.id) AS waiting, \
+    (SELECT count(due_at) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.queue = queues.id) AS delayed \
+    FROM queues ORDER BY priority, name";
+const KEY: &str = "SELECT in_use, paused, pinned, sent, latest, \
+    (SELECT count(place) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS waiting, \
+    (SELECT count(due_at) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS delayed \
+    FROM keys WHERE name = $1";
+const WAITING: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
+    (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND ahead.place < tasks.place) AS ahead \
+    FROM tasks JOIN lanes ON lanes.id = tasks.lane JOIN queues ON queues.id = lanes.queue \
+    LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = $1";
+const HELD: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priority, held.attempt, held.record, worker, since \
+    FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, records) AS held (id, lane, attempt, record) \
+    JOIN lanes ON lanes.id = held.lane JOIN queues ON queues.id = lanes.queue \
+    LEFT JOIN keys ON keys.id = lanes.key WHERE held.id = $1 AND held.id <> ALL(done)";
+const DEAD: &str = "SELECT id, queue, key, priority, attempt, record, reason, error FROM dead \
+    WHERE id < $1 ORDER BY id DESC LIMIT $2";
+const ONE_DEAD: &str =
+    "SELECT id, queue, key, priority, attempt, record, reason, error FROM dead WHERE id = $1";
+
+/// What should be counted, beside what is.
+const AUDIT: [(&str, &str); 4] = [
+    (
+        "key",
+        "SELECT name, in_use::bigint AS counted, held FROM (SELECT keys.name, keys.in_use, \
+         coalesce((SELECT sum(weight) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, weights) AS held (id, lane, weight) \
+         JOIN lanes ON lanes.id = held.lane WHERE lanes.key = keys.id AND held.id <> ALL(done)), 0)::bigint AS held FROM keys) AS all_keys \
+         WHERE in_use <> held",
+    ),
+    (
+        "queue",
+        "SELECT name, in_use::bigint AS counted, held FROM (SELECT queues.name, queues.in_use, \
+         (SELECT count(*) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) \
+         JOIN lanes ON lanes.id = held.lane WHERE lanes.queue = queues.id AND held.id <> ALL(done)) AS held \
+         FROM queues WHERE max IS NOT NULL) AS all_queues WHERE in_use <> held",
+    ),
+    (
+        "cluster",
+        "SELECT 'cluster' AS name, in_use::bigint AS counted, held FROM cluster CROSS JOIN (\
+         SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0)::bigint AS held FROM leases) AS all_leases \
+         WHERE cap IS NOT NULL AND in_use <> held",
+    ),
+    (
+        "idle lane",
+        "SELECT lanes.id::text AS name, 0::bigint AS counted, count(*) AS held FROM lanes JOIN tasks ON tasks.lane = lanes.id \
+         WHERE state = 0 AND place IS NOT NULL AND good_until IS NULL GROUP BY lanes.id",
+    ),
+];
+
+impl Postgres {
+    async fn ask(&self, sql: &'static str, params: Vec<i64>) -> Result<Vec<Row>, StoreError> {
+        self.job(Line::Rest, move |_, session| async move {
+            let params: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
+                params.iter().map(|id| id as _).collect();
+            session.client().query(sql, params.as_slice()).await.map_err(failed("looked"))
+        })
+        .await
+    }
+
+    pub(super) async fn see_queues(&self) -> Result<Vec<QueueLook>, StoreError> {
+        let number = |row: &Row, column: &str| row.get::<_, i64>(column) as u64;
+        let look = |row: &Row| QueueLook {
+            limits: QueueLimits {
+                name: row.get("name"),
+                priority: row.get("priority"),
+                max: row.get::<_, Option<i32>>("max").map(|max| max as u32),
+            },
+            in_use: number(row, "held") as u32,
+            waiting: number(row, "waiting"),
+            delayed: number(row, "delayed"),
+            is_paused: row.get("paused"),
+        };
+        Ok(self.ask(QUEUES, Vec::new()).await?.iter().map(look).collect())
+    }
+
+    pub(super) async fn see_cluster(&self) -> Result<(u32, Option<u32>), StoreError> {
+        const SQL: &str = "SELECT cap, (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0) FROM leases)::bigint FROM cluster";
+        let rows = self.ask(SQL, Vec::new()).await?;
+        let row = rows.first().expect("there is always one cluster");
+        Ok((row.get::<_, i64>(1) as u32, row.get::<_, Option<i32>>(0).map(|cap| cap as u32)))
+    }
+
+    pub(super) async fn see_key(&self, key: String) -> Result<Option<KeyLook>, StoreError> {
+        self.job(Line::Rest, move |_, session| async move {
+            let row = session.client().query_opt(KEY, &[&key]).await.map_err(failed("looked at a key"))?;
+            let look = |row: Row| {
+                Ok(KeyLook {
+                    in_use: row.get::<_, i32>("in_use") as u32,
+                    waiting: row.get::<_, i64>("waiting") as u64,
+                    delayed: row.get::<_, i64>("delayed") as u64,
+                    is_paused: row.get("paused"),
+                    pinned: rows::limits(&row, "pinned")?,
+                    is_latest: row.get("latest"),
+                    sent: terms::from_text(row.get("sent"))?,
+                    key,
+                })
+            };
+            row.map(look).transpose()
+        })
+        .await
+    }
+
+    pub(super) async fn see_task(&self, id: TaskId) -> Result<Option<TaskLook>, StoreError> {
+        // A task moves from line to lease to its end, never back to an earlier place of this list without being in one of them.
+        if let Some(row) = self.ask(WAITING, vec![id.0]).await?.first() {
+            let state = match row.get::<_, Option<i64>>("due_at") {
+                Some(due) => State::Delayed { until: tick(due) },
+                None => State::Waiting { ahead: row.get::<_, i64>("ahead") as u64 },
+            };
+            return look(row, id, state).map(Some);
+        }
+        if let Some(row) = self.ask(HELD, vec![id.0]).await?.first() {
+            let state = State::Held { worker: WorkerId(row.get("worker")), since: tick(row.get("since")) };
+            return look(row, id, state).map(Some);
+        }
+        if let Some(row) = self.ask("SELECT result FROM results WHERE id = $1", vec![id.0]).await?.first() {
+            let state = State::Done { result: row.get("result") };
+            let empty = TaskLook {
+                id,
+                queue: String::new(),
+                key: None,
+                priority: 0,
+                attempt: 0,
+                state,
+                record: None,
+            };
+            return Ok(Some(empty));
+        }
+        self.ask(ONE_DEAD, vec![id.0]).await?.first().map(dead).transpose()
+    }
+
+    pub(super) async fn see_dead(
+        &self,
+        before: Option<TaskId>,
+        most: u32,
+    ) -> Result<Vec<TaskLook>, StoreError> {
+        let rows = self.ask(DEAD, vec![before.map_or(i64::MAX, |id| id.0), i64::from(most)]).await?;
+        rows.iter().map(dead).collect()
+    }
+
+    pub(super) async fn call_off(&self, id: TaskId) -> Result<Cancelled, StoreError> {
+        const WAITING: &str = "WITH gone AS (DELETE FROM tasks WHERE id = $1 RETURNING *), \
+            looked AS (UPDATE lanes SET state = 1 FROM gone WHERE lanes.id = gone.lane AND heavy AND state = 2), \
+            told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
+            SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns(0), record \
+            FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue \
+            LEFT JOIN keys ON keys.id = lanes.key RETURNING id) SELECT pg_notify('flowgate', 'e' || id), pg_notify('flowgate', 'w') FROM told";
+        const RUNNING: &str = "SELECT pg_notify('flowgate', 'c' || $1::bigint) FROM leases \
+            WHERE $1 = ANY(ids) AND $1 <> ALL(done)";
+        if !self.ask(WAITING, vec![id.0]).await?.is_empty() {
+            return Ok(Cancelled::Waiting);
+        }
+        let is_running = !self.ask(RUNNING, vec![id.0]).await?.is_empty();
+        Ok(if is_running { Cancelled::Running } else { Cancelled::Unknown })
+    }
+
+    pub(super) async fn send_back(&self, id: TaskId) -> Result<bool, StoreError> {
+        self.job(Line::Sends, move |shared, mut session| async move {
+            let find = "SELECT queue, key, priority, limits, weight, record FROM dead WHERE id = $1";
+            let row =
+                session.client().query_opt(find, &[&id.0]).await.map_err(failed("looked for a task"))?;
+            let Some(row) = row else { return Ok(false) };
+            let name = super::lanes::LaneName {
+                queue: row.get("queue"),
+                key: row.get("key"),
+                priority: row.get("priority"),
+                limits: row.get("limits"),
+            };
+            let lanes = shared.lanes.resolve(&session, &[name]).await?;
+            let (weight, record): (i32, Vec<u8>) = (row.get("weight"), row.get("record"));
+            session.begin();
+            let again: Params<'_, 4> = [&id.0, &lanes[0], &weight, &record];
+            let (_, gone, _, _, _) = tokio::try_join!(
+                session.run("BEGIN"),
+                session.query(send::REMOVE_DEAD, [&id.0]),
+                session.query(SHARE_LANES, [&lanes]),
+                session.query(send::ADD_REVIVED, again),
+                session.query(READY_LANES, [&lanes]),
+            )?;
+            if gone.is_empty() {
+                session.roll_back().await;
+                return Ok(false);
+            }
+            session.run("COMMIT").await?;
+            session.end();
+            Ok(true)
+        })
+        .await
+    }
+
+    pub(super) async fn recount(&self) -> Result<Vec<String>, StoreError> {
+        let mut wrong = Vec::new();
+        for (what, sql) in AUDIT {
+            for row in self.ask(sql, Vec::new()).await? {
+                let (name, counted, held): (String, i64, i64) = (row.get(0), row.get(1), row.get(2));
+                wrong.push(format!("{what} {name}: {counted} counted, {held} found"));
+            }
+        }
+        Ok(wrong)
+    }
+}
+
+fn dead(row: &Row) -> Result<TaskLook, StoreError> {
+    let state = State::Dead { reason: row.get("reason"), error: row.get("error") };
+    look(row, TaskId(row.get("id")), state)
+}
+
+fn look(row: &Row, id: TaskId, state: State) -> Result<TaskLook, StoreError> {
+    Ok(TaskLook {
+        id,
+        queue: row.get("queue"),
+        key: row.get("key"),
+        priority: row.get("priority"),
+        attempt: row.get::<_, i32>("attempt") as u32,
+        state,
+        record: Some(Record::from_bytes(row.get("record"))?),
+    })
+}

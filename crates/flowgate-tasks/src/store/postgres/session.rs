@@ -1,0 +1,82 @@
+//! One connection and its prepared statements.
+//!
+//! Owns how statements travel: prepared once, and sent in flights, so that a transaction of ten statements costs two or
+//! three round trips. A session that failed in the middle of a transaction is closed, never used again.
+
+use std::collections::HashMap;
+
+use futures_util::future::try_join_all;
+use tokio_postgres::{Client, Config, NoTls, Row, Statement, types::ToSql};
+
+use crate::store::StoreError;
+
+/// The parameters of a statement.
+pub(super) type Params<'a, const N: usize> = [&'a (dyn ToSql + Sync); N];
+
+/// A connection.
+pub(super) struct Session {
+    client: Client,
+    statements: HashMap<&'static str, Statement>,
+}
+
+impl Session {
+    /// Connects, in the schema of the tasks, with these statements prepared.
+    pub(super) async fn open(config: &Config, statements: &[&'static str]) -> Result<Self, StoreError> {
+        let (client, connection) = config.connect(NoTls).await.map_err(failed("connected"))?;
+        // Ends with the client: when that is dropped, or when the server goes.
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        client.batch_execute("SET search_path TO flowgate").await.map_err(failed("connected"))?;
+        let prepared = try_join_all(statements.iter().map(|sql| client.prepare(sql)));
+        let prepared = prepared.await.map_err(failed("prepared its statements"))?;
+        Ok(Session { client, statements: statements.iter().copied().zip(prepared).collect() })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// One prepared statement. Two calls polled together travel together.
+    pub(super) async fn query<const N: usize>(
+        &self,
+        sql: &'static str,
+        params: Params<'_, N>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let statement =
+            self.statements.get(sql).expect("every statement of a session is prepared when it opens");
+        self.client.query(statement, &params).await.map_err(failed("ran a statement"))
+    }
+
+    /// The statement, or nothing at all.
+    pub(super) async fn query_if<const N: usize>(
+        &self,
+        is_needed: bool,
+        sql: &'static str,
+        params: Params<'_, N>,
+    ) -> Result<Vec<Row>, StoreError> {
+        if is_needed { self.query(sql, params).await } else { Ok(Vec::new()) }
+    }
+
+    /// Plain statements without parameters.
+    pub(super) async fn run(&self, sql: &str) -> Result<(), StoreError> {
+        self.client.batch_execute(sql).await.map_err(failed("ran a statement"))
+    }
+
+    /// The connection itself, for statements that are not worth preparing.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// What an error of the database becomes.
+pub(super) fn failed(doing: &'static str) -> impl FnOnce(tokio_postgres::Error) -> StoreError {
+    move |error| {
+        let why = match error.as_db_error() {
+            Some(said) => format!("{} ({})", said.message(), said.code().code()),
+            None => std::error::Error::source(&error)
+                .map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}")),
+        };
+        StoreError::Database { doing, why }
+    }
+}

@@ -1,0 +1,118 @@
+//! What is written of tasks that ended.
+
+use flowgate_core::Tick;
+
+use super::{rows::stored, send::nanos};
+use crate::{
+    record::Record,
+    store::{End, Settle, StoreError},
+};
+
+/// Tasks that go back: to the front of their line, or to wait.
+pub(super) const ADD_AGAIN: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
+    SELECT id, lane, CASE WHEN due_at IS NULL THEN id END, attempt, weight, due_at, good_until, record \
+    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::bytea[]) \
+    AS told (id, lane, attempt, weight, due_at, good_until, record)";
+/// Tasks that will not run again.
+pub(super) const ADD_DEAD: &str = "INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
+    SELECT told.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, reason, error, $7, record \
+    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::text[], $6::text[], $8::bytea[]) \
+    AS told (id, lane, attempt, weight, reason, error, record) \
+    JOIN lanes ON lanes.id = told.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key";
+pub(super) const ADD_RESULTS: &str = "INSERT INTO results (id, until, result) \
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])";
+
+/// The ends of a turn, as columns.
+#[derive(Default)]
+pub(super) struct Ends {
+    pub(super) again: Again,
+    pub(super) dead: Dead,
+    pub(super) results: Results,
+    /// Tasks whose senders may be waiting for them.
+    pub(super) awaited: Vec<i64>,
+}
+
+#[derive(Default)]
+pub(super) struct Again {
+    pub(super) ids: Vec<i64>,
+    pub(super) lanes: Vec<i64>,
+    pub(super) attempts: Vec<i32>,
+    pub(super) weights: Vec<i32>,
+    pub(super) due: Vec<Option<i64>>,
+    pub(super) good: Vec<Option<i64>>,
+    pub(super) records: Vec<Vec<u8>>,
+}
+
+#[derive(Default)]
+pub(super) struct Dead {
+    pub(super) ids: Vec<i64>,
+    pub(super) lanes: Vec<i64>,
+    pub(super) attempts: Vec<i32>,
+    pub(super) weights: Vec<i32>,
+    pub(super) reasons: Vec<&'static str>,
+    pub(super) errors: Vec<String>,
+    pub(super) records: Vec<Vec<u8>>,
+}
+
+#[derive(Default)]
+pub(super) struct Results {
+    pub(super) ids: Vec<i64>,
+    pub(super) until: Vec<i64>,
+    pub(super) results: Vec<Vec<u8>>,
+}
+
+impl Ends {
+    pub(super) fn of<'a>(settles: impl Iterator<Item = &'a Settle>, now: Tick) -> Result<Self, StoreError> {
+        let mut ends = Ends::default();
+        for settle in settles {
+            ends.add(settle, now)?;
+        }
+        Ok(ends)
+    }
+
+    fn add(&mut self, Settle { task, end }: &Settle, now: Tick) -> Result<(), StoreError> {
+        let record = Record::from_bytes(&task.record)?;
+        let is_last = task.attempt >= record.retry.max_attempts;
+        let again = |ends: &mut Self, attempt: u32, due: Option<i64>| {
+            ends.again.ids.push(task.id.0);
+            ends.again.lanes.push(task.place.lane);
+            ends.again.attempts.push(attempt as i32);
+            ends.again.weights.push(task.weight as i32);
+            ends.again.due.push(due);
+            ends.again.good.push(task.good_until.map(stored));
+        };
+        let dead = |ends: &mut Self, reason: &'static str, error: String| {
+            ends.dead.ids.push(task.id.0);
+            ends.dead.lanes.push(task.place.lane);
+            ends.dead.attempts.push(task.attempt as i32);
+            ends.dead.weights.push(task.weight as i32);
+            ends.dead.reasons.push(reason);
+            ends.dead.errors.push(error);
+            ends.awaited.extend(record.keep.map(|_| task.id.0));
+        };
+        match end {
+            End::Done { result } => {
+                if let Some(keep) = record.keep {
+                    self.results.ids.push(task.id.0);
+                    self.results.until.push(stored(now) + nanos(keep));
+                    self.results.results.push(result.clone());
+                    self.awaited.push(task.id.0);
+                }
+                return Ok(());
+            }
+            End::Returned => again(self, task.attempt - 1, None),
+            End::Lost if !is_last => again(self, task.attempt, None),
+            End::Failed { retry_after, .. } if !is_last => {
+                let due = stored(now) + nanos(*retry_after);
+                again(self, task.attempt, Some(due).filter(|_| !retry_after.is_zero()));
+            }
+            End::Lost => dead(self, "failed", "its worker was lost, at the last attempt".to_owned()),
+            End::Failed { error, .. } | End::Dead { error } => dead(self, "failed", error.clone()),
+            End::Cancelled => dead(self, "cancelled", String::new()),
+        }
+        let is_again = self.again.ids.len() > self.again.records.len();
+        let records = if is_again { &mut self.again.records } else { &mut self.dead.records };
+        records.push(task.record.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! The seam, as this store fills it.
+
+use tokio::sync::broadcast;
+
+use super::connect::Postgres;
+use crate::{
+    store::{
+        Cancelled, Kept, KeyChange, KeyLook, NewWorker, QueueLimits, QueueLook, Reply, Sent, Store, TaskLook,
+        Turn, Turned, Wake, WorkerId,
+    },
+    task::{NewTask, TaskId},
+};
+
+impl Store for Postgres {
+    fn send(&self, tasks: Vec<NewTask>) -> Reply<'_, Vec<Sent>> {
+        Box::pin(self.send_all(tasks))
+    }
+
+    fn register(&self, worker: NewWorker) -> Reply<'_, WorkerId> {
+        Box::pin(self.make_known(worker))
+    }
+
+    fn beat(&self, worker: WorkerId) -> Reply<'_, bool> {
+        Box::pin(self.renew(worker))
+    }
+
+    fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned> {
+        Box::pin(self.take_turn(worker, turn))
+    }
+
+    fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32> {
+        Box::pin(self.take_back(worker, known))
+    }
+
+    fn leave(&self, worker: WorkerId) -> Reply<'_, ()> {
+        Box::pin(self.make_unknown(worker))
+    }
+
+    fn upkeep(&self) -> Reply<'_, Kept> {
+        Box::pin(self.keep_up())
+    }
+
+    fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()> {
+        Box::pin(self.cap_cluster(cap))
+    }
+
+    fn set_queue(&self, queue: QueueLimits) -> Reply<'_, ()> {
+        Box::pin(self.change_queue(queue))
+    }
+
+    fn pause_queue(&self, name: String, is_paused: bool) -> Reply<'_, bool> {
+        Box::pin(self.stop_queue(name, is_paused))
+    }
+
+    fn change_key(&self, key: String, change: KeyChange) -> Reply<'_, ()> {
+        Box::pin(self.alter_key(key, change))
+    }
+
+    fn look_at_key(&self, key: String) -> Reply<'_, Option<KeyLook>> {
+        Box::pin(self.see_key(key))
+    }
+
+    fn queues(&self) -> Reply<'_, Vec<QueueLook>> {
+        Box::pin(self.see_queues())
+    }
+
+    fn cluster(&self) -> Reply<'_, (u32, Option<u32>)> {
+        Box::pin(self.see_cluster())
+    }
+
+    fn look_at_task(&self, id: TaskId) -> Reply<'_, Option<TaskLook>> {
+        Box::pin(self.see_task(id))
+    }
+
+    fn cancel(&self, id: TaskId) -> Reply<'_, Cancelled> {
+        Box::pin(self.call_off(id))
+    }
+
+    fn dead(&self, before: Option<TaskId>, most: u32) -> Reply<'_, Vec<TaskLook>> {
+        Box::pin(self.see_dead(before, most))
+    }
+
+    fn revive(&self, id: TaskId) -> Reply<'_, bool> {
+        Box::pin(self.send_back(id))
+    }
+
+    fn audit(&self) -> Reply<'_, Vec<String>> {
+        Box::pin(self.recount())
+    }
+
+    fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.shared.wakes.subscribe()
+    }
+}

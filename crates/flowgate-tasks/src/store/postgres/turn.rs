@@ -1,0 +1,425 @@
+//! A turn: settle and claim in one transaction, in three flights of statements.
+//!
+//! First flight: what is given back is fenced and its keys are locked; counters and lanes that may run are read, and their keys
+//! locked where nobody else has them. Then the plan decides. Second flight: tasks move into one lease. Third flight: counts,
+//! lane states and ends are written, and all of it commits.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use super::{
+    connect::{Lease, Line, Postgres, Shared},
+    rows,
+    scene::{self, Asked, Loaded},
+    send::{DELAYED, READY_LANES, SHARE_LANES},
+    settle::{self, Ends},
+};
+use crate::{
+    plan::{Grant, LaneState, Plan, Scene},
+    store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
+};
+
+const TAKE: &str = "WITH grants AS (\
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS granted (lane, count, hint)), \
+    picked AS MATERIALIZED (SELECT first.id FROM grants CROSS JOIN LATERAL (\
+    SELECT id FROM tasks WHERE lane = grants.lane AND place > grants.hint \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT grants.count FOR UPDATE SKIP LOCKED) AS first), \
+    taken AS (DELETE FROM tasks USING picked WHERE tasks.id = picked.id RETURNING tasks.*) \
+    INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records) \
+    SELECT $5, $4, array_agg(id), array_agg(lane), array_agg(attempt + 1), array_agg(weight), array_agg(coalesce(good_until, 0)), \
+    array_agg(record) FROM (SELECT * FROM taken ORDER BY lane, place) AS taken HAVING count(*) > 0 \
+    RETURNING id, ids, lanes, attempts, weights, goods, records";
+/// How many of those granted stand in a lane, and how many of these, from its head, fit into the room its key has.
+const FITTING: &str = "SELECT lane, (SELECT count(*) FROM (SELECT sum(weight) OVER (ORDER BY place) AS load FROM (\
+    SELECT weight, place FROM tasks WHERE lane = granted.lane AND place IS NOT NULL \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT granted.count) AS first) AS first \
+    WHERE load <= room) AS fitting, \
+    (SELECT count(*) FROM (SELECT FROM tasks WHERE lane = granted.lane AND place IS NOT NULL \
+    AND (good_until IS NULL OR good_until > $4) LIMIT granted.count) AS first) AS standing \
+    FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS granted (lane, count, room)";
+
+const WRITE_KEYS: &str = "UPDATE keys SET in_use = told.in_use, rates = told.rates \
+    FROM unnest($1::bigint[], $2::int[], $3::text[]) AS told (id, in_use, rates) WHERE keys.id = told.id";
+const WRITE_LANES: &str = "WITH told AS (SELECT lanes.id, told.state, told.wake_at FROM lanes \
+    JOIN unnest($1::bigint[], $2::smallint[], $3::bigint[]) AS told (id, state, wake_at) ON lanes.id = told.id \
+    ORDER BY lanes.id FOR NO KEY UPDATE OF lanes) \
+    UPDATE lanes SET state = told.state, wake_at = told.wake_at FROM told WHERE lanes.id = told.id";
+const WRITE_CLUSTER: &str = "UPDATE cluster SET in_use = greatest(0, in_use + $1) WHERE cap IS NOT NULL";
+const WRITE_QUEUES: &str = "WITH told AS (SELECT queues.id, told.change FROM queues \
+    JOIN unnest($1::bigint[], $2::int[]) AS told (id, change) ON queues.id = told.id ORDER BY queues.id FOR NO KEY UPDATE OF queues) \
+    UPDATE queues SET in_use = greatest(0, in_use + told.change) FROM told WHERE queues.id = told.id AND queues.max IS NOT NULL";
+const ENDED: &str = "SELECT pg_notify('flowgate', 'e' || id) FROM unnest($1::bigint[]) AS ended (id)";
+const WAKE: &str = "SELECT pg_notify('flowgate', 'w')";
+
+const OWN_LANES: &str =
+    "SELECT id FROM lanes WHERE id = ANY($1) AND state = 1 ORDER BY id FOR UPDATE SKIP LOCKED";
+const IDLE_LANES: &str = "UPDATE lanes SET state = 0 WHERE id = ANY($1) AND state = 1 \
+    AND NOT EXISTS (SELECT FROM tasks WHERE lane = lanes.id AND place IS NOT NULL \
+    AND (good_until IS NULL OR good_until > now_ns($2))) RETURNING id";
+
+pub(super) const STATEMENTS: &[&str] = &[
+    scene::STATEMENTS[0],
+    scene::STATEMENTS[1],
+    scene::STATEMENTS[2],
+    scene::STATEMENTS[3],
+    scene::STATEMENTS[4],
+    scene::STATEMENTS[5],
+    scene::STATEMENTS[6],
+    scene::STATEMENTS[7],
+    scene::STATEMENTS[8],
+    scene::STATEMENTS[9],
+    scene::STATEMENTS[10],
+    scene::STATEMENTS[11],
+    TAKE,
+    FITTING,
+    WRITE_KEYS,
+    WRITE_LANES,
+    WRITE_CLUSTER,
+    WRITE_QUEUES,
+    WAKE,
+    ENDED,
+    OWN_LANES,
+    IDLE_LANES,
+    SHARE_LANES,
+    READY_LANES,
+    DELAYED,
+    settle::ADD_AGAIN,
+    settle::ADD_DEAD,
+    settle::ADD_RESULTS,
+];
+
+/// What a process remembers between turns. Nothing depends on it but speed and fairness.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// The lane that was served last: the rotation goes on behind it.
+    cursor: AtomicI64,
+    /// How many tasks of each lease this process has not settled yet.
+    open: Mutex<HashMap<i64, usize>>,
+}
+
+impl Memory {
+    fn open(&self) -> MutexGuard<'_, HashMap<i64, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The leases of which these are all that is left. Of a lease this process does not know, it settles everything.
+    fn whole(&self, settles: &[Settle]) -> HashSet<i64> {
+        let mut ending: HashMap<i64, usize> = HashMap::new();
+        for settle in settles {
+            *ending.entry(settle.task.lease).or_default() += 1;
+        }
+        let open = self.open();
+        ending.retain(|lease, count| open.get(lease).is_none_or(|open| *open <= *count));
+        ending.into_keys().collect()
+    }
+
+    fn settled(&self, settles: &[Settle], whole: &HashSet<i64>) {
+        let mut open = self.open();
+        for settle in settles.iter().filter(|settle| !whole.contains(&settle.task.lease)) {
+            open.entry(settle.task.lease).and_modify(|open| *open = open.saturating_sub(1));
+        }
+        open.retain(|lease, _| !whole.contains(lease));
+    }
+}
+
+impl Postgres {
+    pub(super) async fn take_turn(&self, worker: WorkerId, turn: Turn) -> Result<Turned, StoreError> {
+        self.job(Line::Turns, move |shared, session| async move {
+            Box::pin(run(&shared, session, worker, turn)).await
+        })
+        .await
+    }
+}
+
+/// A turn on a connection.
+pub(super) async fn run(
+    shared: &Shared,
+    mut session: Lease,
+    worker: WorkerId,
+    turn: Turn,
+) -> Result<Turned, StoreError> {
+    let whole = shared.turning.whole(&turn.settles);
+    session.begin();
+    match Box::pin(transact(shared, &session, worker, turn, whole)).await {
+        Ok((mut turned, short)) => {
+            session.end();
+            if !short.is_empty() {
+                turned.again = tidy(shared, &mut session, &short, turned.again).await?;
+            }
+            Ok(turned)
+        }
+        Err(error) => {
+            session.roll_back().await;
+            Err(error)
+        }
+    }
+}
+
+/// The transaction. Gives, beside the outcome, the lanes that had less than they might have started.
+async fn transact(
+    shared: &Shared,
+    session: &Lease,
+    worker: WorkerId,
+    turn: Turn,
+    whole: HashSet<i64>,
+) -> Result<(Turned, Vec<i64>), StoreError> {
+    let Turn { settles, want } = turn;
+    let asked = Asked {
+        worker,
+        settles: &settles,
+        want,
+        cursor: shared.turning.cursor.load(Ordering::Relaxed),
+        shift: shared.shift(),
+        whole,
+    };
+    let Loaded { mut scene, has_more, is_locked_out, were, heavy, back } =
+        scene::load(session, &asked).await?;
+    let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
+    plan.has_more |= has_more && !plan.grants.is_empty();
+    let stuck = fit(session, &scene, &mut plan.grants, &heavy).await?;
+    let taken = take(session, &scene, &plan.grants, worker).await?;
+    let mut short = Vec::new();
+    let mut is_full = false;
+    for grant in &plan.grants {
+        let lane = &scene.lanes[grant.lane];
+        let weights: Vec<u32> =
+            taken.iter().filter(|task| task.place.lane == lane.id).map(|task| task.weight).collect();
+        match weights.len() < grant.count as usize {
+            true if !stuck.contains(&lane.id) => short.push(lane.id),
+            true => {}
+            false => is_full = true,
+        }
+        scene.book(*grant, &weights);
+    }
+    let whole = asked.whole;
+    let lost = (0..settles.len())
+        .filter(|index| !back.contains(index))
+        .map(|index| settles[index].task.id)
+        .collect();
+    let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
+    let again = if plan.wants_locks {
+        Again::WithLocks
+    } else if scene.budget > 0 && (plan.has_more || !short.is_empty() && (is_full || plan.passed_over)) {
+        Again::Now
+    } else if taken.is_empty() && is_locked_out {
+        Again::Soon
+    } else {
+        Again::WhenWoken
+    };
+    write(session, Changes::of(&scene, &were, &stuck), &scene, &ends, again).await?;
+    if let Some(lane) = plan.grants.last().map(|grant| scene.lanes[grant.lane].id) {
+        shared.turning.cursor.store(lane, Ordering::Relaxed);
+    }
+    shared.turning.settled(&settles, &whole);
+    if let Some(task) = taken.first() {
+        shared.turning.open().insert(task.lease, taken.len());
+    }
+    Ok((Turned { claimed: taken, lost, again }, short))
+}
+
+/// Cuts grants of lanes with heavy tasks down to what fits, and gives the lanes whose next task does not. Their key is locked, so
+/// nothing else is taken from them meanwhile.
+async fn fit(
+    session: &Lease,
+    scene: &Scene,
+    grants: &mut Vec<Grant>,
+    heavy: &HashSet<i64>,
+) -> Result<HashSet<i64>, StoreError> {
+    let is_heavy = |grant: &&Grant| heavy.contains(&scene.lanes[grant.lane].id);
+    let lanes: Vec<i64> = grants.iter().filter(is_heavy).map(|grant| scene.lanes[grant.lane].id).collect();
+    if lanes.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let counts: Vec<i32> = grants.iter().filter(is_heavy).map(|grant| grant.count as i32).collect();
+    let rooms: Vec<i64> = grants.iter().filter(is_heavy).map(|grant| i64::from(grant.room)).collect();
+    let rows = session.query(FITTING, [&lanes, &counts, &rooms, &rows::stored(scene.now)]).await?;
+    let mut stuck = HashSet::new();
+    for row in &rows {
+        let (lane, fitting, standing): (i64, i64, i64) =
+            (row.get("lane"), row.get("fitting"), row.get("standing"));
+        if fitting < standing {
+            stuck.insert(lane);
+        }
+        if let Some(grant) = grants.iter_mut().find(|grant| scene.lanes[grant.lane].id == lane) {
+            grant.count = if fitting < standing { fitting as u32 } else { grant.count };
+        }
+    }
+    grants.retain(|grant| grant.count > 0);
+    Ok(stuck)
+}
+
+/// Moves tasks into a lease: the second flight.
+async fn take(
+    session: &Lease,
+    scene: &Scene,
+    grants: &[Grant],
+    worker: WorkerId,
+) -> Result<Vec<Claimed>, StoreError> {
+    if grants.is_empty() {
+        return Ok(Vec::new());
+    }
+    let lanes: Vec<i64> = grants.iter().map(|grant| scene.lanes[grant.lane].id).collect();
+    let counts: Vec<i32> = grants.iter().map(|grant| grant.count as i32).collect();
+    let hints: Vec<i64> = vec![0; lanes.len()];
+    let rows = session.query(TAKE, [&lanes, &counts, &hints, &rows::stored(scene.now), &worker.0]).await?;
+    let Some(row) = rows.first() else { return Ok(Vec::new()) };
+    let places: HashMap<i64, Place> = grants
+        .iter()
+        .map(|grant| {
+            let lane = &scene.lanes[grant.lane];
+            let key = lane.key.map(|key| scene.keys[key].id);
+            (lane.id, Place { lane: lane.id, queue: lane.queue, key })
+        })
+        .collect();
+    let lease: i64 = row.get("id");
+    Ok(rows::claimed(row).map(|told| Claimed { lease, place: places[&told.place.lane], ..told }).collect())
+}
+
+/// Writes what changed, and commits: the third flight.
+async fn write(
+    session: &Lease,
+    changes: Changes,
+    scene: &Scene,
+    ends: &Ends,
+    again: Again,
+) -> Result<(), StoreError> {
+    let cluster = scene.cluster.change() as i32;
+    let Ends { again: returned, dead, results, awaited } = ends;
+    let mut lanes: Vec<i64> = returned.lanes.clone();
+    lanes.sort_unstable();
+    lanes.dedup();
+    let goes_back = !lanes.is_empty();
+    let now = rows::stored(scene.now);
+    let wakes = again == Again::WhenWoken && (changes.opens_a_lane || changes.leaves_full);
+    tokio::try_join!(
+        session.query_if(goes_back, SHARE_LANES, [&lanes]),
+        session.query_if(
+            goes_back,
+            settle::ADD_AGAIN,
+            [
+                &returned.ids,
+                &returned.lanes,
+                &returned.attempts,
+                &returned.weights,
+                &returned.due,
+                &returned.good,
+                &returned.records,
+            ],
+        ),
+        session.query_if(
+            !dead.ids.is_empty(),
+            settle::ADD_DEAD,
+            [
+                &dead.ids,
+                &dead.lanes,
+                &dead.attempts,
+                &dead.weights,
+                &dead.reasons,
+                &dead.errors,
+                &now,
+                &dead.records,
+            ],
+        ),
+        session.query_if(
+            !results.ids.is_empty(),
+            settle::ADD_RESULTS,
+            [&results.ids, &results.until, &results.results],
+        ),
+        session.query_if(
+            !changes.keys.is_empty(),
+            WRITE_KEYS,
+            [&changes.keys, &changes.key_counts, &changes.key_rates],
+        ),
+        session.query_if(
+            !changes.lanes.is_empty(),
+            WRITE_LANES,
+            [&changes.lanes, &changes.lane_states, &changes.lane_wakes],
+        ),
+        session.query_if(goes_back, READY_LANES, [&lanes]),
+        session.query_if(cluster != 0 && scene.cluster.cap.is_some(), WRITE_CLUSTER, [&cluster]),
+        session.query_if(!changes.queues.is_empty(), WRITE_QUEUES, [&changes.queues, &changes.queue_changes]),
+        session.query_if(!awaited.is_empty(), ENDED, [awaited]),
+        session.query_if(returned.due.iter().any(Option::is_some), DELAYED, []),
+        session.query_if(wakes, WAKE, []),
+        session.run("COMMIT"),
+    )?;
+    Ok(())
+}
+
+/// What a turn changes, as columns.
+#[derive(Default)]
+struct Changes {
+    keys: Vec<i64>,
+    key_counts: Vec<i32>,
+    key_rates: Vec<String>,
+    lanes: Vec<i64>,
+    lane_states: Vec<i16>,
+    lane_wakes: Vec<Option<i64>>,
+    queues: Vec<i64>,
+    queue_changes: Vec<i32>,
+    /// A lane that was held may run.
+    opens_a_lane: bool,
+    /// A cap was reached before, and is not now.
+    leaves_full: bool,
+}
+
+impl Changes {
+    /// `stuck` are lanes whose head is too heavy for the room its key has.
+    fn of(scene: &Scene, were: &[LaneState], stuck: &HashSet<i64>) -> Self {
+        let mut changes = Changes::default();
+        for key in &scene.keys {
+            let mut ledger = key.ledger.clone();
+            ledger.tidy(scene.now);
+            changes.keys.push(key.id);
+            changes.key_counts.push(key.in_use as i32);
+            changes.key_rates.push(ledger.to_text());
+        }
+        for (lane, was) in scene.lanes.iter().zip(were) {
+            let state = if stuck.contains(&lane.id) { LaneState::Held } else { scene.state_of(lane) };
+            if state == *was {
+                continue;
+            }
+            changes.opens_a_lane |= state == LaneState::Ready;
+            let (number, wake_at) = rows::lane_state(state);
+            changes.lanes.push(lane.id);
+            changes.lane_states.push(number);
+            changes.lane_wakes.push(wake_at);
+        }
+        for queue in &scene.queues {
+            let change = queue.counter.change();
+            if change != 0 && queue.counter.cap.is_some() {
+                changes.queues.push(queue.id);
+                changes.queue_changes.push(change as i32);
+            }
+        }
+        let counters = scene.queues.iter().map(|queue| &queue.counter).chain([&scene.cluster]);
+        changes.leaves_full = counters.into_iter().any(|counter| counter.leaves_full());
+        changes
+    }
+}
+
+/// Lanes that came up short are made idle, if there is nothing in line: by one who has their rows alone, so that no sender is
+/// in the middle of adding something.
+async fn tidy(
+    shared: &Shared,
+    session: &mut Lease,
+    short: &[i64],
+    again: Again,
+) -> Result<Again, StoreError> {
+    let (short, shift) = (short.to_vec(), shared.shift());
+    session.begin();
+    let (_, own) = tokio::try_join!(
+        session.run("BEGIN; SET LOCAL synchronous_commit TO off"),
+        session.query(OWN_LANES, [&short])
+    )?;
+    let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
+    let (idle, _) = tokio::try_join!(session.query(IDLE_LANES, [&own, &shift]), session.run("COMMIT"))?;
+    session.end();
+    let is_clear = idle.len() == short.len();
+    Ok(if is_clear || again != Again::WhenWoken { again } else { Again::Soon })
+}

@@ -1,0 +1,260 @@
+//! What time brings about. Any number of processes may do it: each row is handled by whoever locks it first.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio_postgres::Row;
+
+use super::{
+    connect::{Lease, Line, Postgres, Shared},
+    rows,
+    send::{READY_LANES, SHARE_LANES},
+    session::failed,
+};
+use crate::store::{Claimed, End, Kept, NewWorker, Place, Settle, StoreError, Turn, WorkerId};
+
+/// No step handles more rows at once than these; what is left is handled at once again.
+const BATCH: i64 = 1000;
+
+const DUE: &str = "WITH due AS (SELECT id FROM tasks WHERE due_at <= now_ns($1) ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED), \
+    placed AS MATERIALIZED (SELECT id, nextval('task_ids') AS place FROM due) \
+    UPDATE tasks SET place = placed.place, due_at = NULL FROM placed WHERE tasks.id = placed.id RETURNING lane";
+const WAKE_LANES: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND wake_at <= now_ns($1) \
+    ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED), \
+    woken AS (UPDATE lanes SET state = 1, wake_at = NULL FROM waking WHERE lanes.id = waking.id RETURNING lanes.id) \
+    SELECT pg_notify('flowgate', 'w') FROM woken LIMIT 1";
+const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= now_ns($1) \
+    ORDER BY good_until LIMIT $2 FOR UPDATE SKIP LOCKED), \
+    gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id RETURNING tasks.*), \
+    looked AS (UPDATE lanes SET state = 1 FROM gone WHERE lanes.id = gone.lane AND heavy AND state = 2), \
+    told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
+    SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'expired', '', now_ns($1), record \
+    FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
+    RETURNING id) SELECT pg_notify('flowgate', 'e' || id) FROM told";
+const BURY: &str = "DELETE FROM workers WHERE id IN (\
+    SELECT id FROM workers WHERE lease_until < now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)";
+const ORPHANS: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done FROM leases \
+    WHERE NOT EXISTS (SELECT FROM workers WHERE workers.id = leases.worker) ORDER BY id LIMIT 16";
+const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done FROM leases \
+    WHERE worker = $1 AND id <> ALL($2)";
+const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
+const NOW: &str = "SELECT now_ns($1)";
+const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
+    SELECT id FROM results WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)) \
+    DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)";
+const NEXT: &str = "SELECT least((SELECT min(due_at) FROM tasks WHERE due_at IS NOT NULL), \
+    (SELECT min(good_until) FROM tasks WHERE good_until IS NOT NULL), \
+    (SELECT min(wake_at) FROM lanes WHERE state = 3), (SELECT min(lease_until) FROM workers)) - now_ns($1)";
+
+/// Keys that hold nothing, from a cursor on; and the same keys' lanes, had alone.
+const SOME_KEYS: &str = "SELECT id FROM keys WHERE id > $1 ORDER BY id LIMIT $2";
+const RESTING_KEYS: &str = "SELECT id, rates FROM keys WHERE id = ANY($1) \
+    AND in_use = 0 AND NOT paused AND pinned IS NULL AND NOT latest \
+    AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id AND state <> 0) ORDER BY id FOR UPDATE SKIP LOCKED";
+const OWN_RESTING: &str = "SELECT FROM lanes WHERE key = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED";
+const SWEEP_LANES: &str = "DELETE FROM lanes WHERE key = ANY($1) AND state = 0 \
+    AND NOT EXISTS (SELECT FROM tasks WHERE tasks.lane = lanes.id) \
+    AND id IN (SELECT id FROM lanes WHERE key = ANY($1) FOR UPDATE SKIP LOCKED)";
+const SWEEP_KEYS: &str =
+    "DELETE FROM keys WHERE id = ANY($1) AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id)";
+
+pub(super) const STATEMENTS: &[&str] = &[
+    DUE,
+    WAKE_LANES,
+    EXPIRE,
+    BURY,
+    ORPHANS,
+    UNKNOWN,
+    LANES,
+    NOW,
+    FORGET,
+    NEXT,
+    SOME_KEYS,
+    RESTING_KEYS,
+    OWN_RESTING,
+    SWEEP_LANES,
+    SWEEP_KEYS,
+    SHARE_LANES,
+    READY_LANES,
+];
+
+impl Postgres {
+    pub(super) async fn keep_up(&self) -> Result<Kept, StoreError> {
+        let kept = self.job(Line::Upkeep, |shared, session| async move { keep_up(&shared, session).await });
+        let mut kept = kept.await?;
+        kept.recovered = self.recover().await?;
+        Ok(kept)
+    }
+
+    /// Takes back what workers held that are gone.
+    async fn recover(&self) -> Result<u32, StoreError> {
+        let mut recovered = 0;
+        loop {
+            let orphans = self.job(Line::Upkeep, |_, session| async move {
+                let leases = session.query(ORPHANS, []).await?;
+                settles(&session, &leases, &End::Lost).await
+            });
+            let orphans = orphans.await?;
+            if orphans.is_empty() {
+                return Ok(recovered);
+            }
+            for (worker, settles) in orphans {
+                let all = settles.len();
+                let turned = self.take_turn(worker, Turn { settles, want: None }).await?;
+                recovered += (all - turned.lost.len()) as u32;
+            }
+        }
+    }
+
+    pub(super) async fn take_back(&self, worker: WorkerId, known: Vec<i64>) -> Result<u32, StoreError> {
+        let unknown = self.job(Line::Upkeep, move |_, session| async move {
+            let leases = session.query(UNKNOWN, [&worker.0, &known]).await?;
+            settles(&session, &leases, &End::Returned).await
+        });
+        let mut returned = 0;
+        for (worker, settles) in unknown.await? {
+            let all = settles.len();
+            let turned = self.take_turn(worker, Turn { settles, want: None }).await?;
+            returned += (all - turned.lost.len()) as u32;
+        }
+        Ok(returned)
+    }
+
+    pub(super) async fn make_known(&self, worker: NewWorker) -> Result<WorkerId, StoreError> {
+        self.job(Line::Rest, move |shared, session| async move {
+            let client = session.client();
+            let ids: Option<Vec<i64>> = match worker.queues.is_empty() {
+                true => None,
+                false => {
+                    let add =
+                        "INSERT INTO queues (name) SELECT DISTINCT unnest($1::text[]) ON CONFLICT DO NOTHING";
+                    client.execute(add, &[&worker.queues]).await.map_err(failed("made queues"))?;
+                    let find = "SELECT id FROM queues WHERE name = ANY($1)";
+                    let found =
+                        client.query(find, &[&worker.queues]).await.map_err(failed("found queues"))?;
+                    Some(found.iter().map(|row| row.get(0)).collect())
+                }
+            };
+            let lease = super::send::nanos(worker.lease);
+            let add = "INSERT INTO workers (name, slots, queues, lease, lease_until, since) \
+                SELECT $1, $2, $3, $4, now + $4, now FROM now_ns($5) AS now RETURNING id";
+            let slots = i32::try_from(worker.slots).unwrap_or(i32::MAX);
+            let row = client.query_one(add, &[&worker.name, &slots, &ids, &lease, &shared.shift()]).await;
+            Ok(WorkerId(row.map_err(failed("made a worker known"))?.get(0)))
+        })
+        .await
+    }
+
+    pub(super) async fn renew(&self, worker: WorkerId) -> Result<bool, StoreError> {
+        self.job(Line::Rest, move |shared, session| async move {
+            // A renewal that is lost with the server shortens a lease, and no more: nobody waits for the disk.
+            let renew = format!(
+                "BEGIN; SET LOCAL synchronous_commit TO off; \
+                 UPDATE workers SET lease_until = now_ns({}) + lease WHERE id = {}; COMMIT",
+                shared.shift(),
+                worker.0
+            );
+            let said = session.client().simple_query(&renew).await.map_err(failed("renewed a lease"))?;
+            let changed = |message: &tokio_postgres::SimpleQueryMessage| {
+                matches!(message, tokio_postgres::SimpleQueryMessage::CommandComplete(1))
+            };
+            Ok(said.iter().any(changed))
+        })
+        .await
+    }
+
+    pub(super) async fn make_unknown(&self, worker: WorkerId) -> Result<(), StoreError> {
+        self.job(Line::Rest, move |_, session| async move {
+            let remove = session.client().execute("DELETE FROM workers WHERE id = $1", &[&worker.0]).await;
+            remove.map(drop).map_err(failed("made a worker unknown"))
+        })
+        .await?;
+        self.recover().await.map(drop)
+    }
+}
+
+async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, StoreError> {
+    let shift = shared.shift();
+    let due = join_lines(&mut session, shift).await?;
+    let expired = session.query(EXPIRE, [&shift, &BATCH]).await?.len() as u32;
+    session.query(WAKE_LANES, [&shift, &BATCH]).await?;
+    session.query(BURY, [&shift, &BATCH]).await?;
+    session.query(FORGET, [&shift, &BATCH]).await?;
+    sweep(shared, &mut session).await?;
+    let next: Option<i64> = session.query(NEXT, [&shift]).await?.first().and_then(|row| row.get(0));
+    let next = next.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()));
+    Ok(Kept { due, expired, recovered: 0, next })
+}
+
+/// Delayed tasks that are due join the end of their line.
+async fn join_lines(session: &mut Lease, shift: i64) -> Result<u32, StoreError> {
+    session.begin();
+    let (_, moved) = tokio::try_join!(session.run("BEGIN"), session.query(DUE, [&shift, &BATCH]))?;
+    let mut lanes: Vec<i64> = moved.iter().map(|row| row.get(0)).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    tokio::try_join!(
+        session.query_if(!lanes.is_empty(), SHARE_LANES, [&lanes]),
+        session.query_if(!lanes.is_empty(), READY_LANES, [&lanes]),
+        session.run("COMMIT"),
+    )?;
+    session.end();
+    Ok(moved.len() as u32)
+}
+
+/// Keys that hold nothing leave nothing behind: a stretch of them each time.
+async fn sweep(shared: &Shared, session: &mut Lease) -> Result<(), StoreError> {
+    let cursor = shared.swept.load(Ordering::Relaxed);
+    session.begin();
+    let (_, all) = tokio::try_join!(session.run("BEGIN"), session.query(SOME_KEYS, [&cursor, &BATCH]))?;
+    let keys: Vec<i64> = all.iter().map(|row| row.get(0)).collect();
+    let resting = session.query(RESTING_KEYS, [&keys]).await?;
+    let now = session.query(NOW, [&shared.shift()]).await?;
+    let now = rows::tick(now.first().map_or(0, |row| row.get(0)));
+    let mut keys = Vec::new();
+    for row in &resting {
+        let mut ledger = crate::ledger::Ledger::from_text(row.get("rates"))?;
+        ledger.tidy(now);
+        if ledger == crate::ledger::Ledger::default() {
+            keys.push(row.get::<_, i64>("id"));
+        }
+    }
+    tokio::try_join!(
+        session.query_if(!keys.is_empty(), OWN_RESTING, [&keys]),
+        session.query_if(!keys.is_empty(), SWEEP_LANES, [&keys]),
+        session.query_if(!keys.is_empty(), SWEEP_KEYS, [&keys]),
+        session.run("COMMIT"),
+    )?;
+    session.end();
+    let last = all.last().filter(|_| all.len() as i64 == BATCH).map_or(0, |row| row.get(0));
+    shared.swept.store(last, Ordering::Relaxed);
+    Ok(())
+}
+
+/// What is left of these leases, with one end for all.
+async fn settles(
+    session: &Lease,
+    leases: &[Row],
+    end: &End,
+) -> Result<Vec<(WorkerId, Vec<Settle>)>, StoreError> {
+    let mut found = Vec::new();
+    for row in leases {
+        let lanes = session.query(LANES, [&row.get::<_, Vec<i64>>("lanes")]).await?;
+        let place = |lane: i64| {
+            let row = lanes.iter().find(|row| row.get::<_, i64>("id") == lane)?;
+            Some(Place { lane, queue: row.get("queue"), key: row.get("key") })
+        };
+        let done: HashSet<i64> = row.get::<_, Vec<i64>>("done").into_iter().collect();
+        let settle = |task: Claimed| {
+            let place = place(task.place.lane)?;
+            Some(Settle { task: Claimed { place, ..task }, end: end.clone() })
+        };
+        let settles =
+            rows::claimed(row).filter(|task| !done.contains(&task.id.0)).filter_map(settle).collect();
+        found.push((WorkerId(row.get("worker")), settles));
+    }
+    Ok(found)
+}

@@ -1,0 +1,166 @@
+//! What runs tasks: functions of serde types, by the kind of task.
+//!
+//! Owns the step from a task's bytes to a function's argument and from its result to bytes. It knows no store.
+
+use std::{collections::HashMap, fmt, pin::Pin, sync::Arc, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::task::TaskId;
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What to say about it.
+    pub error: String,
+    /// Whether another attempt may help.
+    pub is_final: bool,
+    /// How long to wait before the next attempt, where the task's own backoff should not decide.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure that another attempt may mend.
+    pub fn new(error: impl fmt::Display) -> Self {
+        Failure { error: error.to_string(), is_final: false, retry_after: None }
+    }
+
+    /// A failure that no other attempt can mend: the task is dead.
+    pub fn last(error: impl fmt::Display) -> Self {
+        Failure { is_final: true, ..Failure::new(error) }
+    }
+
+    /// The next attempt is made after this wait.
+    #[must_use]
+    pub fn after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+}
+
+/// Any error is a failure that another attempt may mend.
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure::new(error)
+    }
+}
+
+/// What a handler may want to know about the run.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The task.
+    pub id: TaskId,
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// Which attempt this is, counted from 1.
+    pub attempt: u32,
+}
+
+type Run = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>> + Send>>;
+type Handler = Arc<dyn Fn(Context, Vec<u8>) -> Run + Send + Sync>;
+
+/// The handlers of a worker, by kind.
+///
+/// ```
+/// use flowgate_tasks::worker::{Failure, Handlers};
+///
+/// let handlers = Handlers::new()
+///     .on("double", |number: i64| async move { Ok::<_, Failure>(number * 2) })
+///     .on("shout", |(text, times): (String, usize)| async move {
+///         if times > 100 {
+///             return Err(Failure::last("that is too loud"));
+///         }
+///         Ok(text.to_uppercase().repeat(times))
+///     });
+/// ```
+#[derive(Clone, Default)]
+pub struct Handlers {
+    by_kind: HashMap<Arc<str>, Handler>,
+    fallback: Option<Handler>,
+}
+
+impl Handlers {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Tasks of this kind are run by this function of a JSON value. Its result is kept as JSON, if the task asks for that.
+    #[must_use]
+    pub fn on<T, R, E, F, Fut>(self, kind: &str, function: F) -> Self
+    where
+        T: DeserializeOwned + Send + 'static,
+        R: Serialize + Send + 'static,
+        E: Into<Failure> + Send + 'static,
+        F: Fn(T) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, E>> + Send + 'static,
+    {
+        self.on_with(kind, move |_, argument| function(argument))
+    }
+
+    /// The same, with what is known about the run.
+    #[must_use]
+    pub fn on_with<T, R, E, F, Fut>(self, kind: &str, function: F) -> Self
+    where
+        T: DeserializeOwned + Send + 'static,
+        R: Serialize + Send + 'static,
+        E: Into<Failure> + Send + 'static,
+        F: Fn(Context, T) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, E>> + Send + 'static,
+    {
+        self.on_bytes(kind, move |context, body| {
+            let argument = serde_json::from_slice::<T>(&body);
+            let run = argument.map(|argument| function(context, argument));
+            async move {
+                // What cannot be read now cannot be read later.
+                let run = run.map_err(|error| {
+                    Failure::last(format_args!("its body is not what its handler takes: {error}"))
+                })?;
+                let result = run.await.map_err(Into::into)?;
+                serde_json::to_vec(&result)
+                    .map_err(|error| Failure::last(format_args!("its result cannot be written: {error}")))
+            }
+        })
+    }
+
+    /// Tasks of this kind are run by this function of bytes.
+    #[must_use]
+    pub fn on_bytes<F, Fut>(mut self, kind: &str, function: F) -> Self
+    where
+        F: Fn(Context, Vec<u8>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<u8>, Failure>> + Send + 'static,
+    {
+        self.by_kind.insert(kind.into(), Arc::new(move |context, body| Box::pin(function(context, body))));
+        self
+    }
+
+    /// Tasks of every other kind are run by this function. Without one, a task of an unknown kind fails and is tried again:
+    /// another worker may know it.
+    #[must_use]
+    pub fn otherwise<F, Fut>(mut self, function: F) -> Self
+    where
+        F: Fn(Context, Vec<u8>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<u8>, Failure>> + Send + 'static,
+    {
+        self.fallback = Some(Arc::new(move |context, body| Box::pin(function(context, body))));
+        self
+    }
+
+    pub(super) fn run(&self, context: Context, body: Vec<u8>) -> Run {
+        match self.by_kind.get(&context.kind).or(self.fallback.as_ref()) {
+            Some(handler) => handler(context, body),
+            None => {
+                let known =
+                    self.by_kind.keys().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+                let error = format!("this worker has no handler for `{}`; it has: {known}", context.kind);
+                Box::pin(async move { Err(Failure::new(error)) })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_kind.keys()).finish()
+    }
+}

@@ -1,0 +1,11 @@
+//! Workers: processes that claim tasks, run them, and settle them.
+
+mod clock;
+mod handlers;
+mod held;
+mod options;
+mod service;
+
+pub use handlers::{Context, Failure, Handlers};
+pub use options::WorkerOptions;
+pub use service::{Ending, Worker};

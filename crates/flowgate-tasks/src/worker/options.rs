@@ -1,0 +1,88 @@
+//! The options of a worker, checked once.
+
+use std::{fmt, time::Duration};
+
+use flowgate_core::OptionError;
+
+/// How a worker works. The defaults are those of the seed: as many tasks at once as there are processors, hard caps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerOptions {
+    /// What people call it. Default: `worker`.
+    pub name: String,
+    /// How many tasks it runs at once. Default: the number of processors.
+    pub processes: u32,
+    /// The queues it serves. Empty, the default: all.
+    pub queues: Vec<String>,
+    /// At most so many claims of one queue in one pass. 0, the default: no such bound.
+    pub max_claim_batch: u32,
+    /// At most so many claimed or running tasks. 0, the default: `processes`.
+    pub max_claim_per_worker: u32,
+    /// How long the worker may be silent before its tasks are given to others. Default: 15 s.
+    pub lease: Duration,
+    /// How often it asks for work without being woken: a net, for wake-ups that got lost. Default: 1 s.
+    pub poll: Duration,
+    /// How long running tasks may go on when it is told to stop. Default: 30 s.
+    pub drain: Duration,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        WorkerOptions {
+            name: "worker".to_owned(),
+            processes: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+            queues: Vec::new(),
+            max_claim_batch: 0,
+            max_claim_per_worker: 0,
+            lease: Duration::from_secs(15),
+            poll: Duration::from_secs(1),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+impl WorkerOptions {
+    /// The first option that cannot be.
+    pub fn check(&self) -> Result<(), OptionError> {
+        if !(1..=100_000).contains(&self.processes) {
+            return Err(OptionError::new("processes", self.processes, "an integer from 1 to 100000"));
+        }
+        let short = Duration::from_millis(100);
+        let long = Duration::from_secs(24 * 60 * 60);
+        for (option, span) in [("lease", self.lease), ("poll", self.poll)] {
+            if span < short || span > long {
+                return Err(OptionError::new(
+                    option,
+                    format_args!("{span:?}"),
+                    "a duration from 100 ms to one day",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many tasks it may hold.
+    pub(super) fn most(&self) -> u32 {
+        match self.max_claim_per_worker {
+            0 => self.processes,
+            most => most.min(self.processes),
+        }
+    }
+
+    /// How many it may claim of one queue in one pass.
+    pub(super) fn per_queue(&self) -> u32 {
+        if self.max_claim_batch == 0 { u32::MAX } else { self.max_claim_batch }
+    }
+}
+
+/// The line a worker begins its log with, but for what only the store knows.
+impl fmt::Display for WorkerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "processes={}, max_claim_per_worker={}, max_claim_batch={}",
+            self.processes,
+            self.most(),
+            self.max_claim_batch
+        )
+    }
+}

@@ -1,0 +1,309 @@
+//! The worker itself: claims, runs, settles, and renews its lease.
+//!
+//! One turn at a time: what ends while a turn is under way is settled with the next, so a busy worker batches by itself. A
+//! freed slot is refilled by the turn that frees it.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use flowgate_core::OptionError;
+use tokio::{
+    sync::{broadcast::error::RecvError, watch},
+    task::AbortHandle,
+    time::{Instant, sleep_until},
+};
+
+use super::{clock, handlers::Handlers, held::Held, options::WorkerOptions};
+use crate::{
+    store::{Again, NewWorker, Settle, Store, StoreError, Turn, Turned, Wake, Want, WorkerId},
+    task::TaskId,
+    upkeep::keep_up,
+};
+
+/// The shortest and the longest wait before asking again for what others have locked, or of a store that failed.
+const SOON: Duration = Duration::from_millis(1);
+const LATE: Duration = Duration::from_millis(100);
+
+/// What a worker did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// How many tasks it settled.
+    pub settled: u64,
+    /// How many it could not settle, because its lease had run out.
+    pub lost: u64,
+    /// The tasks that were stopped, because they had not ended at the drain deadline.
+    pub stopped: Vec<TaskId>,
+}
+
+/// Runs tasks of a store.
+pub struct Worker {
+    store: Arc<dyn Store>,
+    handlers: Handlers,
+    options: WorkerOptions,
+}
+
+impl Worker {
+    /// A worker that has not started yet.
+    pub fn new(
+        store: Arc<dyn Store>,
+        handlers: Handlers,
+        options: WorkerOptions,
+    ) -> Result<Self, OptionError> {
+        options.check()?;
+        Ok(Worker { store, handlers, options })
+    }
+
+    /// Works until `shutdown` completes; then claims nothing more, lets what runs end until the drain deadline, stops the rest,
+    /// and settles everything.
+    ///
+    /// # Cancel safety
+    /// Dropped, it stops everything at once; its tasks run again when its lease has run out.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Ending, StoreError> {
+        let upkeep = OnDrop(tokio::spawn(keep_up(Arc::clone(&self.store))).abort_handle());
+        let mut wakes = self.store.wakes();
+        let mut desk = Desk::open(self.store, self.handlers, self.options).await?;
+        let mut shutdown = std::pin::pin!(shutdown);
+        let mut is_open = true;
+        loop {
+            desk.begin_turn();
+            if desk.is_done() {
+                break;
+            }
+            tokio::select! {
+                () = &mut shutdown, if is_open => {
+                    is_open = false;
+                    desk.close();
+                }
+                turned = pending_turn(&mut desk.turn) => desk.end_turn(turned).await?,
+                () = desk.held.next() => {}
+                woken = wakes.recv() => match woken {
+                    Ok(Wake::Cancel(id)) => desk.held.cancel(id),
+                    Ok(Wake::Work) | Err(RecvError::Lagged(_)) => desk.look(),
+                    Ok(Wake::Due | Wake::Ended(_)) => {}
+                    Err(RecvError::Closed) => std::future::pending().await,
+                },
+                () = sleep_until(desk.look_at) => desk.look(),
+                () = desk.lease.lost() => desk.start_over().await?,
+                () = sleep_until(desk.stop_at.unwrap_or(desk.look_at)), if desk.stop_at.is_some() => desk.stop().await,
+            }
+        }
+        drop(upkeep);
+        desk.store.leave(desk.worker).await?;
+        Ok(desk.ending)
+    }
+}
+
+type InFlight = Pin<Box<dyn Future<Output = Result<Turned, StoreError>> + Send>>;
+
+async fn pending_turn(turn: &mut Option<(InFlight, Vec<Settle>)>) -> Result<Turned, StoreError> {
+    match turn {
+        Some((turn, _)) => turn.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A worker at work.
+struct Desk {
+    store: Arc<dyn Store>,
+    handlers: Handlers,
+    options: WorkerOptions,
+    worker: WorkerId,
+    lease: Lease,
+    held: Held,
+    /// The turn under way, and what it settles, in case it fails.
+    turn: Option<(InFlight, Vec<Settle>)>,
+    /// Whether there may be something to claim.
+    is_looking: bool,
+    /// Whether the next turn has to lock the counters.
+    wants_locks: bool,
+    /// Whether a reply was lost, so that the store may know of claims that this worker does not.
+    is_unsure: bool,
+    look_at: Instant,
+    /// No turn before then: the store failed.
+    rest_until: Instant,
+    backoff: Duration,
+    /// Not taking anything more, and when everything that still runs is stopped.
+    is_closed: bool,
+    stop_at: Option<Instant>,
+    ending: Ending,
+}
+
+impl Desk {
+    async fn open(
+        store: Arc<dyn Store>,
+        handlers: Handlers,
+        options: WorkerOptions,
+    ) -> Result<Self, StoreError> {
+        let (worker, lease) = Lease::take(&store, &options).await?;
+        let (rest_until, look_at) = (clock::now(), clock::now() + options.poll);
+        Ok(Desk {
+            store,
+            handlers,
+            options,
+            worker,
+            lease,
+            held: Held::default(),
+            turn: None,
+            is_looking: true,
+            wants_locks: false,
+            is_unsure: false,
+            look_at,
+            rest_until,
+            backoff: SOON,
+            is_closed: false,
+            stop_at: None,
+            ending: Ending::default(),
+        })
+    }
+
+    /// There may be something to claim.
+    fn look(&mut self) {
+        self.is_looking = true;
+        self.look_at = clock::now() + self.options.poll;
+    }
+
+    /// Begins a turn, if none is under way and there is a reason for one.
+    fn begin_turn(&mut self) {
+        if self.turn.is_some() || clock::now() < self.rest_until {
+            return;
+        }
+        let settles = if self.wants_locks { Vec::new() } else { self.held.take_ended() };
+        let free = (self.options.most() as usize).saturating_sub(self.held.len()) as u32;
+        let wants =
+            !self.is_closed && free > 0 && (self.is_looking || self.wants_locks || !settles.is_empty());
+        if settles.is_empty() && !wants {
+            return;
+        }
+        let with_locks = settles.is_empty();
+        let want = wants.then_some(Want { slots: free, per_queue: self.options.per_queue(), with_locks });
+        (self.is_looking, self.wants_locks) = (false, false);
+        let kept = settles.clone();
+        let (store, worker) = (Arc::clone(&self.store), self.worker);
+        let unknown = std::mem::take(&mut self.is_unsure).then(|| self.held.leases());
+        let turn = async move {
+            if let Some(known) = unknown {
+                store.reconcile(worker, known).await?;
+            }
+            store.turn(worker, Turn { settles, want }).await
+        };
+        self.turn = Some((Box::pin(turn), kept));
+    }
+
+    async fn end_turn(&mut self, turned: Result<Turned, StoreError>) -> Result<(), StoreError> {
+        let settled = self.turn.take().map(|(_, settled)| settled).unwrap_or_default();
+        match turned {
+            Ok(turned) => {
+                self.ending.settled += (settled.len() - turned.lost.len()) as u64;
+                self.ending.lost += turned.lost.len() as u64;
+                if !turned.claimed.is_empty() {
+                    self.backoff = SOON;
+                }
+                for task in turned.claimed {
+                    self.held.start(task, &self.handlers);
+                }
+                match turned.again {
+                    Again::WhenWoken => self.backoff = SOON,
+                    Again::Now => self.is_looking = true,
+                    Again::WithLocks => self.wants_locks = !self.is_closed,
+                    Again::Soon => self.look_soon(),
+                }
+                Ok(())
+            }
+            Err(StoreError::Gone { .. }) => self.start_over().await,
+            Err(StoreError::Database { .. }) => {
+                self.held.put_back(settled);
+                self.is_unsure = true;
+                self.look_soon();
+                self.rest_until = self.look_at;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn look_soon(&mut self) {
+        self.look_at = self.look_at.min(clock::now() + self.backoff);
+        self.backoff = (self.backoff * 2).min(LATE);
+    }
+
+    /// The lease ran out: what ran here belongs to others, so it is stopped, and the worker begins anew.
+    async fn start_over(&mut self) -> Result<(), StoreError> {
+        self.ending.lost += self.held.len() as u64;
+        self.held.give_up().await;
+        self.turn = None;
+        (self.worker, self.lease) = Lease::take(&self.store, &self.options).await?;
+        self.look();
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.is_closed = true;
+        self.wants_locks = false;
+        self.stop_at = Some(clock::now() + self.options.drain);
+    }
+
+    async fn stop(&mut self) {
+        self.stop_at = None;
+        self.ending.stopped = self.held.stop().await;
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_closed && self.turn.is_none() && self.held.len() == 0
+    }
+}
+
+/// A worker's own view of its lease: a renewal counts from when it was asked for, so that it ends here before it ends in
+/// the store.
+struct Lease {
+    until: watch::Receiver<Option<Instant>>,
+    _beats: OnDrop,
+}
+
+struct OnDrop(AbortHandle);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Lease {
+    async fn take(store: &Arc<dyn Store>, options: &WorkerOptions) -> Result<(WorkerId, Self), StoreError> {
+        let asked = clock::now();
+        let new = NewWorker {
+            name: options.name.clone(),
+            slots: options.processes,
+            queues: options.queues.clone(),
+            lease: options.lease,
+        };
+        let worker = store.register(new).await?;
+        let (told, until) = watch::channel(Some(asked + options.lease));
+        let (store, lease) = (Arc::clone(store), options.lease);
+        let beats = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(lease / 3).await;
+                let asked = clock::now();
+                match store.beat(worker).await {
+                    Ok(true) => drop(told.send(Some(asked + lease))),
+                    Ok(false) => {
+                        let _ = told.send(None);
+                        return;
+                    }
+                    // It is tried again; if it stays so, the lease ends by itself.
+                    Err(_) => {}
+                }
+            }
+        });
+        Ok((worker, Lease { until, _beats: OnDrop(beats.abort_handle()) }))
+    }
+
+    /// Completes when the lease is over.
+    async fn lost(&mut self) {
+        loop {
+            let Some(until) = *self.until.borrow_and_update() else { return };
+            tokio::select! {
+                () = sleep_until(until) => return,
+                changed = self.until.changed() => if changed.is_err() { sleep_until(until).await; return },
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Worker processes that are killed and replaced, until all their work is done.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use flowgate_core::Limits;
+use flowgate_tasks::{
+    NewTask, Retry, TaskId,
+    store::{Sqlite, Store},
+    worker::{Failure, Handlers, Worker, WorkerOptions},
+};
+
+use super::evidence::{Death, Evidence};
+
+const STORE: &str = "FLOWGATE_CRASH_STORE";
+const FOLDER: &str = "FLOWGATE_CRASH_FOLDER";
+const SLOTS: &str = "FLOWGATE_CRASH_SLOTS";
+
+/// How long a task takes, and how long a silent worker keeps its tasks.
+const TASK: Duration = Duration::from_millis(20);
+const LEASE: Duration = Duration::from_millis(400);
+
+/// What the fleet is made of, and what holds.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) workers: usize,
+    pub(super) slots: u32,
+    pub(super) keys: usize,
+    pub(super) max_per_key: u32,
+    pub(super) cluster_cap: u32,
+    pub(super) tasks: usize,
+    pub(super) kills: usize,
+}
+
+pub(super) fn now() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos()
+}
+
+/// Takes this long: it is what the tasks here are for, and what spreads the kills.
+async fn last(span: Duration) {
+    let _ = tokio::time::timeout(span, std::future::pending::<()>()).await;
+}
+
+async fn open(store: &str) -> Arc<dyn Store> {
+    match store.strip_prefix("sqlite:") {
+        Some(path) => Arc::new(Sqlite::open(Path::new(path)).expect("a store")),
+        #[cfg(feature = "postgres")]
+        None => Arc::new(flowgate_tasks::store::Postgres::connect(store).await.expect("a store")),
+        #[cfg(not(feature = "postgres"))]
+        None => panic!("{store} needs the feature `postgres`"),
+    }
+}
+
+/// A run that writes down how long it lasted: to its end, or until it was stopped.
+struct Run {
+    log: Arc<File>,
+    task: TaskId,
+    key: usize,
+    is_ended: bool,
+}
+
+impl Run {
+    fn start(log: &Arc<File>, task: TaskId, key: usize) -> Self {
+        let run = Run { log: Arc::clone(log), task, key, is_ended: false };
+        run.say("start");
+        run
+    }
+
+    fn end(mut self) {
+        self.say("end");
+        self.is_ended = true;
+    }
+
+    fn say(&self, what: &str) {
+        let line = format!("{what} {} {} {}\n", self.task, self.key, now());
+        (&*self.log).write_all(line.as_bytes()).expect("a line in the log");
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.say("stop");
+        }
+    }
+}
+
+/// A worker process, until it is killed.
+pub(super) fn work_if_told() {
+    let (Ok(store), Ok(folder)) = (std::env::var(STORE), std::env::var(FOLDER)) else { return };
+    let slots: u32 = std::env::var(SLOTS).expect("told").parse().expect("a number");
+    let path = Path::new(&folder).join(format!("{}.log", std::process::id()));
+    let log = Arc::new(OpenOptions::new().create(true).append(true).open(path).expect("a log"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async move {
+        let store = open(&store).await;
+        let handlers = Handlers::new().on_with("work", move |context, key: usize| {
+            let run = Run::start(&log, context.id, key);
+            async move {
+                last(TASK).await;
+                run.end();
+                Ok::<_, Failure>(())
+            }
+        });
+        let options = WorkerOptions { processes: slots, lease: LEASE, ..WorkerOptions::default() };
+        let worker = Worker::new(store, handlers, options).expect("valid options");
+        worker.run(std::future::pending()).await.expect("a store that answers");
+    });
+}
+
+/// The processes, and what is done to them.
+pub(super) struct Fleet {
+    plan: Plan,
+    store: String,
+    folder: PathBuf,
+    processes: Vec<Child>,
+    deaths: Vec<Death>,
+    /// A small generator of its own: what is killed when need not be the same each time, only spread.
+    seed: u64,
+}
+
+impl Fleet {
+    pub(super) fn start(store: &str, plan: &Plan) -> Self {
+        let folder = std::env::temp_dir().join(format!("flowgate-fleet-{}-{}", std::process::id(), now()));
+        std::fs::create_dir_all(&folder).expect("a folder for the logs");
+        let seed = now() as u64 | 1;
+        let fleet = Fleet {
+            plan: plan.clone(),
+            store: store.to_owned(),
+            folder,
+            processes: Vec::new(),
+            deaths: Vec::new(),
+            seed,
+        };
+        fleet.block_on(async {
+            let store = open(&fleet.store).await;
+            store.set_cluster_cap(Some(plan.cluster_cap)).await.expect("a cap");
+            let limits = Limits::builder().max(plan.max_per_key).build().expect("limits");
+            let retry = Retry { max_attempts: 1000, ..Retry::default() };
+            let task = |number: usize| {
+                let key = number % plan.keys;
+                let task = NewTask::json("work", &key).expect("a number");
+                task.key(format!("key-{key}")).limits(limits).retry(retry)
+            };
+            store.send((0..plan.tasks).map(task).collect()).await.expect("stored");
+        });
+        fleet
+    }
+
+    /// Kills one process after another, and goes on until nothing is left to do.
+    pub(super) fn kill_until_done(mut self) -> Evidence {
+        while self.processes.len() < self.plan.workers {
+            self.add();
+        }
+        let mut is_done = false;
+        while self.deaths.len() < self.plan.kills || !is_done {
+            let pause = Duration::from_millis(20 + self.random(120));
+            is_done = self.block_on(async {
+                last(pause).await;
+                let queues = open(&self.store).await.queues().await.expect("queues");
+                queues.iter().all(|queue| queue.waiting + queue.delayed + u64::from(queue.in_use) == 0)
+            });
+            if self.deaths.len() < self.plan.kills {
+                let victim = self.random(self.processes.len() as u64) as usize;
+                self.kill(victim);
+                self.add();
+            }
+        }
+        while !self.processes.is_empty() {
+            self.kill(0);
+        }
+        let audit = self.block_on(async {
+            let store = open(&self.store).await;
+            let dead = store.dead(None, 10).await.expect("the dead list");
+            assert!(dead.is_empty(), "no task may be given up: {dead:?}");
+            let mut audit = store.audit().await.expect("an audit");
+            // The last workers were killed when nothing was left, so nothing is held any more.
+            audit.sort();
+            audit
+        });
+        assert_eq!(audit, Vec::<String>::new());
+        let evidence = Evidence::read(&self.folder, &self.deaths, &self.plan);
+        std::fs::remove_dir_all(&self.folder).expect("the logs go");
+        evidence
+    }
+
+    fn add(&mut self) {
+        let program = std::env::current_exe().expect("this program");
+        let process = Command::new(program)
+            .args(["--exact", "the_worker_process", "--nocapture"])
+            .env(STORE, &self.store)
+            .env(FOLDER, &self.folder)
+            .env(SLOTS, self.plan.slots.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn();
+        self.processes.push(process.expect("a worker process"));
+    }
+
+    fn kill(&mut self, index: usize) {
+        let mut process = self.processes.remove(index);
+        process.kill().expect("SIGKILL");
+        process.wait().expect("it is gone");
+        self.deaths.push(Death { process: process.id(), at: now() });
+    }
+
+    fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(work)
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed % below
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Worker processes are killed at random, and nothing is lost, nothing runs twice at the same time, and every cap holds at
+//! every instant: by what the handlers themselves wrote down.
+//!
+//! A process of this very program is a worker when it is told so by its environment. `FLOWGATE_KILLS` sets how many are
+//! killed for each store; the default keeps the test short.
+
+mod evidence;
+mod fleet;
+
+use fleet::{Fleet, Plan};
+
+/// Where the processes of the fleet begin. Run as a test it has nothing to do.
+#[test]
+fn the_worker_process() {
+    fleet::work_if_told();
+}
+
+fn kills() -> usize {
+    std::env::var("FLOWGATE_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(25)
+}
+
+fn survive(store: &str) {
+    let plan = Plan {
+        workers: 3,
+        slots: 4,
+        keys: 5,
+        max_per_key: 2,
+        cluster_cap: 9,
+        tasks: 40 * kills(),
+        kills: kills(),
+    };
+    let evidence = Fleet::start(store, &plan).kill_until_done();
+    evidence.nothing_was_lost();
+    evidence.nothing_ran_twice_at_once();
+    evidence.caps_held();
+}
+
+// Seen to fail: with `End::Lost` settled as done, tasks were missing; with the fence taken out of the first flight, a task
+// ran twice at once; with `leases` not counted in a key's `in_use`, three of a key ran at once.
+#[test]
+fn s1_killed_workers_lose_nothing_and_break_no_cap_on_sqlite() {
+    let folder = std::env::temp_dir().join(format!("flowgate-crash-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the database");
+    survive(&format!("sqlite:{}", folder.join("tasks.db").display()));
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+// Seen to fail: as on SQLite.
+#[cfg(feature = "postgres")]
+#[test]
+fn s1_killed_workers_lose_nothing_and_break_no_cap_on_postgres() {
+    let postgres = flowgate_testkit::postgres::Postgres::shared();
+    survive(&postgres.create_database("crash").expect("a database"));
+}
