@@ -207,9 +207,11 @@ async fn transact(
         .map(|index| settles[index].task.id)
         .collect();
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
+    // What one lane did not take is for the others.
+    let is_left = !short.is_empty() || !stuck.is_empty();
     let again = if plan.wants_locks {
         Again::WithLocks
-    } else if scene.budget > 0 && (plan.has_more || !short.is_empty() && (is_full || plan.passed_over)) {
+    } else if scene.budget > 0 && (plan.has_more || is_left && (is_full || plan.passed_over)) {
         Again::Now
     } else if taken.is_empty() && is_locked_out {
         Again::Soon
