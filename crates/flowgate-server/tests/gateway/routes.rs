@@ -81,14 +81,17 @@ fn w1_a_route_is_found_by_its_host() {
 
 #[test]
 fn w1_a_key_can_be_a_part_of_the_path() {
-    // Seen to fail: with the key taken as it is written, `%61cme` is a lane of its own.
-    let table = "[[gateway.route]]\nname = \"tenants\"\npath = \"/v1/{tenant}/run\"\nkey = { path = \"tenant\" }\nmax = 1\n";
+    // Seen to fail: with the key taken as it is written, the override of `a b` is not found.
+    let table = "[[gateway.route]]\nname = \"tenants\"\npath = \"/v1/{tenant}/run\"\nkey = { path = \"tenant\" }\n\
+                 max = 1\n[[gateway.route.override]]\nkey = \"a b\"\nmax = 2\n";
     let upstream = Service::new();
     let program = Program::before(upstream.address, "", table);
     let _one = upstream.hold(&program, "/v1/acme/run", "");
     assert_eq!(one_more(&program, "/v1/acme/run", ""), 429);
     assert_eq!(one_more(&program, "/v1/%61cme/run", ""), 429);
     assert_eq!(one_more(&program, "/v1/other/run", ""), 200);
+    let answer = program.post("/v1/a%20b/run", "");
+    assert_eq!((answer.status(), answer.header("concurrency-limit")), (200, Some("2")));
 }
 
 #[test]
