@@ -15,7 +15,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::{
     client::Busy,
-    upstream::{Line, Pool, Stream},
+    upstream::{BodyError, Line, Pool, Stream},
     watch::Watch,
 };
 
@@ -25,7 +25,6 @@ pub(super) type Out = GatedBody<Relay>;
 /// The body of an upstream's response.
 #[derive(Debug)]
 pub(super) struct Relay {
-    body: Incoming,
     from: From,
     watch: Rc<Watch>,
     _busy: Busy,
@@ -37,66 +36,70 @@ pub(super) enum From {
     /// An HTTP/1.1 connection of its own.
     Line(Line, Rc<Pool>),
     /// A stream of a shared HTTP/2 connection.
-    Stream { _place: Stream },
+    Stream { body: Incoming, _place: Stream },
     /// Nothing any more: the body has ended.
     Nothing,
 }
 
 impl Relay {
-    pub(super) fn new(body: Incoming, from: From, watch: Rc<Watch>, busy: Busy) -> Self {
-        let mut relay = Relay { body, from, watch, _busy: busy };
-        // Whoever is told that there is no body does not ask for it.
-        if relay.body.is_end_stream() {
-            relay.end();
-        }
+    pub(super) fn new(from: From, watch: Rc<Watch>, busy: Busy) -> Self {
+        let mut relay = Relay { from, watch, _busy: busy };
+        relay.let_go();
         relay
     }
 
-    /// The body has ended: what it came from is free for others.
-    fn end(&mut self) {
-        if let From::Line(line, pool) = std::mem::replace(&mut self.from, From::Nothing) {
+    /// Once the body has ended, what it came from is free for others. Whoever is told that it has ended asks no more.
+    fn let_go(&mut self) {
+        if self.is_end_stream()
+            && let From::Line(line, pool) = std::mem::replace(&mut self.from, From::Nothing)
+        {
             pool.give_back(line);
         }
     }
 
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.from {
-            From::Line(line, _) => line.poll_frame(&mut self.body, cx),
-            From::Stream { .. } | From::Nothing => Pin::new(&mut self.body).poll_frame(cx),
+            From::Line(line, _) => line.poll_frame(cx),
+            From::Stream { body, .. } => {
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::Stream)))
+            }
+            From::Nothing => Poll::Ready(None),
         }
     }
 }
 
 impl Body for Relay {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = ready!(self.poll_body(cx));
         match &frame {
             Some(Ok(_)) => self.watch.touch(),
+            // What comes from there is not to be trusted any more.
             Some(Err(_)) => self.from = From::Nothing,
-            None => self.end(),
+            None => {}
         }
+        self.let_go();
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.from {
+            From::Line(line, _) => line.is_over(),
+            From::Stream { body, .. } => body.is_end_stream(),
+            From::Nothing => true,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        if self.body.is_end_stream() {
-            self.end();
+        match &self.from {
+            From::Line(line, _) => line.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+            From::Stream { body, .. } => body.size_hint(),
+            From::Nothing => SizeHint::with_exact(0),
         }
     }
 }

@@ -136,7 +136,7 @@ fn w1_single_keys_have_limits_of_their_own() {
 
 #[test]
 fn w1_the_default_is_thirty_in_flight() {
-    // Seen to fail: with limits of `max(1)` never set from the configuration.
+    // Seen to fail: with the limits of the configuration never set.
     let table = "[[gateway.route]]\nname = \"actions\"\npath = \"/{*rest}\"\nkey = { header = \"X-Key\" }\n";
     let upstream = Service::new();
     let program = Program::before(upstream.address, "", table);
@@ -165,7 +165,7 @@ fn w1_a_key_that_is_missing_or_ambiguous_can_be_refused() {
 
 #[test]
 fn w1_what_no_route_matches_can_be_told_404() {
-    // Seen to fail: with `Unlisted::NotFound` taken for a pass.
+    // Seen to fail: with `Fault::Unreachable` told where there is no way.
     let upstream = Service::new();
     let program = Program::before(upstream.address, "unlisted = \"not-found\"", BY_HEADER);
     let answer = program.client().get("/else");
