@@ -39,6 +39,8 @@ pub(super) enum From {
     Stream { body: Incoming, _place: Stream },
     /// Nothing any more: the body has ended.
     Nothing,
+    /// Nothing any more: the body broke off, which the client is yet to see.
+    Broken(Option<BodyError>),
 }
 
 impl Relay {
@@ -64,7 +66,16 @@ impl Relay {
                 Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::Stream)))
             }
             From::Nothing => Poll::Ready(None),
+            From::Broken(error) => Poll::Ready(error.take().map(Err)),
         }
+    }
+
+    /// The body broke off. What came before goes out first: whoever serves the connection drops what it has not sent when it
+    /// is told, but sends it when there is nothing more for now.
+    fn break_off(&mut self, error: BodyError, cx: &Context<'_>) {
+        // What it came from is not to be trusted any more.
+        self.from = From::Broken(Some(error));
+        cx.waker().wake_by_ref();
     }
 }
 
@@ -76,15 +87,20 @@ impl Body for Relay {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = ready!(self.poll_body(cx));
-        match &frame {
-            Some(Ok(_)) => self.watch.touch(),
-            // What comes from there is not to be trusted any more.
-            Some(Err(_)) => self.from = From::Nothing,
-            None => {}
+        let was_broken = matches!(self.from, From::Broken(_));
+        match ready!(self.poll_body(cx)) {
+            Some(Err(error)) if !was_broken => {
+                self.break_off(error, cx);
+                Poll::Pending
+            }
+            frame => {
+                if let Some(Ok(_)) = frame {
+                    self.watch.touch();
+                }
+                self.let_go();
+                Poll::Ready(frame)
+            }
         }
-        self.let_go();
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -92,6 +108,7 @@ impl Body for Relay {
             From::Line(line, _) => line.is_over(),
             From::Stream { body, .. } => body.is_end_stream(),
             From::Nothing => true,
+            From::Broken(_) => false,
         }
     }
 
@@ -100,6 +117,7 @@ impl Body for Relay {
             From::Line(line, _) => line.left().map_or_else(SizeHint::default, SizeHint::with_exact),
             From::Stream { body, .. } => body.size_hint(),
             From::Nothing => SizeHint::with_exact(0),
+            From::Broken(_) => SizeHint::default(),
         }
     }
 }

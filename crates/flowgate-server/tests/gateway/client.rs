@@ -4,7 +4,7 @@
 
 use std::{
     io::{BufRead, BufReader, ErrorKind, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
 };
 
 use serde_json::Value;
@@ -151,6 +151,14 @@ impl Client {
     /// The same connection, for another thread to write to.
     pub(crate) fn share(&self) -> TcpStream {
         self.0.get_ref().try_clone().expect("a connection can be shared")
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // To close it is not enough: a program that another test is just starting has a copy of it until it runs, and so
+        // long the other side hears of nothing. It may be closed already.
+        let _ = self.0.get_ref().shutdown(Shutdown::Both);
     }
 }
 

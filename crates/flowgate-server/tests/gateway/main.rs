@@ -5,6 +5,7 @@ mod connections;
 mod failures;
 mod hang_ups;
 mod headers;
+mod hostile;
 mod program;
 mod protocols;
 mod refusals;

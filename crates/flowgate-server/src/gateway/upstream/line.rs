@@ -31,6 +31,8 @@ use crate::gateway::{
 /// How much is read at once: little where little comes, and more where the last time was not enough.
 const LEAST_READ: usize = 4 << 10;
 const MOST_READ: usize = 64 << 10;
+/// How often an upstream may say that its answer is yet to come (1xx).
+const MOST_INTERIM: usize = 100;
 
 /// A connection to an upstream. It is moved about, and what it has is large: so that stays where it is.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ struct Talk {
     sender: Sender,
     input: BytesMut,
     read_size: usize,
+    /// How many answers have come before the answer.
+    interim: usize,
     body: Rest,
     is_kept: bool,
     /// Since when it is idle.
@@ -87,6 +91,7 @@ impl Line {
             sender: Sender::default(),
             input: BytesMut::new(),
             read_size: LEAST_READ,
+            interim: 0,
             body: Rest::Bytes(0),
             is_kept: true,
             since: now,
@@ -113,7 +118,7 @@ impl Line {
         let (is_chunked, upload) = (upload.is_chunked(), upload.some());
         let has_body = upload.is_some();
         self.0.sender.begin(|text| write(&parts, text), upload, is_chunked);
-        self.0.read_size = LEAST_READ;
+        (self.0.read_size, self.0.interim) = (LEAST_READ, 0);
         let heard = poll_fn(|cx| {
             loop {
                 match self.0.poll_head(cx, &parts.method) {
@@ -200,6 +205,10 @@ impl Talk {
                 let status = head.parts.status;
                 if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                     return Poll::Ready(Ok(head));
+                }
+                self.interim += 1;
+                if self.interim > MOST_INTERIM {
+                    return Poll::Ready(Err(BodyError::Broken));
                 }
                 if status == StatusCode::CONTINUE {
                     self.sender.open();
