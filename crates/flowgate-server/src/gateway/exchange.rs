@@ -12,13 +12,14 @@ use flowgate::{
     http::{Answer, GatedBody, ReleaseAt},
 };
 use http::{HeaderValue, Request, Response, Version, header, request::Parts, response};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 
 use super::{
     asked::Asked,
     client::Client,
     fault::Fault,
     forward::{Forwarded, Forwarding, Switched},
+    inbound::Inbound,
     limiter::{Admitted, Limiter},
     relay::{Out, Relay},
     table::{Plan, Table, Way},
@@ -33,7 +34,7 @@ use super::{
 pub(super) async fn exchange(
     worker: Rc<Worker>,
     client: Rc<Client>,
-    request: Request<Incoming>,
+    request: Request<Inbound>,
 ) -> Result<Response<Out>, Infallible> {
     let busy = client.begin();
     let watch = worker.watch();
@@ -42,7 +43,7 @@ pub(super) async fn exchange(
     let way = match admit(&view.table, &mut parts, body.size_hint().lower(), &client).await {
         Ok(way) => way,
         Err(told) => {
-            if !body.is_end_stream() {
+            if body.is_unread() {
                 client.leave_unread();
             }
             return Ok(told.map(GatedBody::refusal));

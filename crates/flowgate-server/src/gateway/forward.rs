@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, request, response};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use tokio::net::TcpStream;
 
 use super::{
@@ -21,6 +21,7 @@ use super::{
     clock::Span,
     fault::Fault,
     headers::{Marks, strip},
+    inbound::Inbound,
     outgoing::Outgoing,
     relay::From,
     table::Plan,
@@ -70,7 +71,7 @@ impl Forwarding<'_> {
     /// Asks one upstream after the other until one takes the request.
     ///
     /// Cancel safety: dropped, the upstream's connection is closed or its stream reset.
-    pub(super) async fn run(&self, parts: request::Parts, body: Incoming) -> Result<Forwarded, Fault> {
+    pub(super) async fn run(&self, parts: request::Parts, body: Inbound) -> Result<Forwarded, Fault> {
         let (request, load) = self.prepared(parts, body);
         // It stays here until it is sent, and is back here if nothing of it was sent after all.
         let mut request = Some(request);
@@ -89,7 +90,7 @@ impl Forwarding<'_> {
         Err(fault)
     }
 
-    fn prepared(&self, mut parts: request::Parts, body: Incoming) -> (Request<Upload>, Load) {
+    fn prepared(&self, mut parts: request::Parts, body: Inbound) -> (Request<Upload>, Load) {
         let is_trusted = self.view.table.trusts(self.client.peer.ip());
         let outgoing = Outgoing::prepare(&mut parts, &body, |headers, marks| {
             self.client.speaker.introduction(headers, marks, is_trusted)

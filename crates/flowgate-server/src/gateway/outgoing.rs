@@ -3,11 +3,12 @@
 //! Owns what is left out, what is added, and how it is written.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header, request::Parts};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 
 use super::{
     asked::{to_http1, to_http2, upgrade},
     headers::{Introduction, Marks, lists, strip},
+    inbound::Inbound,
     upload::Upload,
     upstream::{Pool, put_line},
 };
@@ -29,7 +30,7 @@ impl Outgoing {
     /// `introduce`, which sees the headers then.
     pub(super) fn prepare(
         parts: &mut Parts,
-        body: &Incoming,
+        body: &Inbound,
         introduce: impl FnOnce(&HeaderMap, Marks) -> Introduction,
     ) -> Self {
         let marks = Marks::of(&parts.headers);

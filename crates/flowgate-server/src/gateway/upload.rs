@@ -13,12 +13,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 
 use super::{
     client::Client,
     clock::Span,
     fault::Fault,
+    inbound::Inbound,
     table::Plan,
     watch::{Stage, Watch},
 };
@@ -31,7 +32,7 @@ pub(super) struct Upload(Option<Sending>);
 struct Sending {
     /// A piece that was taken and is back.
     back: Option<Bytes>,
-    body: Incoming,
+    body: Inbound,
     flow: Rc<Flow>,
 }
 
@@ -72,7 +73,7 @@ impl Upload {
 
     /// A body as the plan allows it. `expects`: the client waits for word that it is wanted.
     pub(super) fn new(
-        body: Incoming,
+        body: Inbound,
         client: &Rc<Client>,
         watch: &Rc<Watch>,
         plan: &Plan,
@@ -157,7 +158,7 @@ impl Flow {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        if self.flow.stage.get() != At::End && !self.body.is_end_stream() {
+        if self.flow.stage.get() != At::End && self.body.is_unread() {
             self.flow.client.leave_unread();
         }
     }

@@ -1,0 +1,125 @@
+//! Finding plain requests in what a client sends.
+//!
+//! Owns what counts as plain. In doubt it does not: nothing is ever refused here.
+
+use std::mem::MaybeUninit;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+
+use crate::gateway::inbound::Inbound;
+
+const MOST_HEADERS: usize = 64;
+/// Of the head and the body together; below what 16 bits count.
+const LARGEST: usize = 16 << 10;
+
+/// What the bytes are that have come so far.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A plain request, taken out.
+    Plain(Request<Inbound>),
+    /// More has to come to tell.
+    Missing,
+    /// Something else, which is all still there.
+    Other,
+}
+
+/// It is not plain.
+struct Special;
+
+/// Where in the input a name or a value is.
+type Span = (u16, u16);
+
+/// The next request, if it is plain.
+pub(super) fn find(input: &mut BytesMut) -> Found {
+    if input.is_empty() {
+        return Found::Missing;
+    }
+    let mut lines = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut []);
+    let head = match request.parse_with_uninit_headers(input, &mut lines) {
+        Ok(httparse::Status::Complete(head)) if head <= LARGEST => head,
+        Ok(httparse::Status::Partial) if input.len() < LARGEST => return Found::Missing,
+        _ => return Found::Other,
+    };
+    let start = input.as_ptr().addr();
+    let small = |at| u16::try_from(at).expect("the whole head is shorter");
+    let span = |text: &[u8]| -> Span {
+        let from = text.as_ptr().addr() - start;
+        (small(from), small(from + text.len()))
+    };
+    let (Some(1), Some(method), Some(target)) = (request.version, request.method, request.path) else {
+        return Found::Other;
+    };
+    let Ok(method) = Method::from_bytes(method.as_bytes()) else { return Found::Other };
+    // Other targets name a host, or none.
+    if method == Method::CONNECT || !target.starts_with('/') {
+        return Found::Other;
+    }
+    let Ok(length) = body_length(request.headers) else { return Found::Other };
+    if head + length > input.len() || length > LARGEST {
+        return Found::Other;
+    }
+    let target = span(target.as_bytes());
+    let mut spans = [(Span::default(), Span::default()); MOST_HEADERS];
+    let count = request.headers.len();
+    for (at, line) in spans.iter_mut().zip(&*request.headers) {
+        *at = (span(line.name.as_bytes()), span(line.value));
+    }
+    let text = input.split_to(head + length).freeze();
+    match parts(&text, method, target, &spans[..count]) {
+        Ok(request) => Found::Plain(request.map(|()| Inbound::Whole(text.slice(head..)))),
+        Err(Special) => {
+            put_back(text, input);
+            Found::Other
+        }
+    }
+}
+
+/// How long the body is, unless something is special about it or about the connection.
+fn body_length(lines: &[httparse::Header<'_>]) -> Result<usize, Special> {
+    let mut length = None;
+    for line in lines {
+        let is = |name: HeaderName| line.name.eq_ignore_ascii_case(name.as_str());
+        let is_special = match line.name.len() {
+            2 => is(header::TE),
+            6 => is(header::EXPECT),
+            7 => is(header::UPGRADE),
+            10 => is(header::CONNECTION) && !line.value.eq_ignore_ascii_case(b"keep-alive"),
+            14 if is(header::CONTENT_LENGTH) => {
+                let digits = line.value;
+                let is_number = (1..=8).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+                let told =
+                    str::from_utf8(digits).ok().filter(|_| is_number).and_then(|told| told.parse().ok());
+                length.replace(told.ok_or(Special)?).is_some()
+            }
+            17 => is(header::TRANSFER_ENCODING),
+            _ => false,
+        };
+        if is_special {
+            return Err(Special);
+        }
+    }
+    Ok(length.unwrap_or(0))
+}
+
+fn parts(text: &Bytes, method: Method, target: Span, lines: &[(Span, Span)]) -> Result<Request<()>, Special> {
+    let at = |(from, to): Span| usize::from(from)..usize::from(to);
+    let uri = Uri::from_maybe_shared(text.slice(at(target))).map_err(|_| Special)?;
+    let mut headers = HeaderMap::with_capacity(lines.len());
+    for (name, value) in lines {
+        let name = HeaderName::from_bytes(&text[at(*name)]).map_err(|_| Special)?;
+        let value = HeaderValue::from_maybe_shared(text.slice(at(*value))).map_err(|_| Special)?;
+        headers.append(name, value);
+    }
+    let mut request = Request::new(());
+    (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
+    Ok(request)
+}
+
+/// What was taken out is first again.
+fn put_back(text: Bytes, input: &mut BytesMut) {
+    let behind = std::mem::take(input);
+    input.extend_from_slice(&text);
+    input.extend_from_slice(&behind);
+}
