@@ -355,7 +355,9 @@ fn envelope(code: &str, title: &str, message: &str) -> String {
 /// The text as it stands between the quotes of a JSON string.
 fn escaped(text: &str) -> Cow<'_, str> {
     let is_plain = |character: char| character >= ' ' && character != '"' && character != '\\';
-    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+    // Without a way out, so that many bytes are looked at in one go.
+    let is_special = |found, byte| found | (byte < b' ') | (byte == b'"') | (byte == b'\\');
+    if !text.bytes().fold(false, is_special) {
         return Cow::Borrowed(text);
     }
     let mut json = String::with_capacity(text.len() + 8);

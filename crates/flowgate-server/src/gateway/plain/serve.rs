@@ -4,7 +4,7 @@
 
 use std::{
     future::{Future, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     rc::Rc,
     task::Poll,
 };
@@ -67,7 +67,8 @@ pub(in crate::gateway) async fn serve(
             },
         };
         let is_head = request.method() == Method::HEAD;
-        let answering = exchange(Rc::clone(worker), Rc::clone(client), request);
+        // It is large, and stays where it is made.
+        let answering = pin!(exchange(Rc::clone(worker), Rc::clone(client), request));
         let Some(Ok(response)) = unless_hung_up(&io, answering).await else { return Left::Gone };
         let is_last = worker.is_draining();
         let about = About { is_head, is_last };
@@ -81,8 +82,7 @@ pub(in crate::gateway) async fn serve(
 }
 
 /// What the future comes to, unless the client hangs up meanwhile.
-async fn unless_hung_up<T>(io: &ClientIo, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
+async fn unless_hung_up<T>(io: &ClientIo, mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending if io.is_hung_up(cx) => Poll::Ready(None),
