@@ -43,6 +43,15 @@ impl Client {
         self.0.get_mut().write_all(text.as_ref()).is_ok()
     }
 
+    /// Sends this over and over until no more is taken: whether the connection has ended then, and not merely stands still.
+    pub(crate) fn floods(&mut self, text: &str) -> bool {
+        loop {
+            if let Err(error) = self.0.get_mut().write_all(text.as_bytes()) {
+                return !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+            }
+        }
+    }
+
     /// A request without a body, with these lines of headers.
     pub(crate) fn ask(&mut self, method: &str, target: &str, headers: &str) {
         self.send(format!("{method} {target} HTTP/1.1\r\nHost: gateway.test\r\n{headers}\r\n"));

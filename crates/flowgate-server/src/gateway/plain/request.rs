@@ -140,6 +140,7 @@ mod tests {
             "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
             "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET /\u{7f} HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /<a> HTTP/1.1\r\nHost: a\r\n\r\nmore",
             "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             "POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
             "POST / HTTP/1.1\r\nContent-Length: 2, 2\r\n\r\nok",
