@@ -13,34 +13,24 @@ const MOST_HEADERS: usize = 64;
 /// Of the head and the body together; below what 16 bits count.
 const LARGEST: usize = 16 << 10;
 
-/// What the bytes are that have come so far.
+/// What has come is not a plain request; it is all still there.
 #[derive(Debug)]
-pub(super) enum Found {
-    /// A plain request, taken out.
-    Plain(Request<Inbound>),
-    /// More has to come to tell.
-    Missing,
-    /// Something else, which is all still there.
-    Other,
-}
-
-/// It is not plain.
-struct Special;
+pub(super) struct Special;
 
 /// Where in the input a name or a value is.
 type Span = (u16, u16);
 
-/// The next request, if it is plain.
-pub(super) fn find(input: &mut BytesMut) -> Found {
+/// The next request, taken out, if it is plain; `None` if more has to come to tell.
+pub(super) fn find(input: &mut BytesMut) -> Result<Option<Request<Inbound>>, Special> {
     if input.is_empty() {
-        return Found::Missing;
+        return Ok(None);
     }
     let mut lines = [const { MaybeUninit::uninit() }; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     let head = match request.parse_with_uninit_headers(input, &mut lines) {
         Ok(httparse::Status::Complete(head)) if head <= LARGEST => head,
-        Ok(httparse::Status::Partial) if input.len() < LARGEST => return Found::Missing,
-        _ => return Found::Other,
+        Ok(httparse::Status::Partial) if input.len() < LARGEST => return Ok(None),
+        _ => return Err(Special),
     };
     let start = input.as_ptr().addr();
     let small = |at| u16::try_from(at).expect("the whole head is shorter");
@@ -49,16 +39,16 @@ pub(super) fn find(input: &mut BytesMut) -> Found {
         (small(from), small(from + text.len()))
     };
     let (Some(1), Some(method), Some(target)) = (request.version, request.method, request.path) else {
-        return Found::Other;
+        return Err(Special);
     };
-    let Ok(method) = Method::from_bytes(method.as_bytes()) else { return Found::Other };
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| Special)?;
     // Other targets name a host, or none.
     if method == Method::CONNECT || !target.starts_with('/') {
-        return Found::Other;
+        return Err(Special);
     }
-    let Ok(length) = body_length(request.headers) else { return Found::Other };
+    let length = body_length(request.headers)?;
     if head + length > input.len() || length > LARGEST {
-        return Found::Other;
+        return Err(Special);
     }
     let target = span(target.as_bytes());
     let mut spans = [(Span::default(), Span::default()); MOST_HEADERS];
@@ -68,10 +58,10 @@ pub(super) fn find(input: &mut BytesMut) -> Found {
     }
     let text = input.split_to(head + length).freeze();
     match parts(&text, method, target, &spans[..count]) {
-        Ok(request) => Found::Plain(request.map(|()| Inbound::Whole(text.slice(head..)))),
+        Ok(request) => Ok(Some(request.map(|()| Inbound::Whole(text.slice(head..))))),
         Err(Special) => {
-            put_back(text, input);
-            Found::Other
+            put_back(&text, input);
+            Err(Special)
         }
     }
 }
@@ -118,9 +108,9 @@ fn parts(text: &Bytes, method: Method, target: Span, lines: &[(Span, Span)]) -> 
 }
 
 /// What was taken out is first again.
-fn put_back(text: Bytes, input: &mut BytesMut) {
+fn put_back(text: &[u8], input: &mut BytesMut) {
     let behind = std::mem::take(input);
-    input.extend_from_slice(&text);
+    input.extend_from_slice(text);
     input.extend_from_slice(&behind);
 }
 
@@ -161,7 +151,7 @@ mod tests {
             &many,
         ] {
             let mut input = BytesMut::from(text);
-            assert!(matches!(find(&mut input), Found::Other), "{text:?}");
+            assert!(find(&mut input).is_err(), "{text:?}");
             assert_eq!(input, text, "all of it is there");
         }
     }
@@ -172,10 +162,10 @@ mod tests {
         let text = "POST /a?b HTTP/1.1\r\nHost: c\r\nconnection: Keep-Alive\r\nX: 1\r\nX: 2\r\nContent-Length: 2\r\n\r\nok";
         let head = text.find("\r\n\r\n").unwrap() + 4;
         for end in 0..head {
-            assert!(matches!(find(&mut BytesMut::from(&text[..end])), Found::Missing), "{end}");
+            assert!(find(&mut BytesMut::from(&text[..end])).unwrap().is_none(), "{end}");
         }
         let mut input = BytesMut::from(format!("{text}GET /next").as_str());
-        let Found::Plain(request) = find(&mut input) else { panic!("it is plain") };
+        let request = find(&mut input).unwrap().expect("it is plain");
         assert_eq!((request.method(), request.uri().to_string().as_str()), (&Method::POST, "/a?b"));
         assert_eq!(request.headers().get_all("x").iter().collect::<Vec<_>>(), ["1", "2"]);
         assert!(matches!(request.body(), Inbound::Whole(body) if body == "ok"));

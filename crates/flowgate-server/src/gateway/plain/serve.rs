@@ -14,7 +14,7 @@ use http::{Method, Response};
 use tokio::io::AsyncReadExt;
 
 use super::{
-    request::{Found, find},
+    request::{Special, find},
     response::{About, Writer},
 };
 use crate::gateway::{
@@ -55,9 +55,9 @@ pub(in crate::gateway) async fn serve(
     let mut writer = Writer::default();
     loop {
         let request = match find(&mut input) {
-            Found::Plain(request) => request,
-            Found::Other => return Left::Special(io.with_early(input.freeze())),
-            Found::Missing => match next(worker, &mut io, &mut input, watch).await {
+            Ok(Some(request)) => request,
+            Err(Special) => return Left::Special(io.with_early(input.freeze())),
+            Ok(None) => match next(worker, &mut io, &mut input, watch).await {
                 Next::Read => continue,
                 // Some of a request has come: how long the rest may take, is known where all of that is.
                 Next::Rest if !input.is_empty() => return Left::Special(io.with_early(input.freeze())),
