@@ -1,12 +1,13 @@
 //! What Flowgate's tests share.
 //!
-//! A clock moved by hand ([`FakeClock`]), a future polled by hand ([`Driven`]), and a counting allocator
-//! ([`Memory`]). Nothing here is part of the product.
+//! A clock moved by hand ([`FakeClock`]), a future polled by hand ([`Driven`]), a counting allocator ([`Memory`]), and
+//! a PostgreSQL of one's own ([`postgres`]). Nothing here is part of the product.
 
 mod clock;
 mod cpu;
 mod memory;
 mod poll;
+pub mod postgres;
 
 pub use clock::FakeClock;
 pub use cpu::cpu_time;
