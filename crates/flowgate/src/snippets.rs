@@ -25,3 +25,35 @@ struct ErrorRc5013;
 
 #[doc = include_str!("../../../docs/errors/RC5026.md")]
 struct ErrorRc5026;
+
+#[cfg(feature = "route")]
+#[doc = include_str!("../../../docs/errors/RC1002.md")]
+struct ErrorRc1002;
+
+#[cfg(feature = "route")]
+#[doc = include_str!("../../../docs/errors/RC2001.md")]
+struct ErrorRc2001;
+
+#[cfg(feature = "route")]
+#[doc = include_str!("../../../docs/errors/RC3003.md")]
+struct ErrorRc3003;
+
+#[cfg(feature = "route")]
+#[doc = include_str!("../../../docs/errors/RC5001.md")]
+struct ErrorRc5001;
+
+#[cfg(feature = "route")]
+#[doc = include_str!("../../../docs/errors/RC5002.md")]
+struct ErrorRc5002;
+
+#[cfg(feature = "route")]
+#[doc = include_str!("../../../docs/errors/RC5011.md")]
+struct ErrorRc5011;
+
+#[cfg(feature = "route")]
+#[doc = include_str!("../../../docs/errors/RC5016.md")]
+struct ErrorRc5016;
+
+#[cfg(feature = "route")]
+#[doc = include_str!("../../../docs/errors/RC5025.md")]
+struct ErrorRc5025;

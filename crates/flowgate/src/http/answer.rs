@@ -316,7 +316,7 @@ fn envelope(code: &str, title: &str, message: &str) -> String {
 }
 
 /// The text as it stands between the quotes of a JSON string.
-fn escaped(text: &str) -> Cow<'_, str> {
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     let is_plain = |character: char| character >= ' ' && character != '"' && character != '\\';
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);

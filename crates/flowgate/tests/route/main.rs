@@ -1,0 +1,10 @@
+//! R1 to R8: routes.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+mod cancel;
+mod kit;
+mod order;
+mod seed;
+mod shutdown;
+mod wrappers;
