@@ -211,6 +211,12 @@ impl Frame {
                 rounds: "Ours and the peers run over loopback, each in processes of its own, in turn, round by round;",
                 notes: include_str!("../notes-http.md"),
             },
+            SuiteName::Routes => Frame {
+                suite,
+                title: "Routes, with and without limits",
+                rounds: "Routes with limits and without run in the same process, in turn, round by round;",
+                notes: include_str!("../notes-routes.md"),
+            },
         }
     }
 }

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod cancel;
+mod ends;
 mod kit;
 mod order;
 mod seed;
 mod shutdown;
+mod web;
 mod wrappers;
