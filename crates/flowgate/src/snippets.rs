@@ -2,7 +2,7 @@
 //!
 //! Owns one empty item for each page with Rust in it. `cargo xtask snippets` sees to it that no page is forgotten.
 
-#[cfg(feature = "axum")]
+#[cfg(all(feature = "axum", feature = "route"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
@@ -16,6 +16,10 @@ struct GuideHttp;
 #[cfg(feature = "http")]
 #[doc = include_str!("../../../docs/guide/http-client.md")]
 struct GuideHttpClient;
+
+#[cfg(feature = "route")]
+#[doc = include_str!("../../../docs/guide/routes.md")]
+struct GuideRoutes;
 
 #[doc = include_str!("../../../docs/errors/RC5003.md")]
 struct ErrorRc5003;

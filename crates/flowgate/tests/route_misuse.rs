@@ -27,7 +27,7 @@ fn r1_misuse_does_not_compile_and_says_why() {
         }
         let source = fs::read_to_string(&path).unwrap();
         let told = check(&library, &path).expect_err("it must not compile");
-        let expected: Vec<_> = source.lines().filter_map(|line| line.strip_prefix("//~ ")).collect();
+        let expected: Vec<_> = source.lines().filter_map(|line| line.strip_prefix("//! Told: ")).collect();
         assert!(!expected.is_empty(), "{} says nothing of what is expected", path.display());
         for line in expected {
             assert!(told.contains(line), "{}: `{line}` is not told:\n{told}", path.display());

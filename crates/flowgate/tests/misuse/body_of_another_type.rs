@@ -1,4 +1,5 @@
-//~ expected closure signature `fn(String) -> _`
+//! Told: expected closure signature `fn(String) -> _`
+
 use flowgate::route::{Route, direct};
 
 fn main() {

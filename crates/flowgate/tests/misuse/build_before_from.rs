@@ -1,4 +1,5 @@
-//~ no method named `build` found for struct `Draft<
+//! Told: no method named `build` found for struct `Draft<
+
 use flowgate::route::Route;
 
 fn main() {

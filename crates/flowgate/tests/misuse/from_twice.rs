@@ -1,4 +1,5 @@
-//~ no method named `from` found for struct `Steps<
+//! Told: no method named `from` found for struct `Steps<
+
 use flowgate::route::{Route, direct, values};
 
 fn main() {

@@ -1,4 +1,5 @@
-//~ Head<u32, u32, &str>, u32,
+//! Told: Head<u32, u32, &str>, u32,
+
 use flowgate::route::{Error, Failure, Route, direct};
 
 fn main() {

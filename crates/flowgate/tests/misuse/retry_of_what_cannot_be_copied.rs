@@ -1,4 +1,5 @@
-//~ the trait bound `Order: Clone` is not satisfied
+//! Told: the trait bound `Order: Clone` is not satisfied
+
 use flowgate::route::{Retry, Route, direct};
 
 struct Order;

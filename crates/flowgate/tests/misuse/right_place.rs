@@ -1,4 +1,5 @@
-//~ compiles
+//! What fits: it compiles.
+
 use flowgate::route::{Concurrency, Error, Failure, Retry, Route, direct};
 
 fn main() {

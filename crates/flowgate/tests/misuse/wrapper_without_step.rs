@@ -1,6 +1,7 @@
-//~ a wrapper has no step after it
-//~ the last wrapper before this wraps nothing
-//~ move the wrapper before `.from()`, where it covers the whole route
+//! Told: a wrapper has no step after it
+//! Told: the last wrapper before this wraps nothing
+//! Told: move the wrapper before `.from()`, where it covers the whole route
+
 use flowgate::route::{Concurrency, Route, direct};
 
 fn main() {

@@ -9,8 +9,8 @@ use std::{
 use flowgate::{
     clock::Clock,
     route::{
-        Concurrency, Error, Exchange, Feed, Halt, Intake, Route, Source, channel, cron, direct, direct_to, log, timer,
-        values,
+        Concurrency, Error, Exchange, Feed, Halt, Intake, Route, Source, channel, cron, direct, direct_to,
+        log, timer, values,
     },
 };
 use flowgate_testkit::{Driven, FakeClock};
@@ -21,10 +21,8 @@ use crate::kit::{MS, Stage, Work, code, message, refused};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A destination that keeps what it is sent, and the list.
-fn keeps<T: Clone + Send + 'static>() -> (
-    impl Fn(T) -> std::future::Ready<Result<T, Error>> + Send + Sync + 'static,
-    Arc<Mutex<Vec<T>>>,
-) {
+fn keeps<T: Clone + Send + 'static>()
+-> (impl Fn(T) -> std::future::Ready<Result<T, Error>> + Send + Sync + 'static, Arc<Mutex<Vec<T>>>) {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let keeps = Arc::clone(&kept);
     let destination = move |body: T| {
@@ -85,7 +83,9 @@ async fn r7_a_timer_counts_and_leaves_out_what_it_missed() {
     let route = Route::new("ticks").from(timer(100 * MS)).to(destination).build().unwrap();
     stage.context.add(&route).unwrap();
     stage.context.start().unwrap();
-    for (span, counts) in [(99, vec![]), (1, vec![0]), (100, vec![0, 1]), (950, vec![0, 1, 2]), (100, vec![0, 1, 2, 3])] {
+    for (span, counts) in
+        [(99, vec![]), (1, vec![0]), (100, vec![0, 1]), (950, vec![0, 1, 2]), (100, vec![0, 1, 2, 3])]
+    {
         settle().await;
         stage.advance(span * MS);
         settle().await;
@@ -102,7 +102,10 @@ async fn r7_a_schedule_comes_at_its_moments_even_if_the_wall_clock_is_set_meanwh
     let set = Arc::new(Mutex::new(0_i128));
     let (reads, offset) = (Arc::clone(&clock), Arc::clone(&set));
     // 2026-01-01 00:00:00 UTC when the clock was made, a thousand seconds after its origin.
-    let wall = move || 1_767_225_600_000_000_000 + i128::from(reads.now().as_nanos()) - 1_000_000_000_000 + *offset.lock().unwrap();
+    let wall = move || {
+        1_767_225_600_000_000_000 + i128::from(reads.now().as_nanos()) - 1_000_000_000_000
+            + *offset.lock().unwrap()
+    };
     let context = flowgate::route::Context::builder().clock(clock.clone()).wall(wall).build();
     let (destination, kept) = keeps();
     context.add(&Route::new("daily").from(cron("0 6 * * *")).to(destination).build().unwrap()).unwrap();
@@ -118,7 +121,9 @@ async fn r7_a_schedule_comes_at_its_moments_even_if_the_wall_clock_is_set_meanwh
     settle().await;
     assert_eq!(kept.lock().unwrap().len(), 2, "at six by the new time of day");
     let bad = Route::new("bad").from(cron("61 * * * *")).transform(|at: i64| at);
-    assert!(refused(bad.build()).starts_with("RC5003: option `cron` is \"61 * * * *\" (the minute is \"61\")"));
+    assert!(
+        refused(bad.build()).starts_with("RC5003: option `cron` is \"61 * * * *\" (the minute is \"61\")")
+    );
 }
 
 #[test]
@@ -186,7 +191,11 @@ fn r7_choice_goes_the_first_way_that_fits() {
     let handle = stage.direct(&route);
     let ask = |body| Driven::new(handle.call(body)).poll().unwrap().unwrap();
     assert_eq!([ask(5), ask(50), ask(500)], ["small", "middling", "large"]);
-    assert_eq!(stage.diary.take_of("route:concurrency:acquired").len(), 1, "a way may have wrappers of its own");
+    assert_eq!(
+        stage.diary.take_of("route:concurrency:acquired").len(),
+        1,
+        "a way may have wrappers of its own"
+    );
 
     let stage = Stage::new();
     let picky = Route::new("picky").from(direct()).choice(|cases| {
@@ -228,7 +237,11 @@ fn r7_split_keeps_the_order_of_the_parts_and_bounds_how_many_are_under_way() {
     assert_eq!(work.running(), 0, "the others ended with it");
     let nothing = Driven::new(handle.call(vec![])).poll().unwrap().unwrap();
     assert_eq!(nothing, [0; 0]);
-    let bad = Route::new("bad").from(direct()).split_at_once(0, |body: Vec<u32>| body, |part| part.transform(|b| b));
+    let bad = Route::new("bad").from(direct()).split_at_once(
+        0,
+        |body: Vec<u32>| body,
+        |part| part.transform(|b| b),
+    );
     assert!(refused(bad.build()).starts_with("RC5003: option `at_once` is 0"));
 }
 
@@ -286,8 +299,10 @@ async fn r7_a_queue_from_outside_hands_on_its_claims_as_the_routes_own_slots() {
     let stage = Stage::new();
     let work = Work::default().fail(1);
     let jobs = Jobs { queue: Arc::new(Mutex::new((0..10).collect())), settled: Arc::default() };
-    let route =
-        Route::new("bounded-pipeline").concurrency(Concurrency::max(3)).from(jobs.clone()).to(work.step::<u32>());
+    let route = Route::new("bounded-pipeline")
+        .concurrency(Concurrency::max(3))
+        .from(jobs.clone())
+        .to(work.step::<u32>());
     stage.context.add(&route.build().unwrap()).unwrap();
     stage.context.start().unwrap();
     while work.running() < 3 {
@@ -299,7 +314,10 @@ async fn r7_a_queue_from_outside_hands_on_its_claims_as_the_routes_own_slots() {
     work.end(10);
     stage.context.finished().await;
     let settled = jobs.settled.lock().unwrap();
-    assert_eq!((settled.len(), settled.iter().filter(|(_, is_done)| !is_done).count(), work.most()), (10, 1, 3));
+    assert_eq!(
+        (settled.len(), settled.iter().filter(|(_, is_done)| !is_done).count(), work.most()),
+        (10, 1, 3)
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod cancel;
 mod ends;
+mod examples;
 mod kit;
 mod order;
 mod seed;

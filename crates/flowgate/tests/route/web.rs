@@ -84,7 +84,9 @@ async fn r7_what_a_route_fails_with_is_told_by_status_and_a_problem_document() {
         .build()
         .unwrap();
     let strict = Route::new("strict")
-        .input(|request: Request<Bytes>| text(request)?.parse::<u32>().map_err(flowgate::route::BoxError::from))
+        .input(|request: Request<Bytes>| {
+            text(request)?.parse::<u32>().map_err(flowgate::route::BoxError::from)
+        })
         .from(http_in(Method::POST, "/strict").max_body(4))
         .to(|_: u32| async { Err::<String, Error>(Error::of("a secret of the house")) })
         .build()
@@ -137,7 +139,10 @@ async fn r7_http_out_tells_what_may_pass_from_what_will_not() {
     let url = serve(&upstream).await;
     let context = Context::new();
     let ask = |id: &str, to: &str| {
-        let asks = Route::new(id).from(direct::<&'static str>()).to(http(to)).transform(|reply: HttpReply| reply.status.as_u16());
+        let asks = Route::new(id)
+            .from(direct::<&'static str>())
+            .to(http(to))
+            .transform(|reply: HttpReply| reply.status.as_u16());
         context.add(&asks.build().unwrap()).unwrap();
     };
     for status in ["204", "404", "503", "429"] {
