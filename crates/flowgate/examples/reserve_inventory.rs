@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let inventory = inventory(Arc::clone(&most)).await?;
 
     let route = Route::new("reserve-inventory")
-        .from(direct())
+        .from(direct::<String>())
         .retry(Retry::new().max_attempts(4).backoff(Duration::from_millis(50)).factor(2.0))
         .concurrency(Concurrency::max(5)) // at most 5 reservations in flight at once
         .to(http(&format!("{inventory}/reserve"))) // bounded
