@@ -1,15 +1,15 @@
 //! Whether an exchange costs as much however many wait before it: all join the line of a route with one slot, and go through
 //! one by one.
 //!
-//! The futures are made before the clock starts, and polled by hand, so that no executor is measured.
+//! The futures are polled by hand, so that no executor is measured.
 
 use std::{
     pin::Pin,
     task::{Context as TaskContext, Poll, Waker},
-    time::Instant,
 };
 
 use flowgate::route::{Concurrency, Context, Error, Route, direct};
+use flowgate_testkit::cpu_time;
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) fn run(suite: &mut Suite) {
     let many = if suite.is_quick() { MANY / 10 } else { MANY };
     let [many, few] = measure::in_turn(suite.plan().at_most(5).rounds, |side| match side {
         0 => line(many, 1),
-        _ => line(FEW, 100),
+        _ => line(FEW, 1_000),
     });
     let question = Question::new(FLAT, "ns").against("ours with 1,000 queued").goal(Goal::at_most(GOAL));
     suite.add(question.beside(many, few));
@@ -50,10 +50,9 @@ fn line(count: usize, times: usize) -> f64 {
     context.start().expect("nothing is wrong with it");
     let handle = context.direct::<u64, u64>("line").expect("it is there");
     let mut cx = TaskContext::from_waker(Waker::noop());
-    let mut nanos = 0.0;
+    let start = cpu_time();
     for _ in 0..times {
         let mut calls: Vec<Pin<Box<_>>> = (0..count as u64).map(|body| Box::pin(handle.call(body))).collect();
-        let start = Instant::now();
         for call in &mut calls {
             assert!(call.as_mut().poll(&mut cx).is_pending(), "all wait, for a slot or for the work");
         }
@@ -62,8 +61,7 @@ fn line(count: usize, times: usize) -> f64 {
             let Poll::Ready(settled) = call.as_mut().poll(&mut cx) else { panic!("its turn has come") };
             settled.expect("nothing is in its way");
         }
-        nanos += start.elapsed().as_nanos() as f64;
         OPEN.forget_permits(1);
     }
-    nanos / (count * times) as f64
+    (cpu_time() - start).as_nanos() as f64 / (count * times) as f64
 }

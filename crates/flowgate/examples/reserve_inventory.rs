@@ -17,6 +17,7 @@ use axum::{Router, routing::post};
 use flowgate::route::{Concurrency, Context, HttpReply, Retry, Route, direct, http};
 use tokio::net::TcpListener;
 
+#[expect(clippy::needless_pass_by_value, reason = "a step is given the body")]
 fn format_receipt(reply: HttpReply) -> String {
     format!("receipt: {}", reply.text())
 }
