@@ -1,11 +1,11 @@
 //! Ours: `flowgate-tasks` on the same PostgreSQL. Its limits: a cap over everything, a cap for the queue, and one for each key.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use flowgate_core::Limits;
 use flowgate_tasks::{
     Client, NewTask,
-    store::{Postgres, QueueLimits, Sqlite, Store},
+    store::{Postgres, QueueLimits, Store},
     worker::{Failure as TaskFailure, Handlers, Worker, WorkerOptions},
 };
 use tokio_util::sync::CancellationToken;
@@ -43,10 +43,7 @@ impl Flowgate {
 
 impl Peer for Flowgate {
     async fn open(order: &Order) -> Result<Self, Failure> {
-        let store: Arc<dyn Store> = match order.database.strip_prefix("sqlite:") {
-            Some(path) => Arc::new(Sqlite::open(Path::new(path))?),
-            None => Arc::new(Postgres::connect(&order.database).await?),
-        };
+        let store: Arc<dyn Store> = Arc::new(Postgres::connect(&order.database).await?);
         let max = match order.limit {
             Limit::None => None,
             Limit::Wide => Some(KEY),
