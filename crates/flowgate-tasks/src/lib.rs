@@ -16,6 +16,8 @@ pub mod clock;
 mod ledger;
 mod plan;
 mod record;
+#[cfg(doctest)]
+mod snippets;
 pub mod store;
 mod task;
 mod terms;
