@@ -76,7 +76,7 @@ mod tests {
     use crate::root;
 
     const INCLUDES: (&str, &str) = (
-        DOC_TESTS,
+        DOC_TESTS[0],
         "#[doc = include_str!(\"../../../README.md\")]\n#[doc = include_str!(\"../../../docs/a.md\")]\nmod a {}",
     );
 
