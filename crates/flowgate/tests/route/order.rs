@@ -59,6 +59,7 @@ fn r1_routes_that_do_not_go_together_are_told_when_they_are_added_or_started() {
     let error = context.start().unwrap_err();
     assert!(error.to_string().starts_with("RC5004: route `lost` sends to route `nowhere` as"), "{error}");
     assert_eq!(context.start().unwrap_err().code().as_str(), "RC3001");
+    assert!(context.direct::<u32, u32>("a").is_err(), "nothing was started");
 
     let context = Context::new();
     context.add(&route("a")).unwrap();
