@@ -9,7 +9,7 @@ use crate::kit::{MS, Stage, Work, code, message};
 
 #[test]
 fn r8_a_subscriber_that_comes_late_hears_everything_from_then_on_with_its_exchange() {
-    // Seen to fail: with `Context::subscribe` not relaying the gates; with `as_current` doing nothing.
+    // Seen to fail: with `Context::subscribe` not relaying the gates.
     let stage = Stage::unheard();
     let work = Work::default();
     let route = Route::new("late").concurrency(Concurrency::max(1)).from(direct()).to(work.step::<u32>());
@@ -53,7 +53,7 @@ fn r8_a_listener_that_panics_changes_nothing() {
 
 #[test]
 fn r8_shutdown_takes_nothing_in_drains_within_the_bound_and_cancels_the_rest_by_name() {
-    // Seen to fail: with `Flights::open` never refusing; with the cancelled not woken, or not named.
+    // Seen to fail: with `Flights::open` never refusing.
     let stage = Stage::new();
     let work = Work::default();
     let route = Route::new("stops").concurrency(Concurrency::max(1)).from(direct()).to(work.step::<u32>());
@@ -139,7 +139,7 @@ async fn r8_a_source_that_is_stopped_loses_no_message_and_its_exchanges_are_drai
 
 #[tokio::test]
 async fn r8_tasks_of_ours_have_ended_when_shutdown_has() {
-    // Seen to fail: with `poll_cancelled` not waiting for tasks.
+    // Seen to fail: with the cancelled not woken, it never ends.
     let stage = Arc::new(Stage::new());
     let work = Work::default();
     let route = Route::new("jobs")
