@@ -201,7 +201,7 @@ impl Drop for Reports {
 
 #[test]
 fn r5_cancelled_work_releases_with_the_work_and_never_before_it() {
-    // Seen to fail: with `Bounded::run` dropping its passes before the work.
+    // Seen to fail: with `Draft::concurrency` forgetting the limiter, no slot is taken while the work is dropped.
     let stage = Arc::new(Stage::new());
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (looks, notes) = (Arc::downgrade(&stage), Arc::clone(&seen));

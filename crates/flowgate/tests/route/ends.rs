@@ -212,7 +212,7 @@ fn r7_choice_goes_the_first_way_that_fits() {
 
 #[test]
 fn r7_split_keeps_the_order_of_the_parts_and_bounds_how_many_are_under_way() {
-    // Seen to fail: with the bodies in another order than the parts.
+    // Seen to fail: with the bodies in another order than the parts; with seven more at once.
     let stage = Stage::new();
     let work = Work::default();
     let route = Route::new("splits")
@@ -300,7 +300,8 @@ impl<O: Send + 'static> Source<O> for Jobs {
 
 #[tokio::test]
 async fn r7_a_queue_from_outside_hands_on_its_claims_as_the_routes_own_slots() {
-    // Seen to fail: with the claim's exchange taking a slot of the route as well.
+    // Seen to fail: with `Intake::limits` saying nothing, only one is claimed at a time; with the claim's exchange taking a
+    // slot of the route as well.
     let stage = Stage::new();
     let work = Work::default().fail(1);
     let jobs = Jobs { queue: Arc::new(Mutex::new((0..10).collect())), settled: Arc::default() };

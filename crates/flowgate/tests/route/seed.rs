@@ -348,7 +348,7 @@ fn r3_a_route_wide_bound_and_a_tighter_one_on_a_scarce_call_compose() {
 
 #[test]
 fn r3_several_stack_and_nest_a_global_max_and_one_per_key() {
-    // Seen to fail: with only the last declared kept.
+    // Seen to fail: with a step's wrappers stacked the other way round.
     for is_route_scope in [true, false] {
         let stage = Stage::new();
         let work = Work::default();
@@ -403,7 +403,7 @@ fn r3_a_definition_in_two_contexts_has_a_pool_in_each() {
 
 #[test]
 fn r4_a_refusal_flows_to_the_error_handler_which_may_shed_deliberately() {
-    // Seen to fail: with the handler inside of the slots.
+    // Seen to fail: with the handler left out.
     let stage = Stage::new();
     let work = Work::default();
     let route = Route::new("shed")

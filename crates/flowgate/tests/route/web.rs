@@ -127,7 +127,7 @@ async fn r7_what_a_route_fails_with_is_told_by_status_and_a_problem_document() {
 
 #[tokio::test]
 async fn r7_http_out_tells_what_may_pass_from_what_will_not() {
-    // Seen to fail: with every status taken for an answer; with 404 retryable.
+    // Seen to fail: with every status taken for an answer.
     let upstream = Context::new();
     let answers = Route::new("answers")
         .from(http_in(Method::POST, "/{status}"))

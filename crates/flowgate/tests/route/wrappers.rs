@@ -24,7 +24,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn r4_every_code_has_a_category_a_suggestion_and_a_page() {
-    // Seen to fail: with a page taken away; with a code that `suggestion` does not know.
+    // Seen to fail: with another title on a page.
     for code in Code::ALL {
         let error = Error::new(code, "x");
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(error.docs());
