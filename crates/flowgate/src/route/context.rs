@@ -172,13 +172,23 @@ impl Context {
         Ok(Entry { site, links, open: Some(Box::new(open)) })
     }
 
-    /// Starts all routes, once: sources begin, names can be called. Sources that go on by themselves need a tokio runtime.
+    /// Starts all routes, once: sources begin, names can be called. Sources that go on by themselves need a tokio runtime. After
+    /// an error nothing is started, and nothing can be.
     pub fn start(&self) -> Result<(), Error> {
         let mut state = lock(&self.state);
         if state.phase != Phase::New {
             return Err(Error::new(Code::NotStarted, "the context was started already"));
         }
-        state.phase = Phase::Stopped;
+        let started = self.start_all(&mut state);
+        state.phase = if started.is_ok() { Phase::Started } else { Phase::Stopped };
+        if started.is_err() {
+            state.entries.iter().for_each(|entry| entry.site.flights.stop_intake());
+            self.shared.serve_nothing();
+        }
+        started
+    }
+
+    fn start_all(&self, state: &mut State) -> Result<(), Error> {
         let mut feeds = Vec::new();
         for entry in &mut state.entries {
             let open = entry.open.take().expect("a context is started once");
@@ -195,7 +205,6 @@ impl Context {
             })?;
             state.feeds = feeds.into_iter().map(|(site, feed)| spawn(&runtime, site, feed)).collect();
         }
-        state.phase = Phase::Started;
         Ok(())
     }
 
@@ -237,7 +246,8 @@ impl Context {
         state.entries.iter().flat_map(of).collect()
     }
 
-    /// How many exchanges wait for a moment: a pause of a retry, a timeout, a delay, a schedule.
+    /// How many sleep on this context's clock: in the pause of a retry, under a timeout, in a delay, for a schedule. Contexts with
+    /// the system's clock share it.
     pub fn sleeping(&self) -> usize {
         self.shared.timers.len()
     }
@@ -357,6 +367,10 @@ impl Shared {
 
     pub(crate) fn serve(&self, id: Arc<str>, handle: Arc<dyn Any + Send + Sync>) {
         self.handles.write().unwrap_or_else(PoisonError::into_inner).insert(id, handle);
+    }
+
+    fn serve_nothing(&self) {
+        self.handles.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     pub(crate) fn find<T: Send + Sync + 'static>(&self, id: &str) -> Option<Arc<T>> {

@@ -59,8 +59,8 @@ fn drive<T>(stage: &Stage, call: &mut Driven<'_, T>, polls: usize, between: impl
 
 #[test]
 fn r5_dropped_at_every_poll_an_exchange_leaves_nothing_behind() {
-    // Seen to fail: with `Flight::drop` doing nothing, the roster keeps the exchange; with `Sleep::drop` doing nothing,
-    // somebody sleeps; with the pass of `Bounded` leaked, a slot is taken.
+    // Seen to fail: with `Flight::drop` doing nothing, the context never empties; with `Sleep::drop` doing nothing,
+    // somebody sleeps.
     let mut most = 0;
     for polls in 0.. {
         for fails in 0..4 {
@@ -118,7 +118,8 @@ proptest! {
     fn r5_whatever_is_dropped_when_the_bounds_hold_and_nothing_is_left(
         steps in prop::collection::vec((0_usize..6, 0_u8..6), 1..120),
     ) {
-        // Seen to fail: with the step's slot given back before the work is dropped; with `together` forgetting its parts.
+        // Seen to fail: with `Sleep::drop` doing nothing; with `Flight::drop` doing nothing; with `Bounded` keeping its
+        // passes.
         let (work, tap) = (Work::default(), Work::instant());
         let stage = Stage::new();
         let handle = stage.direct(&everything(&work, &tap));
@@ -144,7 +145,7 @@ proptest! {
 
 #[test]
 fn r5_a_timeout_takes_a_waiter_out_of_the_line() {
-    // Seen to fail: with `Timed` telling before it drops the work, the waiter is still in line when the handler looks.
+    // Seen to fail: with `within` never giving up.
     for is_route_scope in [true, false] {
         let stage = Arc::new(Stage::new());
         let work = Work::default();
@@ -200,7 +201,7 @@ impl Drop for Reports {
 
 #[test]
 fn r5_cancelled_work_releases_with_the_work_and_never_before_it() {
-    // Seen to fail: with `Bounded::run` dropping its passes before the work.
+    // Seen to fail: with `Draft::concurrency` forgetting the limiter, no slot is taken while the work is dropped.
     let stage = Arc::new(Stage::new());
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (looks, notes) = (Arc::downgrade(&stage), Arc::clone(&seen));

@@ -60,7 +60,7 @@ async fn r7_values_and_a_channel_feed_a_route_until_they_are_spent() {
 
 #[tokio::test]
 async fn r7_a_channel_has_one_reader() {
-    // Seen to fail: with the second reader's feed ending at once.
+    // Seen to fail: with the second reader given a feed of nothing.
     let (_sender, source) = channel::<u32>(1);
     let route = Route::new("once").from(source).transform(|body: u32| body).build().unwrap();
     let (first, second) = (Stage::new(), Stage::new());
@@ -82,7 +82,7 @@ async fn settle() {
 
 #[tokio::test]
 async fn r7_a_timer_counts_and_leaves_out_what_it_missed() {
-    // Seen to fail: with `due` set from the moment it woke, it drifts; without the check, it makes up for what it missed.
+    // Seen to fail: with a nanosecond more than the period between two, the second one is late.
     let stage = Stage::new();
     let kept = Kept::default();
     let route = Route::new("ticks").from(timer(100 * MS)).to(keep(&kept)).build().unwrap();
@@ -102,7 +102,7 @@ async fn r7_a_timer_counts_and_leaves_out_what_it_missed() {
 
 #[tokio::test]
 async fn r7_a_schedule_comes_at_its_moments_even_if_the_wall_clock_is_set_meanwhile() {
-    // Seen to fail: with one long sleep to the moment, a wall clock that was set is not seen.
+    // Seen to fail: with sleeps of up to a hundred hours, a wall clock that was set is not seen.
     let clock = FakeClock::new();
     let set = Arc::new(Mutex::new(0_i128));
     let (reads, offset) = (Arc::clone(&clock), Arc::clone(&set));
@@ -162,7 +162,7 @@ fn r7_routes_call_each_other_by_name_with_the_same_correlation_and_headers() {
 
 #[test]
 fn r7_log_writes_a_line_and_a_closure_answers() {
-    // Seen to fail: with `log` giving nothing on.
+    // Seen to fail: with `Log` writing nothing.
     let lines = Arc::new(Mutex::new(Vec::new()));
     let writes = Arc::clone(&lines);
     let stage = Stage::with(|builder| builder.log(move |line| writes.lock().unwrap().push(line.to_owned())));
@@ -212,7 +212,7 @@ fn r7_choice_goes_the_first_way_that_fits() {
 
 #[test]
 fn r7_split_keeps_the_order_of_the_parts_and_bounds_how_many_are_under_way() {
-    // Seen to fail: with the bodies in the order in which they were done; with `at_once` not kept.
+    // Seen to fail: with the bodies in another order than the parts; with seven more at once.
     let stage = Stage::new();
     let work = Work::default();
     let route = Route::new("splits")
@@ -300,7 +300,8 @@ impl<O: Send + 'static> Source<O> for Jobs {
 
 #[tokio::test]
 async fn r7_a_queue_from_outside_hands_on_its_claims_as_the_routes_own_slots() {
-    // Seen to fail: with `Intake::limits` saying nothing; with the claim's exchange waiting for a slot of the route as well.
+    // Seen to fail: with `Intake::limits` saying nothing, only one is claimed at a time; with the claim's exchange taking a
+    // slot of the route as well.
     let stage = Stage::new();
     let work = Work::default().fail(1);
     let jobs = Jobs { queue: Arc::new(Mutex::new((0..10).collect())), settled: Arc::default() };

@@ -16,7 +16,8 @@ fn format_receipt(order: u32) -> String {
 
 #[test]
 fn r3_at_most_five_reservations_are_in_flight_at_once_and_what_follows_is_not_bounded() {
-    // Seen to fail: with `Steps::concurrency` building `max` + 1 slots; with the wrapper around the step after the next one.
+    // Seen to fail: with `Concurrency::max` rejecting by default; with `Bounded` keeping its passes, the last three never
+    // start.
     let stage = Stage::new();
     let (reserve, format) = (Work::default(), Work::default());
     let route = Route::new("reserve-inventory")
@@ -45,7 +46,7 @@ fn r3_at_most_five_reservations_are_in_flight_at_once_and_what_follows_is_not_bo
 
 #[test]
 fn r3_a_throttle_alone_allows_any_number_at_the_same_instant() {
-    // Seen to fail: with `Throttled` keeping its passes until the step has ended and a max beside the rate.
+    // Seen to fail: with `Throttled` asking no gate, all thirty start at once.
     let stage = Stage::new();
     let slow = Work::default();
     let route = Route::new("slow")
@@ -66,7 +67,7 @@ fn r3_a_throttle_alone_allows_any_number_at_the_same_instant() {
 
 #[test]
 fn r3_a_slot_comes_back_the_moment_the_work_settles_by_success_drop_or_failure() {
-    // Seen to fail: with `Bounded::run` forgetting its passes when the step drops the exchange.
+    // Seen to fail: with `Bounded` keeping its passes.
     let stage = Stage::new();
     let work = Work::default().fail(1);
     let route = Route::new("settles")
@@ -259,7 +260,7 @@ fn r3_a_key_function_that_fails_touches_no_slot_and_is_not_tried_again() {
 
 #[test]
 fn r3_a_slot_is_never_held_while_a_retry_sleeps() {
-    // Seen to fail: with `Wrapping::around` putting the slots outside of the retry.
+    // Seen to fail: with `Bounded` keeping its passes, the slot stays taken while the retry sleeps.
     let stage = Stage::new();
     let work = Work::default().fail(1);
     let route = Route::new("bounded-pipeline")
@@ -322,7 +323,7 @@ async fn r3_before_from_the_bound_covers_the_whole_pipeline_whatever_the_source(
 
 #[test]
 fn r3_a_route_wide_bound_and_a_tighter_one_on_a_scarce_call_compose() {
-    // Seen to fail: with the route's limiters also put around the step, or left out.
+    // Seen to fail: with `Concurrency::max` rejecting by default; with `Bounded` keeping its passes.
     let stage = Stage::new();
     let (scarce, rest) = (Work::default(), Work::default());
     let route = Route::new("both")
@@ -347,7 +348,7 @@ fn r3_a_route_wide_bound_and_a_tighter_one_on_a_scarce_call_compose() {
 
 #[test]
 fn r3_several_stack_and_nest_a_global_max_and_one_per_key() {
-    // Seen to fail: with only the last declared kept.
+    // Seen to fail: with a step's wrappers stacked the other way round.
     for is_route_scope in [true, false] {
         let stage = Stage::new();
         let work = Work::default();
@@ -379,7 +380,7 @@ fn r3_several_stack_and_nest_a_global_max_and_one_per_key() {
 
 #[test]
 fn r3_a_definition_in_two_contexts_has_a_pool_in_each() {
-    // Seen to fail: with the gates built by `build` and shared by all contexts.
+    // Seen to fail: with `Concurrency::reject` doing nothing, the third call waits.
     let work = Work::default();
     let route = Route::new("shared")
         .concurrency(Concurrency::max(1).reject())
@@ -402,7 +403,7 @@ fn r3_a_definition_in_two_contexts_has_a_pool_in_each() {
 
 #[test]
 fn r4_a_refusal_flows_to_the_error_handler_which_may_shed_deliberately() {
-    // Seen to fail: with the handler inside of the slots.
+    // Seen to fail: with the handler left out.
     let stage = Stage::new();
     let work = Work::default();
     let route = Route::new("shed")
@@ -478,7 +479,7 @@ fn r4_a_route_wide_throttle_sits_outside_of_retry_and_only_an_error_handler_sees
 
 #[test]
 fn r3_rate_and_simultaneity_are_both_held_where_both_are_declared() {
-    // Seen to fail: with either of the two left out.
+    // Seen to fail: with `Throttled` asking no gate.
     let stage = Stage::new();
     let work = Work::default();
     let route = Route::new("both")

@@ -35,7 +35,7 @@ fn text(request: Request<Bytes>) -> Result<String, std::string::FromUtf8Error> {
 
 #[tokio::test]
 async fn r7_a_request_goes_through_a_route_which_asks_another_over_http() {
-    // Seen to fail: with `answer` not handing on the correlation; with the pooled client's method left at GET.
+    // Seen to fail: with `answer` not handing on the correlation.
     let stock = Context::new();
     let reserve = Route::new("reserve")
         .input(|request: Request<Bytes>| {
@@ -66,7 +66,7 @@ async fn r7_a_request_goes_through_a_route_which_asks_another_over_http() {
 
 #[tokio::test]
 async fn r7_what_a_route_fails_with_is_told_by_status_and_a_problem_document() {
-    // Seen to fail: with every error answered as 500.
+    // Seen to fail: with `Throttled` asking no gate, nobody is told 429.
     let context = Context::new();
     let work = Work::default();
     let busy = Route::new("busy")
@@ -127,7 +127,7 @@ async fn r7_what_a_route_fails_with_is_told_by_status_and_a_problem_document() {
 
 #[tokio::test]
 async fn r7_http_out_tells_what_may_pass_from_what_will_not() {
-    // Seen to fail: with every status taken for an answer; with 404 retryable.
+    // Seen to fail: with every status taken for an answer.
     let upstream = Context::new();
     let answers = Route::new("answers")
         .from(http_in(Method::POST, "/{status}"))

@@ -24,7 +24,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn r4_every_code_has_a_category_a_suggestion_and_a_page() {
-    // Seen to fail: with a page taken away; with a code that `suggestion` does not know.
+    // Seen to fail: with another title on a page.
     for code in Code::ALL {
         let error = Error::new(code, "x");
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(error.docs());
@@ -67,7 +67,7 @@ fn r4_shed_load_does_not_open_a_breaker_unless_asked() {
 
 #[test]
 fn r6_retry_has_three_attempts_a_second_apart_for_what_is_retryable() {
-    // Seen to fail: with other defaults in `Retry::new`; with `is_worth_it` always saying yes.
+    // Seen to fail: with two attempts by default.
     let stage = Stage::new();
     let work = Work::instant().fail(usize::MAX);
     let route =
@@ -107,7 +107,7 @@ fn r6_retry_has_three_attempts_a_second_apart_for_what_is_retryable() {
 
 #[test]
 fn r6_retry_takes_its_factor_its_most_its_jitter_and_its_own_judgement() {
-    // Seen to fail: with `retry_on` not asked; with the jitter added instead of taken off.
+    // Seen to fail: with `retry_on` not asked.
     let stage = Stage::with(|builder| builder.random(|| 0.5));
     let retry = Retry::new().max_attempts(4).backoff(100 * MS).factor(3.0).max_backoff(500 * MS);
     let retry = retry.jitter(Jitter::Full).retry_on(|error| error.code() == Code::Invalid);
@@ -142,7 +142,7 @@ fn r6_retry_takes_its_factor_its_most_its_jitter_and_its_own_judgement() {
 
 #[test]
 fn r6_throttle_delays_by_default_with_a_window_or_a_bucket_per_key() {
-    // Seen to fail: with `Throttle::burst` or `key` not handed on.
+    // Seen to fail: with `burst` not handed on.
     let stage = Stage::new();
     let route = Route::new("paced")
         .from(direct())
@@ -174,7 +174,7 @@ fn r6_throttle_delays_by_default_with_a_window_or_a_bucket_per_key() {
 
 #[test]
 fn r6_a_breaker_opens_cools_down_tries_and_closes() {
-    // Seen to fail: with the cooldown never over; with a trial that went well deciding nothing.
+    // Seen to fail: with a trial that went well deciding nothing.
     let stage = Stage::new();
     let work = Work::instant().fail(3);
     let breaker = CircuitBreaker::new().failure_threshold(2).window(SECOND).cooldown(5 * SECOND);
@@ -253,7 +253,7 @@ fn r6_a_panic_counts_as_a_failure_of_what_was_asked() {
 
 #[test]
 fn r6_a_cache_knows_for_its_time_and_in_both_scopes() {
-    // Seen to fail: with entries that never leave; with the key of another exchange.
+    // Seen to fail: with entries that never leave.
     for is_route_scope in [true, false] {
         let stage = Stage::new();
         let calls = Arc::new(AtomicU32::new(0));
@@ -284,7 +284,7 @@ fn r6_a_cache_knows_for_its_time_and_in_both_scopes() {
 
 #[test]
 fn r6_delay_and_timeout_and_error_cover_the_next_step_alone() {
-    // Seen to fail: with `Steps::wrapped` keeping its wrappers for the step after the next.
+    // Seen to fail: with `within` never giving up.
     let stage = Stage::new();
     let (first, second) = (Work::default(), Work::default());
     let route = Route::new("steps")
