@@ -3,12 +3,20 @@
 //! Owns the options, their defaults and the words for a value that is not accepted. What comes out of it has been checked
 //! one by one; what options mean together is checked where gates are built.
 
+mod tasks;
+
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use flowgate::Period;
 
 use crate::config::Sources;
+
+pub(crate) use tasks::{
+    ChildOptions, ExplainOptions, KeyChange, KeyOptions, NamedKey, NamedQueue, PinOptions, QueueChange,
+    QueuesOptions, SendOptions, SetOptions, StoreOptions, TaskChange, TaskOptions, TasksOptions,
+    WorkerOptions,
+};
 
 const SERVE_HELP: &str = "\
 Paths:
@@ -26,6 +34,15 @@ const RELOAD_HELP: &str = "\
 Limits change at once, for those who wait as well; what is under way goes on. SIGHUP does the same.
 
 Exit status: 0 reloaded, 2 the configuration is wrong, 1 for the rest; then nothing has changed.";
+
+const WORKER_HELP: &str = "\
+The command gets a task as a line of JSON on its standard input, and answers with a line on its standard output:
+
+  {\"id\": 17, \"kind\": \"resize\", \"attempt\": 1, \"body\": {\"image\": 7}}
+  {\"id\": 17, \"result\": \"done\"}    or    {\"id\": 17, \"error\": \"no such image\"}
+
+Its standard error is passed on, each line with the number of the process. SIGINT and SIGTERM let running tasks end; a second
+one stops at once.";
 
 /// One gate for everything in flight: bounds how much runs at once and how often it starts.
 #[derive(Debug, Parser)]
@@ -48,6 +65,32 @@ pub(crate) enum Command {
     /// Have the running server read its configuration again
     #[command(after_help = RELOAD_HELP)]
     Reload(ReloadOptions),
+
+    /// Run tasks in child processes of any language, one task at a time each
+    #[command(after_help = WORKER_HELP)]
+    Worker(WorkerOptions),
+
+    /// Send a task
+    Send(SendOptions),
+
+    /// Show the queues: what runs, what waits and which caps hold; or change them
+    Queues(QueuesOptions),
+
+    /// Show what runs, what waits, and what will not run again
+    Tasks(TasksOptions),
+
+    /// Cancel a task, or try a dead one again
+    Task(TaskOptions),
+
+    /// Pause a key, or pin its limits
+    Key(KeyOptions),
+
+    /// Say why something waits: the limit, who holds it, the place in line, and what would help
+    Explain(ExplainOptions),
+
+    /// Become a child of a worker
+    #[command(hide = true)]
+    WorkerChild(ChildOptions),
 
     /// Print the reference page of the config file
     #[command(hide = true)]
@@ -73,7 +116,12 @@ pub(crate) struct ConfigOptions {
 impl ConfigOptions {
     /// The file, the environment and these options.
     pub(crate) fn sources(&self) -> Sources {
-        Sources::new(self.config.clone()).listen(self.listen).gateway_listen(self.gateway_listen)
+        Sources::new(self.config.clone()).flag("server", "listen", "--listen", self.listen).flag(
+            "gateway",
+            "listen",
+            "--gateway-listen",
+            self.gateway_listen,
+        )
     }
 }
 

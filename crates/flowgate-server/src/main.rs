@@ -7,6 +7,8 @@ mod commands;
 mod config;
 mod demo;
 mod gateway;
+mod signals;
+mod worker;
 
 use std::{
     io::{self, Write},
@@ -25,6 +27,14 @@ fn main() -> ExitCode {
         Command::Serve(options) => commands::serve(&options),
         Command::Check(options) => commands::check(&options),
         Command::Reload(options) => commands::reload(&options),
+        Command::Worker(options) => commands::worker(&options),
+        Command::Send(options) => commands::send(options),
+        Command::Queues(options) => commands::queues(options),
+        Command::Tasks(options) => commands::tasks(options),
+        Command::Task(options) => commands::task(&options),
+        Command::Key(options) => commands::key(options),
+        Command::Explain(options) => commands::explain(&options),
+        Command::WorkerChild(options) => commands::worker_child(&options),
         Command::ConfigReference => commands::config_reference(),
     };
     match outcome {

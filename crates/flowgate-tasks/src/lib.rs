@@ -13,6 +13,7 @@
 
 mod client;
 pub mod clock;
+pub mod explain;
 mod ledger;
 mod plan;
 mod record;

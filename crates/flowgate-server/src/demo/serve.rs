@@ -11,12 +11,12 @@ use super::{
     failure::Failure,
     greeting::{farewell, greeting, say},
     routes::routes,
-    signals::Signals,
 };
 use crate::{
     cli::ServeOptions,
     config::{Config, Sources},
     gateway::Beside,
+    signals::Signals,
 };
 
 /// How long those in line and in flight have to finish.

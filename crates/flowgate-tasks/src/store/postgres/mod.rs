@@ -22,5 +22,6 @@ mod settle;
 mod store;
 mod turn;
 mod upkeep;
+mod why;
 
 pub use connect::{Postgres, PostgresOptions};
