@@ -153,7 +153,7 @@ fn paths_are_relative_to_the_file() {
 
 #[test]
 fn the_store_and_the_worker_are_said_the_same_way() {
-    // Seen to fail: with `FLOWGATE__STORE` as the name of the variable, and with the password in what is told.
+    // Seen to fail: with `FLOWGATE__STORE` as the name of the variable.
     let folder = Folder::new("work");
     folder.write("flowgate.toml", "store = \"sqlite:tasks/here.db\"\n[worker]\nprocesses = 3");
     let ran = folder.flowgate(&["check", "--json"], &[]);
