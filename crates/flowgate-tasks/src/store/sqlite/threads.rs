@@ -76,7 +76,9 @@ impl Threads {
             threads.reads = Some(send);
             let (send, receive) = std_mpsc::channel();
             let wakes = wakes.clone();
-            threads.spawn("flowgate-sqlite-watch", move || watch(&watcher, &receive, &wakes))?;
+            // What others write from now on is a change, however late the thread begins.
+            let seen = version(&watcher);
+            threads.spawn("flowgate-sqlite-watch", move || watch(&watcher, seen, &receive, &wakes))?;
             threads.watch = Some(send);
         }
         let (send, receive) = mpsc::channel(WAITING);
@@ -262,10 +264,12 @@ fn read_all(db: &Connection, mut jobs: mpsc::Receiver<Read>, wall: &dyn Wall) {
 }
 
 /// Wakes everybody when the file changed, whoever changed it: the net under what other processes do.
-fn watch(db: &Connection, end: &std_mpsc::Receiver<()>, wakes: &broadcast::Sender<Wake>) {
-    let version = || -> Option<i64> {
-        db.prepare_cached("PRAGMA data_version").ok()?.query_row([], |row| row.get(0)).ok()
-    };
+fn watch(
+    db: &Connection,
+    mut seen: Option<i64>,
+    end: &std_mpsc::Receiver<()>,
+    wakes: &broadcast::Sender<Wake>,
+) {
     let cancels = || -> Vec<i64> {
         let Ok(mut find) = db.prepare_cached("SELECT task FROM cancels LIMIT 1000") else {
             return Vec::new();
@@ -273,9 +277,8 @@ fn watch(db: &Connection, end: &std_mpsc::Receiver<()>, wakes: &broadcast::Sende
         let found = find.query_map([], |row| row.get(0)).and_then(Iterator::collect);
         found.unwrap_or_default()
     };
-    let mut seen = version();
     while let Err(std_mpsc::RecvTimeoutError::Timeout) = end.recv_timeout(LOOK) {
-        let found = version();
+        let found = version(db);
         if found != seen {
             seen = found;
             let _ = wakes.send(Wake::Work);
@@ -284,4 +287,9 @@ fn watch(db: &Connection, end: &std_mpsc::Receiver<()>, wakes: &broadcast::Sende
             }
         }
     }
+}
+
+/// A number that changes when somebody else has written to the file.
+fn version(db: &Connection) -> Option<i64> {
+    db.prepare_cached("PRAGMA data_version").ok()?.query_row([], |row| row.get(0)).ok()
 }
