@@ -45,7 +45,9 @@ on_every_store! {
 
     #[test]
     async fn t5_a_task_settled_twice_counts_once(kit: &Kit) {
-        // Seen to fail: with what ended before not looked at in `settle`, the second settle counted.
+        // Seen to fail: with what ended before not looked at in `settle`, the second settle counted. With what is left of a lease
+        // counted and not known by name, on Postgres: the lease was gone with a task still held.
+        kit.cluster_cap(Some(9)).await;
         kit.send_all((0..3).map(|_| keyed("key", max(3))).collect()).await;
         let worker = kit.worker().await;
         let held = worker.claim(3).await;
@@ -54,7 +56,11 @@ on_every_store! {
         assert_eq!(worker.settle(done(vec![first.clone()])).await, [first.id]);
         assert_eq!(kit.key_in_use("key").await, 2);
         kit.check().await;
-        assert_eq!(worker.settle(done(held)).await, [first.id], "the others are settled");
+        worker.done(vec![held[1].clone()]).await;
+        assert_eq!(kit.key_in_use("key").await, 1, "the third is still held");
+        kit.check().await;
+        let again = [held[0].id, held[1].id];
+        assert_eq!(worker.settle(done(held)).await, again, "the third is settled");
         assert_eq!(kit.key_in_use("key").await, 0);
     }
 

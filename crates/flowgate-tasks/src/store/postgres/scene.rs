@@ -25,10 +25,12 @@ const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates 
     WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";
 /// Both tell which of a lease's tasks had been settled before.
 const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker = $2 RETURNING id, done";
-const GIVE_BACK_SOME: &str = "UPDATE leases SET done = done || given.ids FROM (\
-    SELECT lease, array_agg(id) AS ids FROM unnest($1::bigint[], $2::bigint[]) AS asked (lease, id) GROUP BY lease) AS given \
-    WHERE leases.id = given.lease AND leases.worker = $3 \
-    RETURNING leases.id, done[1:cardinality(done) - cardinality(given.ids)] AS done";
+const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id) AS ids \
+    FROM unnest($1::bigint[], $2::bigint[]) AS asked (lease, id) GROUP BY lease), \
+    old AS (SELECT leases.id, leases.done, given.ids FROM leases JOIN given ON leases.id = given.lease \
+    WHERE leases.worker = $3 FOR UPDATE OF leases) \
+    UPDATE leases SET done = old.done || array(SELECT id FROM unnest(old.ids) AS fresh (id) WHERE id <> ALL(old.done)) \
+    FROM old WHERE leases.id = old.id RETURNING leases.id, old.done AS done";
 
 /// Ready lanes with a key: those of the best priority after the cursor, then from the beginning; each key locked, unless
 /// somebody else has it.

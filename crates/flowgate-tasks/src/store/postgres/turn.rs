@@ -103,32 +103,38 @@ pub(super) const STATEMENTS: &[&str] = &[
 pub(super) struct Memory {
     /// The lane that was served last: the rotation goes on behind it.
     cursor: AtomicI64,
-    /// How many tasks of each lease this process has not settled yet.
-    open: Mutex<HashMap<i64, usize>>,
+    /// The tasks of each lease that this process has not settled yet.
+    open: Mutex<HashMap<i64, HashSet<i64>>>,
 }
 
 impl Memory {
-    fn open(&self) -> MutexGuard<'_, HashMap<i64, usize>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<i64, HashSet<i64>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The leases of which these are all that is left. Of a lease this process does not know, it settles everything.
     fn whole(&self, settles: &[Settle]) -> HashSet<i64> {
-        let mut ending: HashMap<i64, usize> = HashMap::new();
-        for settle in settles {
-            *ending.entry(settle.task.lease).or_default() += 1;
-        }
+        let ending: HashSet<(i64, i64)> =
+            settles.iter().map(|settle| (settle.task.lease, settle.task.id.0)).collect();
         let open = self.open();
-        ending.retain(|lease, count| open.get(lease).is_none_or(|open| *open <= *count));
-        ending.into_keys().collect()
+        let is_whole = |lease: &i64| {
+            open.get(lease).is_none_or(|tasks| tasks.iter().all(|&task| ending.contains(&(*lease, task))))
+        };
+        settles.iter().map(|settle| settle.task.lease).filter(is_whole).collect()
     }
 
     fn settled(&self, settles: &[Settle], whole: &HashSet<i64>) {
         let mut open = self.open();
-        for settle in settles.iter().filter(|settle| !whole.contains(&settle.task.lease)) {
-            open.entry(settle.task.lease).and_modify(|open| *open = open.saturating_sub(1));
+        for Settle { task, .. } in settles {
+            open.entry(task.lease).and_modify(|tasks| drop(tasks.remove(&task.id.0)));
         }
         open.retain(|lease, _| !whole.contains(lease));
+    }
+
+    fn claimed(&self, tasks: &[Claimed]) {
+        if let Some(first) = tasks.first() {
+            self.open().insert(first.lease, tasks.iter().map(|task| task.id.0).collect());
+        }
     }
 }
 
@@ -223,9 +229,7 @@ async fn transact(
         shared.turning.cursor.store(lane, Ordering::Relaxed);
     }
     shared.turning.settled(&settles, &whole);
-    if let Some(task) = taken.first() {
-        shared.turning.open().insert(task.lease, taken.len());
-    }
+    shared.turning.claimed(&taken);
     Ok((Turned { claimed: taken, lost, again }, short))
 }
 
