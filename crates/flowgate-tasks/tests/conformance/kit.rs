@@ -13,8 +13,8 @@ use flowgate_tasks::{
     NewTask, TaskId,
     clock::Wall,
     store::{
-        Again, Claimed, End, Kept, KeyChange, NewWorker, QueueLimits, Settle, Sqlite, State, Store, Turn,
-        Turned, Want, WorkerId,
+        Again, Claimed, End, Kept, KeyChange, NewWorker, QueueLimits, Settle, Shelf, Sqlite, State, Store,
+        Turn, Turned, Want, WorkerId,
     },
 };
 
@@ -63,6 +63,7 @@ impl Wall for HandWall {
 /// The store under test.
 pub(crate) struct Kit {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) shelf: Arc<dyn Shelf>,
     clock: Clock,
 }
 
@@ -77,7 +78,7 @@ impl Kit {
     pub(crate) fn sqlite() -> Kit {
         let wall = Arc::new(HandWall(AtomicU64::new(1_800_000_000_000_000_000)));
         let store = Sqlite::in_memory_with(Arc::clone(&wall) as Arc<dyn Wall>).expect("a store in memory");
-        Kit { store: Arc::new(store), clock: Clock::Hand(wall) }
+        Kit::over(Arc::new(store), Clock::Hand(wall))
     }
 
     /// A database of its own on the tests' server; names are cut to what PostgreSQL takes.
@@ -92,7 +93,11 @@ impl Kit {
         let options = PostgresOptions::default();
         let offset = Arc::clone(&options.time_shift);
         let store = Postgres::connect_with(&url, options).await.expect("a store");
-        Kit { store: Arc::new(store), clock: Clock::Offset(offset) }
+        Kit::over(Arc::new(store), Clock::Offset(offset))
+    }
+
+    fn over(shelf: Arc<dyn Shelf>, clock: Clock) -> Kit {
+        Kit { store: shelf.clone(), shelf, clock }
     }
 
     /// Time passes.

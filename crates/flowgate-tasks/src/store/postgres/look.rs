@@ -225,7 +225,7 @@ fn dead(row: &Row) -> Result<TaskLook, StoreError> {
     look(row, TaskId(row.get("id")), state)
 }
 
-fn look(row: &Row, id: TaskId, state: State) -> Result<TaskLook, StoreError> {
+pub(super) fn look(row: &Row, id: TaskId, state: State) -> Result<TaskLook, StoreError> {
     Ok(TaskLook {
         id,
         queue: row.get("queue"),

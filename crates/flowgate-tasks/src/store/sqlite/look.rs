@@ -132,7 +132,7 @@ fn done(db: &Connection, id: TaskId, now: Tick) -> Result<Option<TaskLook>, Faul
 }
 
 /// The names of a lane's queue and key, and its priority.
-fn names(db: &Connection, lane: i64) -> Result<(String, Option<String>, i16), Fault> {
+pub(super) fn names(db: &Connection, lane: i64) -> Result<(String, Option<String>, i16), Fault> {
     let sql = "SELECT queues.name, keys.name, lanes.priority
         FROM lanes JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key
         WHERE lanes.id = ?1";
