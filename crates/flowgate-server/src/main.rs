@@ -2,11 +2,18 @@
 //!
 //! Owns the process: reads the command line, runs the command, and turns a failure into words and an exit code.
 
+mod api;
 mod cli;
+mod clock;
 mod commands;
 mod config;
+mod delivery;
 mod demo;
 mod gateway;
+mod message;
+mod office;
+mod serve;
+mod signals;
 
 use std::{
     io::{self, Write},
@@ -23,6 +30,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(options) => commands::serve(&options),
+        Command::Demo(options) => demo::serve(&options).map_err(commands::Failure::from),
         Command::Check(options) => commands::check(&options),
         Command::Reload(options) => commands::reload(&options),
         Command::ConfigReference => commands::config_reference(),

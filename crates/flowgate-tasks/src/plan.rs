@@ -6,7 +6,7 @@
 
 use flowgate_core::{Hold, Lane, Limits, Tick};
 
-use crate::ledger::Ledger;
+use crate::{ledger::Ledger, terms};
 
 /// The row of a queue.
 pub(crate) type QueueId = i64;
@@ -77,7 +77,11 @@ pub(crate) struct Key {
 impl Key {
     /// The limits that hold for a task sent with `own`.
     fn in_force(&self, own: Option<Limits>) -> Option<Limits> {
-        self.pinned.or(self.latest).or(own)
+        let sent = self.latest.or(own);
+        match (self.pinned, sent) {
+            (Some(pinned), Some(sent)) => Some(terms::over(&pinned, &sent)),
+            (pinned, sent) => pinned.or(sent),
+        }
     }
 
     fn hold(&self, limits: Option<&Limits>, now: Tick) -> Option<Hold> {

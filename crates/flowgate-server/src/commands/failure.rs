@@ -4,7 +4,7 @@
 
 use std::{io, net::SocketAddr};
 
-use crate::{config::ConfigErrors, demo};
+use crate::{config::ConfigErrors, demo, serve};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -14,6 +14,9 @@ pub(crate) enum Failure {
 
     #[error(transparent)]
     Demo(#[from] demo::Failure),
+
+    #[error(transparent)]
+    Serve(#[from] serve::Failure),
 
     #[error("no server answers on {address}: {error}; is it running, and with this configuration?")]
     Unreachable { address: SocketAddr, error: io::Error },
@@ -30,6 +33,7 @@ impl Failure {
         match self {
             Failure::Config(_) => 2,
             Failure::Demo(failure) => failure.exit_code(),
+            Failure::Serve(failure) => failure.exit_code(),
             Failure::Unreachable { .. } | Failure::NotReloaded(_) | Failure::Write(_) => 1,
         }
     }

@@ -11,6 +11,7 @@ mod serve;
 mod table;
 
 pub(crate) use check::check;
+pub(crate) use failure::Failure;
 pub(crate) use reference::config_reference;
 pub(crate) use reload::reload;
 pub(crate) use serve::serve;

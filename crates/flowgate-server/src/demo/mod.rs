@@ -16,7 +16,6 @@ mod held;
 mod load;
 mod routes;
 mod serve;
-mod signals;
 mod tally;
 
 pub(crate) use failure::Failure;

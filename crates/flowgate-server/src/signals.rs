@@ -8,7 +8,7 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     #[cfg(unix)]
     interrupt: Signal,
     #[cfg(unix)]
@@ -18,7 +18,7 @@ pub(super) struct Signals {
 #[cfg(unix)]
 impl Signals {
     /// From now on no signal is missed.
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -28,7 +28,7 @@ impl Signals {
     /// The next one.
     ///
     /// Cancel safety: dropped while waiting, it takes nothing.
-    pub(super) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -39,12 +39,12 @@ impl Signals {
 #[cfg(not(unix))]
 impl Signals {
     /// Nothing to prepare.
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         Ok(Signals {})
     }
 
     /// The next Ctrl-C; never, if the process cannot hear one.
-    pub(super) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
