@@ -185,11 +185,18 @@ impl Scene {
         while let Some(&(queue, lane, _)) = rest.first() {
             let end = rest.iter().position(|&(q, l, _)| (q, l) != (queue, lane)).unwrap_or(rest.len());
             let (rank, lower) = rest.split_at(end);
-            for (position, &(_, _, index)) in rank.iter().enumerate() {
-                draft.serve(index, (rank.len() - position) as u32, &mut plan);
+            let mut hungry: Vec<usize> = rank.iter().map(|&(_, _, index)| index).collect();
+            // What some cannot take goes to the others of their rank before it goes to a lower one.
+            while draft.budget > 0 && !hungry.is_empty() {
+                let mut left = hungry.len() as u32 + 1;
+                hungry.retain(|&index| {
+                    left -= 1;
+                    draft.serve(index, left, &mut plan)
+                });
             }
-            // What a lock could give to this rank must not go to a lower one.
-            if plan.wants_locks {
+            plan.passed_over |= draft.budget == 0;
+            // What a lock, or another lane of a key that was served, could give to this rank must not go to a lower one.
+            if plan.wants_locks || draft.has_skipped {
                 plan.has_more = true;
                 break;
             }
@@ -237,6 +244,10 @@ struct Draft<'a> {
     cluster: Counter,
     queues: Vec<Queue>,
     served_keys: Vec<bool>,
+    /// The grant of each lane, in the plan.
+    granted: Vec<Option<usize>>,
+    /// Whether a lane was left out because another one of its key was served.
+    has_skipped: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -247,11 +258,14 @@ impl<'a> Draft<'a> {
             cluster: scene.cluster,
             queues: scene.queues.clone(),
             served_keys: vec![false; scene.keys.len()],
+            granted: vec![None; scene.lanes.len()],
+            has_skipped: false,
         }
     }
 
-    /// Gives the lane its share: what is left of the budget, divided by how many of its rank are left.
-    fn serve(&mut self, index: usize, left_in_rank: u32, plan: &mut Plan) {
+    /// Gives the lane its share, or another one: what is left of the budget, divided by how many are left in its rank. Whether
+    /// it could take more than that.
+    fn serve(&mut self, index: usize, left_in_rank: u32, plan: &mut Plan) -> bool {
         let lane = &self.scene.lanes[index];
         let position = self.queues.iter().position(|queue| queue.id == lane.queue);
         let position = position.expect("lanes of unknown queues were left out");
@@ -264,32 +278,42 @@ impl<'a> Draft<'a> {
             share < wanted && (cluster_room > share || cluster_more) && (queue_room > share || queue_more);
         if share == 0 {
             plan.passed_over = true;
-            return;
+            return false;
         }
         plan.has_more |= share == queue.quota;
+        let before = self.granted[index];
+        let had = before.map_or(0, |at| plan.grants[at].count);
         let grant = match lane.key {
-            None => Grant { lane: index, count: share, room: u32::MAX },
+            None => Grant { lane: index, count: had + share, room: u32::MAX },
             // One lane of a key to a turn: what it really takes decides what the next one may.
-            Some(key) if self.served_keys[key] => {
-                plan.has_more = true;
-                return;
+            Some(key) if self.served_keys[key] && before.is_none() => {
+                self.has_skipped = true;
+                return false;
             }
-            Some(key) => match self.keyed(index, key, share) {
+            Some(key) => match self.keyed(index, key, had + share) {
                 Ok(grant) => {
                     self.served_keys[key] = true;
                     grant
                 }
                 Err(held) => {
                     plan.held.push((index, held));
-                    return;
+                    return false;
                 }
             },
         };
-        self.budget -= grant.count;
-        self.cluster.taken += grant.count;
-        self.queues[position].counter.taken += grant.count;
-        self.queues[position].quota -= grant.count;
-        plan.grants.push(grant);
+        let more = grant.count - had;
+        self.budget -= more;
+        self.cluster.taken += more;
+        self.queues[position].counter.taken += more;
+        self.queues[position].quota -= more;
+        match before {
+            Some(at) => plan.grants[at] = grant,
+            None => {
+                self.granted[index] = Some(plan.grants.len());
+                plan.grants.push(grant);
+            }
+        }
+        more == share
     }
 
     fn keyed(&self, index: usize, key: usize, share: u32) -> Result<Grant, Held> {

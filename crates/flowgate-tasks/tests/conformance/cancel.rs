@@ -10,7 +10,7 @@ use crate::kit::{Kit, SECOND, ids, keyed, max, task};
 on_every_store! {
     #[test]
     async fn f4_cancelled_work_frees_its_place_at_once(kit: &Kit) {
-        // Seen to fail: with `cancel` only telling workers, the cancelled ones were claimed.
+        // Seen to fail: with waiting tasks not looked for in `cancel`, it said `Unknown` and not `Waiting`.
         let sent = kit.send_all((0..3).map(|_| keyed("key", max(1))).collect()).await;
         let delayed = kit.send(task().delay(SECOND)).await;
         for id in [sent[0], delayed] {

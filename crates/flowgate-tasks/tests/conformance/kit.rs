@@ -70,8 +70,8 @@ pub(crate) struct Kit {
 enum Clock {
     Hand(Arc<HandWall>),
     /// How far a server's clock is moved on, in nanoseconds.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only a server has a clock of its own"))]
-    Offset(Arc<std::sync::atomic::AtomicI64>),
+    #[cfg(feature = "postgres")]
+    Shift(Arc<std::sync::atomic::AtomicI64>),
 }
 
 impl Kit {
@@ -81,19 +81,19 @@ impl Kit {
         Kit::over(Arc::new(store), Clock::Hand(wall))
     }
 
-    /// A database of its own on the tests' server; names are cut to what PostgreSQL takes.
+    /// On a database of its own, of the server that all tests share.
     #[cfg(feature = "postgres")]
     pub(crate) async fn postgres(name: &str) -> Kit {
         use flowgate_tasks::store::{Postgres, PostgresOptions};
+        use flowgate_testkit::postgres::Postgres as Server;
 
-        static DATABASES: AtomicU64 = AtomicU64::new(0);
-        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("t{number}_{}", &name[..name.len().min(40)]);
-        let url = flowgate_testkit::postgres::Postgres::shared().create_database(&name).expect("a database");
-        let options = PostgresOptions::default();
-        let offset = Arc::clone(&options.time_shift);
+        let name = name.to_owned();
+        let url = tokio::task::spawn_blocking(move || Server::shared().create_database(&name));
+        let url = url.await.expect("no panic").expect("a database");
+        let time_shift = Arc::default();
+        let options = PostgresOptions { time_shift: Arc::clone(&time_shift) };
         let store = Postgres::connect_with(&url, options).await.expect("a store");
-        Kit::over(Arc::new(store), Clock::Offset(offset))
+        Kit::over(Arc::new(store), Clock::Shift(time_shift))
     }
 
     fn over(shelf: Arc<dyn Shelf>, clock: Clock) -> Kit {
@@ -105,7 +105,8 @@ impl Kit {
         let nanos = span.as_nanos();
         match &self.clock {
             Clock::Hand(wall) => drop(wall.0.fetch_add(nanos as u64, Ordering::SeqCst)),
-            Clock::Offset(offset) => drop(offset.fetch_add(nanos as i64, Ordering::SeqCst)),
+            #[cfg(feature = "postgres")]
+            Clock::Shift(shift) => drop(shift.fetch_add(nanos as i64, Ordering::SeqCst)),
         }
     }
 

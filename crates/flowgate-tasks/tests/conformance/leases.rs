@@ -10,7 +10,7 @@ use crate::kit::{Kit, SECOND, done, ids, keyed, max, task};
 on_every_store! {
     #[test]
     async fn t5_a_dead_workers_tasks_run_again_after_its_lease(kit: &Kit) {
-        // Seen to fail: with `take_back` left out of upkeep, nothing was recovered.
+        // Seen to fail: with no worker taken back by upkeep, 0 were recovered and not 2.
         let sent = kit.send_all((0..3).map(|_| keyed("key", max(2))).collect()).await;
         let (dead, alive) = (kit.worker().await, kit.worker().await);
         assert_eq!(ids(&dead.claim(9).await), sent[..2]);
@@ -26,7 +26,7 @@ on_every_store! {
 
     #[test]
     async fn t5_whoever_lost_a_task_cannot_settle_it(kit: &Kit) {
-        // Seen to fail: with the fence left out of `settle` (every lease found), the key's count went below zero.
+        // Seen to fail: with the fence left out of `settle`, the late settle was not told that the task was lost.
         let id = kit.send(keyed("key", max(1))).await;
         let (stalled, other) = (kit.worker().await, kit.worker().await);
         let held = stalled.claim(1).await;
@@ -45,7 +45,7 @@ on_every_store! {
 
     #[test]
     async fn t5_a_task_settled_twice_counts_once(kit: &Kit) {
-        // Seen to fail: without looking at `done` in `settle`, the key had 1 in use and 2 held.
+        // Seen to fail: with what ended before not looked at in `settle`, the second settle counted.
         kit.send_all((0..3).map(|_| keyed("key", max(3))).collect()).await;
         let worker = kit.worker().await;
         let held = worker.claim(3).await;
@@ -60,7 +60,7 @@ on_every_store! {
 
     #[test]
     async fn t5_a_lost_task_runs_no_more_than_its_attempts(kit: &Kit) {
-        // Seen to fail: with `End::Lost` always going back to its line, it was claimed a third time.
+        // Seen to fail: with `End::Lost` always back to its line, it was claimed a third time.
         let id = kit.send(task().retry(Retry { max_attempts: 2, ..Retry::default() })).await;
         for attempt in 1..=2 {
             let worker = kit.worker().await;
@@ -73,7 +73,7 @@ on_every_store! {
 
     #[test]
     async fn t5_a_worker_that_is_gone_claims_nothing(kit: &Kit) {
-        // Seen to fail: with the worker's row not asked for in `turn`, it claimed the task.
+        // Seen to fail: with a worker that is not found taken for one of all queues, it claimed the task.
         kit.send(task()).await;
         let worker = kit.worker().await;
         kit.pass(16 * SECOND).await;
@@ -84,7 +84,7 @@ on_every_store! {
 
     #[test]
     async fn t5_a_worker_that_leaves_gives_back_at_once(kit: &Kit) {
-        // Seen to fail: with `leave` only forgetting the worker, its two tasks stayed held.
+        // Seen to fail: with `leave` only forgetting the worker, task 2 stayed held.
         let sent = kit.send_all((0..3).map(|_| keyed("key", max(2))).collect()).await;
         let (one, two) = (kit.worker().await, kit.worker().await);
         let held = one.claim(9).await;
@@ -97,7 +97,7 @@ on_every_store! {
 
     #[test]
     async fn t5_beats_keep_a_worker_alive(kit: &Kit) {
-        // Seen to fail: with `beat` writing the old moment again, the task was taken back.
+        // Seen to fail: with a beat that does not move `lease_until`, the task was recovered.
         kit.send(task()).await;
         let worker = kit.worker().await;
         let held = worker.claim(1).await;

@@ -9,7 +9,7 @@ use crate::kit::{Kit, done, ids, keyed, max, task};
 on_every_store! {
     #[test]
     async fn t3_queue_then_priority_then_sending_is_the_order(kit: &Kit) {
-        // Seen to fail: with the ranks in `Scene::plan` sorted by lane priority first, `low` of priority -9 came first.
+        // Seen to fail: with the ranks in `Scene::plan` sorted by lane priority first, the task of queue `low` came first.
         kit.queue("high", 1, None).await;
         kit.queue("low", 2, None).await;
         let low = kit.send(task().queue("low").priority(-9)).await;
@@ -27,7 +27,7 @@ on_every_store! {
 
     #[test]
     async fn t3_a_lane_is_first_in_first_out(kit: &Kit) {
-        // Seen to fail: with `ORDER BY place DESC` in `take`, the newest came first.
+        // Seen to fail: with `ORDER BY place DESC` in `take`, task 100 came first.
         let sent = kit.send_all((0..100).map(|_| task()).collect()).await;
         let worker = kit.worker().await;
         let mut order = Vec::new();
@@ -39,7 +39,7 @@ on_every_store! {
 
     #[test]
     async fn t3_what_never_started_comes_back_to_the_front(kit: &Kit) {
-        // Seen to fail: with a fresh place for a returned task, the third one came before the first two.
+        // Seen to fail: with a fresh place for what goes back, the order was 3, 2, 1.
         let sent = kit.send_all((0..3).map(|_| task()).collect()).await;
         let worker = kit.worker().await;
         for claimed in worker.claim(2).await.into_iter().rev() {
@@ -53,7 +53,7 @@ on_every_store! {
 
     #[test]
     async fn t3_a_full_or_paused_queue_holds_back_no_other(kit: &Kit) {
-        // Seen to fail: with `break` where a queue is full in `Scene::plan`, nothing of `open` was claimed.
+        // Seen to fail: with paused queues left in the scene as open ones, 7 were claimed and not 4.
         kit.queue("full", 1, Some(1)).await;
         kit.queue("paused", 2, None).await;
         kit.queue("open", 3, None).await;
@@ -70,7 +70,7 @@ on_every_store! {
 
     #[test]
     async fn t3_a_full_or_paused_key_holds_back_no_other(kit: &Kit) {
-        // Seen to fail: with held lanes left ready and counted in their rank's shares, 3 were claimed and not 5.
+        // Seen to fail: with the claim ended by the first held lane, 0 were claimed and not 5.
         kit.send_all((0..3).map(|_| keyed("full", max(1))).collect()).await;
         kit.send_all((0..3).map(|_| keyed("paused", max(9))).collect()).await;
         kit.change_key("paused", flowgate_tasks::store::KeyChange::Pause).await;
@@ -80,7 +80,7 @@ on_every_store! {
 
     #[test]
     async fn t3_a_key_with_a_long_line_does_not_delay_another(kit: &Kit) {
-        // Seen to fail: with the whole budget given to the first lane in `Draft::serve`, `short` was not in the first batch.
+        // Seen to fail: with the whole budget for the first lane in `Draft::serve`, `short` was not in the first batch.
         kit.send_all((0..500).map(|_| keyed("long", max(500))).collect()).await;
         let short = kit.send(keyed("short", max(500))).await;
         let worker = kit.worker().await;
@@ -89,7 +89,7 @@ on_every_store! {
 
     #[test]
     async fn t3_keys_of_one_rank_take_turns(kit: &Kit) {
-        // Seen to fail: without the cursor (`Cursors::served` empty), one key was served ten times.
+        // Seen to fail: with `Cursors::served` doing nothing, one key was served ten times.
         let mut keys = Vec::new();
         for number in 0..10 {
             let sent = kit.send_all((0..20).map(|_| keyed(&format!("key-{number}"), max(20))).collect()).await;
@@ -108,7 +108,7 @@ on_every_store! {
 
     #[test]
     async fn t3_more_keys_than_a_turn_looks_at_are_all_served(kit: &Kit) {
-        // Seen to fail: with `MOST` lanes always loaded from the lowest row on, the last 88 keys were never served.
+        // Seen to fail: without asking again when there are more lanes than a turn looks at, 512 were claimed and not 600.
         kit.send_all((0..1200).map(|number| keyed(&format!("key-{}", number % 600), max(1))).collect()).await;
         let worker = kit.worker().await;
         let first = worker.claim(600).await;

@@ -31,7 +31,7 @@ impl Drop for Folder {
 
 #[tokio::test]
 async fn s1_what_was_accepted_is_there_after_the_end_of_the_process() {
-    // Seen to fail: with the file opened in memory, the second opening found nothing.
+    // Seen to fail: with `ROLLBACK` for `COMMIT` in the writer, the second opening did not find the tasks.
     let folder = Folder::new();
     let first = Sqlite::open(folder.file()).expect("a store");
     let sent = first.send((0..3).map(|_| keyed("key", max(1))).collect()).await.expect("tasks are stored");

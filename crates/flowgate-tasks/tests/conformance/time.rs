@@ -12,7 +12,7 @@ use crate::kit::{Kit, SECOND, ids, keyed, max, task};
 on_every_store! {
     #[test]
     async fn t6_a_delayed_task_joins_the_line_when_it_is_due(kit: &Kit) {
-        // Seen to fail: with `start` ignored in `Sender::accept`, it was claimed at once.
+        // Seen to fail: with `start` ignored by `send`, both were claimed at once.
         let late = kit.send(task().delay(10 * SECOND)).await;
         let later = kit.send(task().delay(20 * SECOND)).await;
         let worker = kit.worker().await;
@@ -32,7 +32,7 @@ on_every_store! {
 
     #[test]
     async fn t6_tasks_fall_due_in_order(kit: &Kit) {
-        // Seen to fail: with the due ones taken in the order of their ids, 3 came first.
+        // Seen to fail: with the due ones taken by their ids, the order was 1, 2, 3.
         let spans = [3, 1, 2];
         let sent = kit.send_all(spans.into_iter().map(|span| task().delay(span * SECOND)).collect()).await;
         assert_eq!(kit.pass(5 * SECOND).await.due, 3);
@@ -41,7 +41,7 @@ on_every_store! {
 
     #[test]
     async fn t6_what_is_too_late_is_not_started_and_says_so(kit: &Kit) {
-        // Seen to fail: without `good_until` in `take`, it was claimed before upkeep came by.
+        // Seen to fail: with `good_until` left out of `take`, the late one was claimed.
         let short = kit.send(task().good_until(When::After(5 * SECOND))).await;
         let long = kit.send(task().good_until(When::After(60 * SECOND))).await;
         let delayed = kit.send(task().delay(8 * SECOND).good_until(When::After(5 * SECOND))).await;
@@ -58,7 +58,7 @@ on_every_store! {
 
     #[test]
     async fn t6_a_failed_task_is_tried_again_after_its_wait(kit: &Kit) {
-        // Seen to fail: with the wait left out, the task was claimed again at once.
+        // Seen to fail: with the wait taken for none, it was claimed again at once.
         let id = kit.send(keyed("key", max(1))).await;
         let worker = kit.worker().await;
         for attempt in 1..=3 {

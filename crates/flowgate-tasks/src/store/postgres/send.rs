@@ -5,9 +5,13 @@
 
 use std::sync::Arc;
 
+use flowgate_core::OptionError;
+use tokio_postgres::Transaction;
+
 use super::{
     connect::{Lease, Line, Postgres, Shared},
     lanes::{self, LaneName},
+    session::{Params, failed},
 };
 use crate::{
     store::{Sent, StoreError},
@@ -15,7 +19,11 @@ use crate::{
 };
 
 /// Shares the lanes' rows until the end of the transaction.
-pub(super) const SHARE_LANES: &str = "SELECT FROM lanes WHERE id = ANY($1) ORDER BY id FOR KEY SHARE";
+pub(super) const SHARE_LANES: &str =
+    "SELECT FROM flowgate.lanes WHERE id = ANY($1) ORDER BY id FOR KEY SHARE";
+
+/// Makes idle lanes ready and wakes nobody: what will stand in them is not there yet.
+const OPEN_LANES: &str = "UPDATE lanes SET state = 1 WHERE id = ANY($1) AND state = 0";
 
 /// Makes idle lanes ready, and wakes the workers if there were any.
 pub(super) const READY_LANES: &str = "WITH idle AS (SELECT id FROM lanes WHERE id = ANY($1) AND state = 0 \
@@ -30,16 +38,16 @@ pub(super) const DELAYED: &str = "SELECT pg_notify('flowgate', 'd')";
 const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
 
 /// A lane that is gone leaves a null, which is refused: then nothing is stored.
-const ADD_TASKS: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
+const ADD_TASKS: &str = "INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
     SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN id END, 0, weight, \
     CASE WHEN due > now THEN due END, good, record FROM (\
-    SELECT coalesce(asked.id, nextval('task_ids')) AS id, lanes.id AS lane, weight, record, now, \
+    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, lanes.id AS lane, weight, record, now, \
     CASE WHEN due_from_now THEN now + due ELSE due END AS due, \
     CASE WHEN good_from_now THEN now + good ELSE good END AS good \
     FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[]) \
     WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, nr) \
-    CROSS JOIN (SELECT now_ns($9) AS now) AS clock \
-    LEFT JOIN lanes ON lanes.id = asked.lane ORDER BY nr OFFSET 0) AS told \
+    CROSS JOIN (SELECT flowgate.now_ns($9) AS now) AS clock \
+    LEFT JOIN flowgate.lanes ON lanes.id = asked.lane ORDER BY nr OFFSET 0) AS told \
     RETURNING id";
 
 pub(super) const REMOVE_DEAD: &str = "DELETE FROM dead WHERE id = $1 RETURNING id";
@@ -71,6 +79,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     lanes::STATEMENTS[3],
     SHARE_LANES,
     READY_LANES,
+    OPEN_LANES,
     DELAYED,
     HEAVY_LANES,
     ADD_TASKS,
@@ -89,6 +98,51 @@ impl Postgres {
         }
         self.job(Line::Sends, move |shared, session| async move { send(&shared, session, &tasks).await })
             .await
+    }
+}
+
+impl Postgres {
+    /// Stores tasks in a transaction of yours, on a connection of yours to the same database: they exist if it commits, and from
+    /// then on. A dedupe id is refused here: whether the task is stored is for the transaction to decide.
+    ///
+    /// The transaction shares the lanes' rows with other senders and keeps nobody waiting, however long it takes.
+    ///
+    /// # Cancel safety
+    /// Dropped, some of the tasks may be in the transaction: roll it back.
+    pub async fn send_in(
+        &self,
+        transaction: &Transaction<'_>,
+        tasks: Vec<NewTask>,
+    ) -> Result<Vec<Sent>, StoreError> {
+        tasks.iter().try_for_each(NewTask::check)?;
+        if let Some(dedupe) = tasks.iter().find_map(|task| task.dedupe.as_ref()) {
+            let accepted = "no dedupe id for a task that is sent in a transaction of yours";
+            return Err(OptionError::new("dedupe", format_args!("{:?}", dedupe.id), accepted).into());
+        }
+        loop {
+            let names: Vec<LaneName> = tasks.iter().map(LaneName::of).collect();
+            let lanes = self.job(Line::Sends, move |shared, session| async move {
+                shared.lanes.resolve(&session, &names).await
+            });
+            let columns = Columns::of(&tasks, &lanes.await?, &vec![None; tasks.len()]);
+            let asked = columns.all_lanes.clone();
+            let shared =
+                transaction.query(SHARE_LANES, &[&asked]).await.map_err(failed("shared its lanes"))?;
+            if shared.len() < asked.len() {
+                // One was swept away, being empty: it is made again.
+                self.shared.lanes.forget();
+                continue;
+            }
+            let heavy = columns.heavy_lanes.clone();
+            // Now nobody can make them idle; and they are made ready here and not there, for whoever wants them ready as well
+            // would have to wait for that transaction.
+            self.job(Line::Sends, move |_, session| async move {
+                session.query(OPEN_LANES, [&asked]).await?;
+                session.query_if(!heavy.is_empty(), HEAVY_LANES, [&heavy]).await
+            })
+            .await?;
+            return columns.add_in(transaction, self.shared.shift()).await;
+        }
     }
 }
 
@@ -253,6 +307,27 @@ impl Columns {
             good_from_now: new().map(|((task, _), _)| is_from_now(task.good_until)).collect(),
             records: new().map(|((task, _), _)| task.record.to_bytes()).collect(),
         }
+    }
+}
+
+impl Columns {
+    async fn add_in(&self, transaction: &Transaction<'_>, shift: i64) -> Result<Vec<Sent>, StoreError> {
+        let failed = failed("stored tasks in a transaction");
+        let columns: Params<'_, 9> = [
+            &self.ids,
+            &self.lanes,
+            &self.weights,
+            &self.due,
+            &self.due_from_now,
+            &self.good,
+            &self.good_from_now,
+            &self.records,
+            &shift,
+        ];
+        let added = transaction.query(ADD_TASKS, &columns);
+        let tell = "SELECT pg_notify('flowgate', 'w'), pg_notify('flowgate', 'd')";
+        let (added, _) = tokio::try_join!(added, transaction.query(tell, &[])).map_err(failed)?;
+        Ok(added.iter().map(|row| Sent { id: TaskId(row.get(0)), is_duplicate: false }).collect())
     }
 }
 

@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::{candidates, error::Fault, lanes, lanes::moment, leases, threads::Hand};
+use super::{candidates, error::Fault, lanes, lanes::moment, leases, settle::Back, threads::Hand};
 use crate::{
     plan::{Grant, Held, Plan, Scene},
     store::{Again, Claimed, Place, Want, WorkerId},
@@ -22,19 +22,28 @@ struct Taken {
     state: Option<i64>,
 }
 
-/// Claims what the limits allow, and when to ask again.
+/// Claims what the limits allow, and when to ask again. Slots that came back of keys it looks at are counted, and written with
+/// what it takes; it leaves the others to its caller.
 pub(super) fn claim(
     hand: &mut Hand<'_>,
     worker: WorkerId,
-    served: &[i64],
-    want: Want,
+    (served, want): (&[i64], Want),
+    back: &mut Back,
 ) -> Result<(Vec<Claimed>, Again), Fault> {
     let (mut scene, has_more) = candidates::load(hand.db, hand.cursors, hand.now, served, want)?;
     let mut claimed = Vec::new();
     let mut touched = vec![false; scene.keys.len()];
+    for (key, touched) in scene.keys.iter_mut().zip(&mut touched) {
+        if let Some(weight) = back.remove(&key.id) {
+            key.in_use = key.in_use.saturating_sub(weight);
+            *touched = true;
+        }
+    }
+    let mut is_cut_short = true;
     for _ in 0..ROUNDS {
         let plan = scene.plan();
         if plan.grants.is_empty() && plan.held.is_empty() {
+            is_cut_short = false;
             break;
         }
         carry_out(hand, &mut scene, &plan, &mut claimed, &mut touched)?;
@@ -43,7 +52,7 @@ pub(super) fn claim(
     leases::write(hand.db, worker, hand.now, &mut claimed)?;
     let is_full = scene.budget == 0 || scene.queues.iter().any(|queue| queue.quota == 0);
     let is_worth_it = !claimed.is_empty() || scene.lanes.is_empty();
-    let again = (has_more || is_full && !scene.lanes.is_empty()) && is_worth_it;
+    let again = (has_more || is_cut_short || is_full && !scene.lanes.is_empty()) && is_worth_it;
     Ok((claimed, if again { Again::Now } else { Again::WhenWoken }))
 }
 

@@ -5,7 +5,7 @@
 
 use std::{path::Path, time::Duration};
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use super::error::Fault;
 use crate::store::StoreError;
@@ -53,8 +53,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags)?;
         db.busy_timeout(BUSY)?;
-        db.execute_batch(SETTINGS)?;
-        db.set_prepared_statement_cache_capacity(STATEMENTS);
+        settle_in(&db)?;
         Ok(db)
     };
     open().map_err(|fault| fault.while_it("opened the file to read"))
@@ -73,9 +72,16 @@ fn switch_to_wal(db: &Connection) -> Result<(), Fault> {
     db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(Fault::from)
 }
 
-fn prepare(mut db: Connection) -> Result<Connection, Fault> {
+fn settle_in(db: &Connection) -> Result<(), Fault> {
     db.execute_batch(SETTINGS)?;
+    // One plan for each statement, whatever its values: else SQLite may parse it again for every new value.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(())
+}
+
+fn prepare(mut db: Connection) -> Result<Connection, Fault> {
+    settle_in(&db)?;
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: u32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let version = version as usize;

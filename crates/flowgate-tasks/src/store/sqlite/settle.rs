@@ -25,12 +25,13 @@ use crate::{
 /// Said of a task whose worker went away during its last attempt.
 const WORKER_LOST: &str = "its worker was lost while it ran";
 
-/// Ends these tasks. Gives those that the worker did not hold any more.
+/// Ends these tasks. Gives those that the worker did not hold any more, and what came back of keys, which is yet to be
+/// written.
 pub(super) fn settle(
     hand: &mut Hand<'_>,
     worker: WorkerId,
     settles: Vec<Settle>,
-) -> Result<Vec<TaskId>, Fault> {
+) -> Result<(Vec<TaskId>, Back), Fault> {
     let mut by_lease: BTreeMap<i64, Vec<Settle>> = BTreeMap::new();
     for settle in settles {
         by_lease.entry(settle.task.lease).or_default().push(settle);
@@ -55,8 +56,7 @@ pub(super) fn settle(
         }
         leases::shrink(hand.db, lease, row.count, &done)?;
     }
-    freed.give_back(hand)?;
-    Ok(lost)
+    Ok((lost, freed.give_back(hand)?))
 }
 
 /// Takes back all that a worker held, and forgets the worker. Gives how many tasks that were.
@@ -74,7 +74,7 @@ pub(super) fn take_back(hand: &mut Hand<'_>, worker: i64) -> Result<u32, Fault> 
     }
     hand.db.prepare_cached("DELETE FROM workers WHERE id = ?1")?.execute([worker])?;
     let count = freed.count;
-    freed.give_back(hand)?;
+    write_back(hand.db, &freed.give_back(hand)?)?;
     Ok(count)
 }
 
@@ -89,16 +89,20 @@ pub(super) fn reconcile(hand: &mut Hand<'_>, worker: WorkerId, known: &[i64]) ->
         returned.extend(leases::held(hand.db, lease)?.into_iter().map(settle));
     }
     let count = returned.len() as u32;
-    settle(hand, worker, returned)?;
+    let (_, back) = settle(hand, worker, returned)?;
+    write_back(hand.db, &back)?;
     Ok(count)
 }
+
+/// What came back of each key.
+pub(super) type Back = BTreeMap<i64, u32>;
 
 /// What came back, to be written once for each row.
 #[derive(Default)]
 struct Freed {
     count: u32,
     queues: BTreeMap<i64, u32>,
-    keys: BTreeMap<i64, u32>,
+    keys: Back,
 }
 
 impl Freed {
@@ -110,23 +114,31 @@ impl Freed {
         }
     }
 
-    fn give_back(self, hand: &mut Hand<'_>) -> Result<(), Fault> {
+    /// Gives back all but the slots of keys, whose lanes are looked at again.
+    fn give_back(self, hand: &mut Hand<'_>) -> Result<Back, Fault> {
         if self.count == 0 {
-            return Ok(());
+            return Ok(self.keys);
         }
-        let sql = "UPDATE cluster SET in_use = in_use - ?1 WHERE cap IS NOT NULL";
+        let sql = "UPDATE cluster SET in_use = max(0, in_use - ?1) WHERE cap IS NOT NULL";
         hand.db.prepare_cached(sql)?.execute([self.count])?;
         for (queue, count) in self.queues {
-            let sql = "UPDATE queues SET in_use = in_use - ?2 WHERE id = ?1 AND max IS NOT NULL";
+            let sql = "UPDATE queues SET in_use = max(0, in_use - ?2) WHERE id = ?1 AND max IS NOT NULL";
             hand.db.prepare_cached(sql)?.execute(params![queue, count])?;
         }
-        for (key, weight) in self.keys {
-            let sql = "UPDATE keys SET in_use = in_use - ?2 WHERE id = ?1";
-            hand.db.prepare_cached(sql)?.execute(params![key, weight])?;
+        for &key in self.keys.keys() {
             lanes::release(hand.db, key)?;
         }
-        Ok(())
+        Ok(self.keys)
     }
+}
+
+/// Gives back the slots of these keys.
+pub(super) fn write_back(db: &Connection, back: &Back) -> Result<(), Fault> {
+    for (key, weight) in back {
+        let sql = "UPDATE keys SET in_use = max(0, in_use - ?2) WHERE id = ?1";
+        db.prepare_cached(sql)?.execute(params![key, weight])?;
+    }
+    Ok(())
 }
 
 /// Where a task goes.

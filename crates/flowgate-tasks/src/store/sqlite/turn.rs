@@ -32,7 +32,7 @@ pub(super) fn leave(hand: &mut Hand<'_>, worker: WorkerId) -> Result<(), Fault> 
 /// Settles, then claims.
 pub(super) fn turn(hand: &mut Hand<'_>, worker: WorkerId, turn: Turn) -> Result<Turned, Fault> {
     let is_settling = !turn.settles.is_empty();
-    let lost = settle::settle(hand, worker, turn.settles)?;
+    let (lost, mut back) = settle::settle(hand, worker, turn.settles)?;
     let mut turned = Turned { lost, ..Turned::default() };
     if let Some(want) = turn.want {
         let sql = "SELECT queues FROM workers WHERE id = ?1";
@@ -40,8 +40,9 @@ pub(super) fn turn(hand: &mut Hand<'_>, worker: WorkerId, turn: Turn) -> Result<
         let queues: String = found.ok_or(StoreError::Gone { worker })?;
         let served: Vec<i64> = queues.split(',').filter_map(|id| id.parse().ok()).collect();
         lanes::wake_due(hand.db, hand.now)?;
-        (turned.claimed, turned.again) = claim::claim(hand, worker, &served, want)?;
+        (turned.claimed, turned.again) = claim::claim(hand, worker, (&served, want), &mut back)?;
     }
+    settle::write_back(hand.db, &back)?;
     // What came back and was not taken here may be what another worker waits for.
     if is_settling && hand.db.prepare_cached("SELECT 1 FROM lanes WHERE state = 1 LIMIT 1")?.exists([])? {
         hand.wake();

@@ -46,6 +46,7 @@ CREATE TABLE lanes (
 ) STRICT;
 CREATE UNIQUE INDEX lanes_are_one ON lanes (key, queue, priority, limits);
 CREATE INDEX lanes_ready ON lanes (queue, priority, id) WHERE state = 1;
+CREATE INDEX lanes_held ON lanes (key) WHERE state = 2;
 CREATE INDEX lanes_waking ON lanes (wake_at) WHERE state = 3;
 
 -- Tasks that nobody holds. Those in line have a place, delayed ones have none.

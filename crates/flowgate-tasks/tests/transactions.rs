@@ -1,0 +1,82 @@
+//! Tasks sent in a transaction of the user's own.
+
+#![cfg(feature = "postgres")]
+
+use std::{sync::Arc, time::Duration};
+
+use flowgate_tasks::{
+    NewTask,
+    store::{NewWorker, Postgres, Store, Turn, Want, WorkerId},
+};
+use tokio_postgres::{Client, NoTls};
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    client
+}
+
+async fn start(name: &str) -> (Postgres, Client, WorkerId) {
+    let url = flowgate_testkit::postgres::Postgres::shared().create_database(name).expect("a database");
+    let store = Postgres::connect(&url).await.expect("a store");
+    let worker =
+        NewWorker { name: "one".to_owned(), slots: 9, queues: Vec::new(), lease: Duration::from_secs(15) };
+    let worker = store.register(worker).await.expect("a worker");
+    (store, connect(&url).await, worker)
+}
+
+async fn claim(store: &Postgres, worker: WorkerId) -> Vec<i64> {
+    let want = Some(Want { slots: 9, per_queue: 9, with_locks: true });
+    let turned = store.turn(worker, Turn { settles: Vec::new(), want }).await.expect("a turn");
+    turned.claimed.iter().map(|task| task.id.0).collect()
+}
+
+#[tokio::test]
+async fn a_task_exists_when_the_transaction_commits_and_not_before() {
+    let (store, mut client, worker) = start("commits").await;
+    let mut wakes = store.wakes();
+    let transaction = client.transaction().await.expect("a transaction");
+    let sent = store.send_in(&transaction, vec![NewTask::new("one", Vec::new())]).await.expect("sent");
+    assert_eq!(claim(&store, worker).await, [0; 0], "it is not there yet, and its lane stays ready");
+    assert_eq!(claim(&store, worker).await, [0; 0]);
+    transaction.commit().await.expect("committed");
+    tokio::time::timeout(Duration::from_secs(10), wakes.recv()).await.expect("woken").expect("a wake-up");
+    assert_eq!(claim(&store, worker).await, [sent[0].id.0]);
+    assert_eq!(store.audit().await.expect("an audit"), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_rolled_back_leaves_nothing() {
+    let (store, mut client, worker) = start("rolls_back").await;
+    let transaction = client.transaction().await.expect("a transaction");
+    store.send_in(&transaction, vec![NewTask::new("one", Vec::new())]).await.expect("sent");
+    transaction.rollback().await.expect("rolled back");
+    assert_eq!(claim(&store, worker).await, [0; 0]);
+    assert_eq!(store.audit().await.expect("an audit"), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_transaction_that_stays_open_keeps_nobody_waiting() {
+    let (store, mut client, worker) = start("stays_open").await;
+    let transaction = client.transaction().await.expect("a transaction");
+    store.send_in(&transaction, vec![NewTask::new("open", Vec::new())]).await.expect("sent");
+    let store = Arc::new(store);
+    let other = store.send(vec![NewTask::new("other", Vec::new())]);
+    let other =
+        tokio::time::timeout(Duration::from_secs(10), other).await.expect("not kept waiting").expect("sent");
+    assert_eq!(claim(&store, worker).await, [other[0].id.0]);
+    transaction.commit().await.expect("committed");
+    assert_eq!(claim(&store, worker).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_dedupe_id_is_refused_in_a_transaction() {
+    let (store, mut client, _) = start("dedupe").await;
+    let transaction = client.transaction().await.expect("a transaction");
+    let task = NewTask::new("one", Vec::new()).dedupe("once", Duration::from_secs(60));
+    let refused = store.send_in(&transaction, vec![task]).await.expect_err("refused");
+    assert_eq!(
+        refused.to_string(),
+        "RC5003: option `dedupe` is \"once\"; accepted: no dedupe id for a task that is sent in a transaction of yours"
+    );
+}
