@@ -8,7 +8,11 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use flowgate::Period;
 
-use crate::{config::Sources, serve::StoreAt};
+use crate::{
+    config::Sources,
+    remote::{DlqOptions, KeyOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions},
+    serve::StoreAt,
+};
 
 const SERVE_HELP: &str = "\
 The API is that of QStash v2: point its official clients at the address, with the token that is printed. A store of the form
@@ -44,6 +48,24 @@ pub(crate) enum Command {
     /// Serve the flow-control API and deliver its messages; and the gateway, if the config file has one
     #[command(after_help = SERVE_HELP)]
     Serve(ServeOptions),
+
+    /// Send a message through a running server
+    Publish(PublishOptions),
+
+    /// List the flow-control keys of a running server
+    Keys(KeysOptions),
+
+    /// Look at a flow-control key, or change it
+    Key(KeyOptions),
+
+    /// Look at dead letters, send them again or delete them
+    Dlq(DlqOptions),
+
+    /// Make, list or change schedules
+    Schedule(ScheduleOptions),
+
+    /// Make, list or revoke tokens of the API
+    Token(TokenOptions),
 
     /// Serve a small HTTP demo guarded by gates, with live figures at /
     #[command(after_help = DEMO_HELP)]

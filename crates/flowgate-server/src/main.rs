@@ -12,6 +12,7 @@ mod demo;
 mod gateway;
 mod message;
 mod office;
+mod remote;
 mod serve;
 mod signals;
 
@@ -31,6 +32,12 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(options) => commands::serve(&options),
         Command::Demo(options) => demo::serve(&options).map_err(commands::Failure::from),
+        Command::Publish(options) => remote::publish(&options).map_err(commands::Failure::from),
+        Command::Keys(options) => remote::keys(&options).map_err(commands::Failure::from),
+        Command::Key(options) => remote::key(&options).map_err(commands::Failure::from),
+        Command::Dlq(options) => remote::dlq(&options).map_err(commands::Failure::from),
+        Command::Schedule(options) => remote::schedule(&options).map_err(commands::Failure::from),
+        Command::Token(options) => remote::token(&options).map_err(commands::Failure::from),
         Command::Check(options) => commands::check(&options),
         Command::Reload(options) => commands::reload(&options),
         Command::ConfigReference => commands::config_reference(),

@@ -77,11 +77,7 @@ pub(crate) struct Key {
 impl Key {
     /// The limits that hold for a task sent with `own`.
     fn in_force(&self, own: Option<Limits>) -> Option<Limits> {
-        let sent = self.latest.or(own);
-        match (self.pinned, sent) {
-            (Some(pinned), Some(sent)) => Some(terms::over(&pinned, &sent)),
-            (pinned, sent) => pinned.or(sent),
-        }
+        terms::in_force(self.pinned, self.latest.or(own))
     }
 
     fn hold(&self, limits: Option<&Limits>, now: Tick) -> Option<Hold> {

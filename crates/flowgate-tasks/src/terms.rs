@@ -45,8 +45,16 @@ pub(crate) fn from_text(text: &str) -> Result<Option<Limits>, OptionError> {
     limits.build().map(Some)
 }
 
+/// The limits that hold where these are pinned and those were sent.
+pub(crate) fn in_force(pinned: Option<Limits>, sent: Option<Limits>) -> Option<Limits> {
+    match (pinned, sent) {
+        (Some(pinned), Some(sent)) => Some(over(&pinned, &sent)),
+        (pinned, sent) => pinned.or(sent),
+    }
+}
+
 /// What is pinned, and of what was sent the half that is not.
-pub(crate) fn over(pinned: &Limits, sent: &Limits) -> Limits {
+fn over(pinned: &Limits, sent: &Limits) -> Limits {
     let (max, rate) = (pinned.max().or(sent.max()), pinned.rate().or(sent.rate()));
     if max == pinned.max() && rate == pinned.rate() {
         return *pinned;

@@ -34,7 +34,8 @@ impl Asked {
 
     /// All values of a name, also those with commas between them.
     pub(super) fn all(&self, name: &str) -> Vec<String> {
-        let values = self.0.iter().filter(|(known, _)| known == name || known.strip_suffix("[]") == Some(name));
+        let values =
+            self.0.iter().filter(|(known, _)| known == name || known.strip_suffix("[]") == Some(name));
         let each = values.flat_map(|(_, value)| value.split(','));
         each.map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned).collect()
     }

@@ -21,8 +21,7 @@ use crate::{
 };
 
 const MOST: usize = 10_000;
-const FORM: &str =
-    r#"send a list of {"destination": "https://…", "headers": {"Name": "value"}, "body": "text", "queue": "name"}"#;
+const FORM: &str = r#"send a list of {"destination": "https://…", "headers": {"Name": "value"}, "body": "text", "queue": "name"}"#;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -54,7 +53,10 @@ pub(super) async fn batch(
         Batch::One(one) => vec![*one],
     };
     if batch.len() > MOST {
-        return Err(Problem::bad(format!("the batch has {} entries; send up to {MOST} at once", batch.len())));
+        return Err(Problem::bad(format!(
+            "the batch has {} entries; send up to {MOST} at once",
+            batch.len()
+        )));
     }
     let caller = peer.ip().to_canonical().to_string();
     // How many messages each entry became, and whether it was for a group.

@@ -25,7 +25,8 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
         let page = desk.store.keys(after, PAGE).await?;
         let Some(last) = page.last() else { break };
         after = last.key.key.clone();
-        let keys = page.iter().filter(|spent| !spent.key.key.contains(OF_QUEUES) && spent.key.key.contains(&wanted));
+        let keys =
+            page.iter().filter(|spent| !spent.key.key.contains(OF_QUEUES) && spent.key.key.contains(&wanted));
         found.extend(keys.map(view));
     }
     ok(found)
@@ -111,7 +112,9 @@ pub(super) async fn pin(State(desk): State<Desk>, Path(key): Path<String>, asked
 pub(super) async fn unpin(State(desk): State<Desk>, Path(key): Path<String>, asked: Asked) -> Answer {
     asked.only(&["parallelism", "rate"])?;
     let key = name("the flow-control key", &key)?.to_owned();
-    let Some(pinned) = desk.store.look_at_key(key.clone()).await?.and_then(|look| look.pinned) else { return done() };
+    let Some(pinned) = desk.store.look_at_key(key.clone()).await?.and_then(|look| look.pinned) else {
+        return done();
+    };
     let gone = |name: &str| asked.one(name).is_some_and(|text| text.eq_ignore_ascii_case("true"));
     let max = pinned.max().filter(|_| !gone("parallelism"));
     let rate = pinned.rate().filter(|_| !gone("rate")).map(|rate| (rate.rate(), rate.period()));

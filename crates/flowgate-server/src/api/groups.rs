@@ -48,7 +48,9 @@ pub(super) async fn add(State(desk): State<Desk>, Path(group): Path<String>, byt
             name("the endpoint's name", called)?;
         }
         let Ok(Destination::Url(url)) = Destination::read(url.as_deref().unwrap_or_default()) else {
-            return Err(Problem::bad(format!("an endpoint has no URL that begins with http:// or https://; {FORM}")));
+            return Err(Problem::bad(format!(
+                "an endpoint has no URL that begins with http:// or https://; {FORM}"
+            )));
         };
         endpoints.push(Endpoint { name: called, url });
     }

@@ -88,7 +88,8 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, body: By
         let Some(last) = page.last() else { break };
         after = last.id;
         for look in &page {
-            let is_meant = desk.message_of(look).is_some_and(|message| filter.matches(&message, message.head.created));
+            let is_meant =
+                desk.message_of(look).is_some_and(|message| filter.matches(&message, message.head.created));
             if is_meant && cancelled < most {
                 cancelled += u64::from(cancel_one(&desk, look.id).await?);
             }

@@ -44,7 +44,8 @@ pub(super) async fn enqueue(
 /// What follows the prefix in the request's target, as it came.
 pub(super) fn target(uri: &Uri, prefix: &str) -> Result<Target, Problem> {
     let raw = uri.path_and_query().map_or("", |raw| raw.as_str());
-    let raw = raw.strip_prefix(prefix).ok_or_else(|| Problem::bad("the destination follows the path as it is"))?;
+    let raw =
+        raw.strip_prefix(prefix).ok_or_else(|| Problem::bad("the destination follows the path as it is"))?;
     Ok(Target::read(raw)?)
 }
 

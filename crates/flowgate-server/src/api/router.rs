@@ -12,7 +12,8 @@ use axum::{
 use flowgate::http::{ConcurrencyLimit, Scope};
 
 use super::{
-    auth, batch, dlq, events, flow_control, groups, keys, messages, publish, queues, reply::Problem, schedules,
+    auth, batch, dlq, events, flow_control, groups, keys, messages, publish, queues, reply::Problem,
+    schedules,
 };
 use crate::office::{Desk, MOST_OF_A_BODY};
 
@@ -70,4 +71,3 @@ pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
         .with_state(desk);
     Ok(paths)
 }
-

@@ -38,7 +38,10 @@ pub(super) async fn rest(
 ) -> Answer {
     let path = uri.path().strip_prefix(PREFIX).unwrap_or_default().to_owned();
     let is_change = method == Method::POST || method == Method::PATCH;
-    let change = path.strip_suffix("/pause").map(|id| (id, true)).or(path.strip_suffix("/resume").map(|id| (id, false)));
+    let change = path
+        .strip_suffix("/pause")
+        .map(|id| (id, true))
+        .or(path.strip_suffix("/resume").map(|id| (id, false)));
     match (method, change) {
         (_, Some((id, is_paused))) if is_change && name("the schedule", id).is_ok() => {
             match Schedule::pause(&*desk.store, id, is_paused).await? {
@@ -70,7 +73,9 @@ async fn create(desk: &Desk, uri: &Uri, headers: &HeaderMap, body: &Bytes, peer:
     if let Some(queue) = &queue {
         name("Upstash-Queue-Name", queue)?;
         if spec.flow.is_some() {
-            return Err(Problem::bad("a queue has limits of its own; send it without Upstash-Flow-Control-Key"));
+            return Err(Problem::bad(
+                "a queue has limits of its own; send it without Upstash-Flow-Control-Key",
+            ));
         }
     }
     let id = match given.last("upstash-schedule-id") {

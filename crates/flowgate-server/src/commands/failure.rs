@@ -4,7 +4,7 @@
 
 use std::{io, net::SocketAddr};
 
-use crate::{config::ConfigErrors, demo, serve};
+use crate::{config::ConfigErrors, demo, remote, serve};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,6 +17,9 @@ pub(crate) enum Failure {
 
     #[error(transparent)]
     Serve(#[from] serve::Failure),
+
+    #[error(transparent)]
+    Remote(#[from] remote::Failure),
 
     #[error("no server answers on {address}: {error}; is it running, and with this configuration?")]
     Unreachable { address: SocketAddr, error: io::Error },
@@ -34,6 +37,7 @@ impl Failure {
             Failure::Config(_) => 2,
             Failure::Demo(failure) => failure.exit_code(),
             Failure::Serve(failure) => failure.exit_code(),
+            Failure::Remote(failure) => failure.exit_code(),
             Failure::Unreachable { .. } | Failure::NotReloaded(_) | Failure::Write(_) => 1,
         }
     }

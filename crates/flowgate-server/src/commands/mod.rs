@@ -15,3 +15,4 @@ pub(crate) use failure::Failure;
 pub(crate) use reference::config_reference;
 pub(crate) use reload::reload;
 pub(crate) use serve::serve;
+pub(crate) use table::Table;

@@ -50,8 +50,11 @@ impl Egress {
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(CONNECT));
-        let https =
-            HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_all_versions().wrap_connector(http);
+        let https = HttpsConnectorBuilder::new()
+            .with_webpki_roots()
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(http);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
@@ -63,9 +66,14 @@ impl Egress {
     /// Sends a request and reads its answer, all within `timeout`.
     ///
     /// Cancel safety: dropped, the request is cut off.
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>, timeout: Duration) -> Result<Answer, NoAnswer> {
+    pub(crate) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        timeout: Duration,
+    ) -> Result<Answer, NoAnswer> {
         let asked = async {
-            let response = self.client.request(request).await.map_err(|error| NoAnswer::Broken(causes(&error)))?;
+            let response =
+                self.client.request(request).await.map_err(|error| NoAnswer::Broken(causes(&error)))?;
             read(response).await
         };
         tokio::time::timeout(timeout, asked).await.unwrap_or(Err(NoAnswer::Late(timeout)))

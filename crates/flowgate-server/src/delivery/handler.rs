@@ -51,12 +51,13 @@ impl Courier {
     pub(crate) fn handlers(self) -> Handlers {
         let courier = Arc::new(self);
         let ticker = Arc::clone(&courier);
-        Handlers::new()
-            .on_bytes(KIND, move |context, body| Arc::clone(&courier).deliver(context, body))
-            .on(TICK, move |tick: Tick| {
+        Handlers::new().on_bytes(KIND, move |context, body| Arc::clone(&courier).deliver(context, body)).on(
+            TICK,
+            move |tick: Tick| {
                 let courier = Arc::clone(&ticker);
                 async move { tick.run(&courier.desk).await.map_err(Failure::from) }
-            })
+            },
+        )
     }
 
     async fn deliver(self: Arc<Self>, context: Context, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
@@ -106,9 +107,11 @@ impl Courier {
     async fn tell(&self, task: TaskId, message: &Message, attempt: &Attempt) -> Result<(), Failure> {
         let entry = |stage: Stage| Entry {
             stage,
-            answer: attempt.answer.as_ref().ok().map(|answer| {
-                Answered::new(answer.status.as_u16(), &answer.headers, &answer.body)
-            }),
+            answer: attempt
+                .answer
+                .as_ref()
+                .ok()
+                .map(|answer| Answered::new(answer.status.as_u16(), &answer.headers, &answer.body)),
             error: (attempt.verdict != Verdict::Delivered).then(|| words(&attempt.answer)),
             next: None,
             message: message.without_body(),
@@ -126,7 +129,9 @@ impl Courier {
             Verdict::Again(wait) => {
                 journal.add(task, &entry(Stage::Error)).await;
                 let next = Some(clock::now() + wait.as_millis() as u64);
-                journal.add(task, &Entry { next, ..Entry::plain(Stage::Retry, message.without_body()) }).await;
+                journal
+                    .add(task, &Entry { next, ..Entry::plain(Stage::Retry, message.without_body()) })
+                    .await;
             }
             Verdict::Failed => {
                 journal.add(task, &entry(Stage::Error)).await;

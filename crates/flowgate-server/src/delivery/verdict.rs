@@ -30,7 +30,8 @@ pub(super) fn verdict(spec: &Spec, answer: &Result<Answer, NoAnswer>, retried: u
         if answer.status.is_success() {
             return Verdict::Delivered;
         }
-        let is_marked = answer.headers.get(FINAL).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"));
+        let is_marked =
+            answer.headers.get(FINAL).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"));
         if answer.status.as_u16() == FINAL_STATUS && is_marked {
             return Verdict::Failed;
         }
@@ -82,7 +83,11 @@ mod tests {
         for (name, value) in headers {
             map.insert(HeaderName::from_static(name), HeaderValue::from_str(value).expect("a value"));
         }
-        Ok(Answer { status: StatusCode::from_u16(status).expect("a status"), headers: map, body: Bytes::new() })
+        Ok(Answer {
+            status: StatusCode::from_u16(status).expect("a status"),
+            headers: map,
+            body: Bytes::new(),
+        })
     }
 
     fn after(secs: u64) -> Verdict {

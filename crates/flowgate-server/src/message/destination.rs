@@ -68,7 +68,7 @@ impl Target {
             kept.push(pair);
         }
         let text = match (query, kept.is_empty()) {
-            (Some(query), true) if query.is_empty() => format!("{path}?"),
+            (Some(""), true) => format!("{path}?"),
             (_, true) => path.to_owned(),
             (_, false) => format!("{path}?{}", kept.join("&")),
         };
@@ -77,7 +77,8 @@ impl Target {
 }
 
 fn has_scheme(text: &str) -> bool {
-    let starts = |scheme: &str| text.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme));
+    let starts =
+        |scheme: &str| text.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme));
     starts("http://") || starts("https://")
 }
 
@@ -164,7 +165,17 @@ mod tests {
 
     #[test]
     fn what_is_no_destination_is_named_with_what_is() {
-        for raw in ["", "ftp://example.com", "https://", "http:///path", "https://user:pw@host/", "a/b", "https://host:99999/", "https://ho st/", "example.com/path"] {
+        for raw in [
+            "",
+            "ftp://example.com",
+            "https://",
+            "http:///path",
+            "https://user:pw@host/",
+            "a/b",
+            "https://host:99999/",
+            "https://ho st/",
+            "example.com/path",
+        ] {
             let fault = Target::read(raw).expect_err(raw).to_string();
             assert!(fault.contains("http"), "{fault}");
         }

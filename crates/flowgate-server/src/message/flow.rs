@@ -8,7 +8,8 @@ use super::{Fault, name, span};
 const KEY: &str = "Upstash-Flow-Control-Key";
 const VALUE: &str = "Upstash-Flow-Control-Value";
 /// In the words of the service whose clients read it.
-const NEITHER: &str = "Upstash-Flow-Control-Value should be either rate=X or parallelism=Y, or both as comma-separated values";
+const NEITHER: &str =
+    "Upstash-Flow-Control-Value should be either rate=X or parallelism=Y, or both as comma-separated values";
 const WEEK: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// A key and its limits, checked: [`Flow::limits`] cannot fail.
@@ -36,7 +37,8 @@ impl Flow {
                 "rate" => flow.rate = Some(count(field, said)?),
                 "period" => flow.period = period(said)?,
                 _ => {
-                    let accepted = "parallelism=<number>, rate=<number> and period=<span>, with commas between them";
+                    let accepted =
+                        "parallelism=<number>, rate=<number> and period=<span>, with commas between them";
                     return Err(Fault::new(VALUE, part, accepted));
                 }
             }
@@ -67,7 +69,8 @@ impl Flow {
 
 fn count(field: &str, text: &str) -> Result<u32, Fault> {
     let number = text.parse().ok().filter(|number| (1..=1_000_000_000).contains(number));
-    number.ok_or_else(|| Fault::new(&format!("{VALUE}: {field}"), text, "a whole number from 1 to 1000000000"))
+    number
+        .ok_or_else(|| Fault::new(&format!("{VALUE}: {field}"), text, "a whole number from 1 to 1000000000"))
 }
 
 fn period(text: &str) -> Result<u64, Fault> {

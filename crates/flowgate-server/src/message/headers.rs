@@ -132,7 +132,8 @@ fn timeout(text: &str) -> Result<u64, Fault> {
 fn start(given: &Given) -> Result<Option<Start>, Fault> {
     if let Some(text) = given.last("upstash-not-before") {
         let seconds = text.split('.').next().unwrap_or_default().parse().ok().filter(|at| *at < LATEST);
-        let wrong = || Fault::new("Upstash-Not-Before", text, "a moment in seconds since 1970, like 1767225600");
+        let wrong =
+            || Fault::new("Upstash-Not-Before", text, "a moment in seconds since 1970, like 1767225600");
         return seconds.map(|at| Some(Start::At(at))).ok_or_else(wrong);
     }
     let delay = given.last("upstash-delay").map(|text| span("Upstash-Delay", text)).transpose()?;
@@ -163,9 +164,9 @@ fn flow(given: &Given) -> Result<Option<Flow>, Fault> {
     let value = given.last("upstash-flow-control-value");
     match given.last("upstash-flow-control-key") {
         Some(key) => Flow::read(key, value).map(Some),
-        None if value.is_some() => {
-            Err(Fault::text("Upstash-Flow-Control-Value is set without a key; send Upstash-Flow-Control-Key as well"))
-        }
+        None if value.is_some() => Err(Fault::text(
+            "Upstash-Flow-Control-Value is set without a key; send Upstash-Flow-Control-Key as well",
+        )),
         None => Ok(None),
     }
 }
@@ -235,4 +236,133 @@ pub(crate) fn canonical(name: &str) -> String {
         written
     };
     name.chars().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spec(pairs: &[(&str, &str)]) -> Result<Spec, Fault> {
+        read(&pairs.iter().copied().collect())
+    }
+
+    #[test]
+    fn headers_are_read_in_any_case_and_have_defaults() {
+        let plain = spec(&[]).expect("nothing is fine");
+        assert_eq!((plain.method(), plain.retries()), ("POST", 3));
+        let all = spec(&[
+            ("CONTENT-TYPE", "text/plain"),
+            ("upstash-method", "put"),
+            ("Upstash-Forward-X-One", "1"),
+            ("Upstash-Forward-x-one", "2"),
+            ("Upstash-Delay", "1m"),
+            ("Upstash-Retries", "0"),
+            ("Upstash-Retry-Delay", "1000"),
+            ("Upstash-Timeout", "30"),
+            ("Upstash-Deduplication-Id", "once"),
+            ("Upstash-Flow-Control-Key", "key"),
+            ("Upstash-Flow-Control-Value", "parallelism=2"),
+            ("Upstash-Label", "one, two"),
+            ("Upstash-Redact-Fields", "body"),
+            ("Upstash-Telemetry-Sdk", "never forwarded"),
+            ("X-Other", "not asked for"),
+        ])
+        .expect("all of it is fine");
+        assert_eq!((all.method(), all.retries(), all.timeout), ("PUT", 0, Some(30_000)));
+        let forwarded = [("Content-Type", "text/plain"), ("X-One", "1"), ("X-One", "2")];
+        assert_eq!(all.headers, forwarded.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!((all.start, all.dedupe), (Some(Start::After(60_000)), Some(Dedupe::Id("once".into()))));
+        assert_eq!(all.flow.map(|flow| flow.parallelism), Some(Some(2)));
+        assert_eq!(all.labels, ["one", "two"]);
+    }
+
+    #[test]
+    fn not_before_beats_a_delay_and_a_zero_delay_is_none() {
+        let both =
+            spec(&[("Upstash-Delay", "1h"), ("Upstash-Not-Before", "1767225600")]).expect("both are fine");
+        assert_eq!(both.start, Some(Start::At(1_767_225_600)));
+        assert_eq!(spec(&[("Upstash-Delay", "0s")]).expect("no delay").start, None);
+    }
+
+    #[test]
+    fn a_callback_has_settings_of_its_own_also_for_its_own_failure() {
+        let nested = spec(&[
+            ("Upstash-Callback", "https://e.com/back"),
+            ("Upstash-Callback-Retries", "1"),
+            ("Upstash-Callback-Forward-X-Mine", "1"),
+            ("Upstash-Callback-Flow-Control-Key", "back"),
+            ("Upstash-Callback-Flow-Control-Value", "rate=1"),
+            ("Upstash-Callback-Failure-Callback", "https://e.com/inner"),
+            ("Upstash-Callback-Failure-Callback-Retries", "2"),
+            ("Upstash-Failure-Callback", "https://e.com/failure"),
+            ("Upstash-Failure-Callback-Workflow-Runid", "kept for later"),
+        ])
+        .expect("all of it is fine");
+        let back = nested.callback.expect("a callback");
+        assert_eq!((back.url.as_str(), back.spec.retries), ("https://e.com/back", Some(1)));
+        assert_eq!(back.spec.headers, [("X-Mine".to_owned(), "1".to_owned())]);
+        assert_eq!(back.spec.flow.expect("a key").key, "back");
+        assert_eq!(back.spec.failure_callback.expect("a callback").spec.retries, Some(2));
+        assert_eq!(nested.failure_callback.expect("a callback").url, "https://e.com/failure");
+        assert!(spec(&[("Upstash-Callback", "https://e.com"), ("Upstash-Callback-Retries", "x")]).is_err());
+    }
+
+    #[test]
+    fn all_headers_are_forwarded_only_if_that_is_asked_for() {
+        let given = [
+            ("X-Github-Event", "push"),
+            ("Authorization", "Bearer secret"),
+            ("Host", "us"),
+            ("Upstash-Label", "l"),
+        ];
+        assert_eq!(spec(&given).expect("fine").headers, []);
+        let mut all = given.to_vec();
+        all.push(("Upstash-Header-Forward", "true"));
+        let forwarded = [("X-Github-Event".to_owned(), "push".to_owned())];
+        assert_eq!(spec(&all).expect("fine").headers, forwarded);
+        // One that is named is meant.
+        let named = [("Upstash-Forward-Authorization", "Bearer theirs")];
+        assert_eq!(spec(&named).expect("fine").headers.len(), 1);
+    }
+
+    #[test]
+    fn names_are_written_as_http_writes_them() {
+        for (name, written) in
+            [("content-type", "Content-Type"), ("X-API-KEY", "X-Api-Key"), ("etag", "Etag")]
+        {
+            assert_eq!(canonical(name), written);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_headers_are_a_spec_or_a_fault(
+            pairs in prop::collection::vec(
+                ("(upstash-)?(callback-|failure-callback-)?(forward-)?[a-z-]{0,12}|upstash-(delay|retries|timeout|label|method|not-before|callback)", "\\PC{0,20}"),
+                0..8,
+            ),
+        ) {
+            let _ = read(&pairs.iter().map(|(name, value)| (name, value.as_str())).collect());
+        }
+
+        #[test]
+        fn what_was_read_comes_back_from_a_store(
+            retries in prop::option::of(0_u32..900),
+            delay in prop::option::of(1_u64..1_000_000),
+            label in prop::option::of("[a-z]{1,8}"),
+            body in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let mut given = Given::default();
+            if let Some(retries) = retries { given.add("Upstash-Retries", retries.to_string()); }
+            if let Some(delay) = delay { given.add("Upstash-Delay", format!("{delay}ms")); }
+            if let Some(label) = label { given.add("Upstash-Label", label); }
+            let mut message = super::super::Message { head: Default::default(), body: body.into() };
+            message.head.spec = read(&given).expect("all of it is fine");
+            message.head.url = "https://example.com".into();
+            let bytes = bytes::Bytes::from(message.to_bytes());
+            prop_assert_eq!(super::super::Message::from_bytes(&bytes), Ok(message));
+        }
+    }
 }

@@ -55,7 +55,16 @@ mod tests {
         assert_eq!(numbers.read_message(&name), Some(TaskId(48_879)));
         assert_eq!(numbers.read_dead(&numbers.dead(TaskId(1))), Some(TaskId(1)));
         assert_eq!(Numbers::of("other".into()).read_message(&name), None);
-        for name in ["", "msg_", "msg_k3x9", "msg_k3x9+1", "msg_k3x9-1", "msg_k3x9BEEF", "dlq_k3x91", "msg_k3x9fffffffffffffffff"] {
+        for name in [
+            "",
+            "msg_",
+            "msg_k3x9",
+            "msg_k3x9+1",
+            "msg_k3x9-1",
+            "msg_k3x9BEEF",
+            "dlq_k3x91",
+            "msg_k3x9fffffffffffffffff",
+        ] {
             assert_eq!(numbers.read_message(name), None, "{name}");
         }
     }

@@ -6,7 +6,8 @@ use super::Fault;
 
 /// No span is longer.
 const MOST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-const ACCEPTED: &str = "a span of time like 10s, 5m, 1d10h30m or 250ms, up to 366d (a bare number is seconds)";
+const ACCEPTED: &str =
+    "a span of time like 10s, 5m, 1d10h30m or 250ms, up to 366d (a bare number is seconds)";
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -91,7 +92,9 @@ mod tests {
 
     #[test]
     fn what_is_no_span_is_named_with_what_is() {
-        for text in ["", "-1s", "s", "10x", "1 s", "1..5s", "ten", "1s m", "367d", "99999999999999999999", "1e3", "."] {
+        for text in
+            ["", "-1s", "s", "10x", "1 s", "1..5s", "ten", "1s m", "367d", "99999999999999999999", "1e3", "."]
+        {
             let fault = span("Upstash-Delay", text).expect_err(text).to_string();
             assert!(fault.starts_with("Upstash-Delay is ") && fault.contains("like 10s"), "{fault}");
         }

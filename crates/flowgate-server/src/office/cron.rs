@@ -10,7 +10,8 @@ use crate::message::Fault;
 const FIELD: &str = "Upstash-Cron";
 const ACCEPTED: &str = "five fields (minute hour day month weekday) like 0 9 * * 1-5, with CRON_TZ=Europe/Berlin before \
                         them if it is not UTC";
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 /// What is not due within so many days never is: the 30th of February.
 const HORIZON: u32 = 8 * 366;
@@ -37,7 +38,8 @@ impl Cron {
         for prefix in ["CRON_TZ=", "TZ="] {
             if let Some(behind) = rest.strip_prefix(prefix) {
                 let (name, fields) = behind.split_once(char::is_whitespace).ok_or_else(wrong)?;
-                zone = TimeZone::get(name).map_err(|_| Fault::new(FIELD, name, "a time zone like Europe/Berlin"))?;
+                zone = TimeZone::get(name)
+                    .map_err(|_| Fault::new(FIELD, name, "a time zone like Europe/Berlin"))?;
                 rest = fields.trim();
             }
         }
@@ -136,7 +138,8 @@ mod tests {
 
     fn next(cron: &str, after: &str) -> String {
         let after: Timestamp = after.parse().expect("a moment");
-        let next = Cron::read(cron).unwrap_or_else(|fault| panic!("{fault}")).next(after.as_millisecond() as u64);
+        let next =
+            Cron::read(cron).unwrap_or_else(|fault| panic!("{fault}")).next(after.as_millisecond() as u64);
         Timestamp::from_millisecond(next.expect("it comes") as i64).expect("a moment").to_string()
     }
 
@@ -167,8 +170,19 @@ mod tests {
     #[test]
     fn what_is_no_schedule_is_named_with_what_is() {
         for text in [
-            "", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "*/0 * * * *",
-            "5-1 * * * *", "0 0 30 2 *", "CRON_TZ=Nowhere/City * * * * *", "hello",
+            "",
+            "* * * *",
+            "* * * * * *",
+            "60 * * * *",
+            "* 24 * * *",
+            "* * 0 * *",
+            "* * * 13 *",
+            "* * * * 8",
+            "*/0 * * * *",
+            "5-1 * * * *",
+            "0 0 30 2 *",
+            "CRON_TZ=Nowhere/City * * * * *",
+            "hello",
         ] {
             let fault = Cron::read(text).expect_err(text).to_string();
             assert!(fault.starts_with("Upstash-Cron is"), "{fault}");

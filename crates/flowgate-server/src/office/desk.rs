@@ -74,7 +74,10 @@ pub(crate) struct Sending {
 
 impl Desk {
     /// Opens the desk over a store. The task given beside it ends when all clones are gone and the log is written.
-    pub(crate) async fn open(store: Arc<dyn Shelf>, is_dev: bool) -> Result<(Self, JoinHandle<()>), StoreError> {
+    pub(crate) async fn open(
+        store: Arc<dyn Shelf>,
+        is_dev: bool,
+    ) -> Result<(Self, JoinHandle<()>), StoreError> {
         let numbers = Numbers::of(mark(&store).await?);
         let secrets = Arc::new(Secrets::open(Arc::clone(&store), is_dev).await?);
         let (journal, writing) = Journal::start(Arc::clone(&store));
@@ -98,7 +101,9 @@ impl Desk {
         let checked = |given: &Given| {
             let spec = read(given)?;
             if queue.is_some() && spec.flow.is_some() {
-                return Err(Fault::text("a queue has limits of its own; send it without Upstash-Flow-Control-Key"));
+                return Err(Fault::text(
+                    "a queue has limits of its own; send it without Upstash-Flow-Control-Key",
+                ));
             }
             Ok(spec)
         };
@@ -108,8 +113,10 @@ impl Desk {
                 Ok(vec![Message { head, body }])
             }
             Destination::Group(name) => {
-                let group = Group::find(&*self.store, &name).await?.ok_or_else(|| Refused::Unknown(name.clone()))?;
-                let defaults: Given = group.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
+                let group =
+                    Group::find(&*self.store, &name).await?.ok_or_else(|| Refused::Unknown(name.clone()))?;
+                let defaults: Given =
+                    group.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
                 let spec = checked(&given.over(&defaults))?;
                 let each = group.endpoints.iter().map(|endpoint| {
                     let mut head = head(endpoint.url.clone(), spec.clone());
@@ -160,7 +167,8 @@ impl Desk {
 
     /// A queue is made by the first message for it.
     async fn make_queues(&self, messages: &[Message]) -> Result<(), StoreError> {
-        let mut names: Vec<&str> = messages.iter().filter_map(|message| message.head.queue.as_deref()).collect();
+        let mut names: Vec<&str> =
+            messages.iter().filter_map(|message| message.head.queue.as_deref()).collect();
         names.sort_unstable();
         names.dedup();
         for name in names {

@@ -58,7 +58,10 @@ impl Group {
                 return Self::remove(store, name).await;
             }
             let body = serde_json::to_vec(&group).expect("a group is plain data");
-            if store.put_document(Document { kind: KIND.into(), name: name.to_owned(), body, version }).await? {
+            if store
+                .put_document(Document { kind: KIND.into(), name: name.to_owned(), body, version })
+                .await?
+            {
                 return Ok(());
             }
         }

@@ -126,9 +126,9 @@ impl Entry {
     pub(crate) fn view(&self, id: &str, at: u64) -> Value {
         let mut view = message_view(id, &self.message);
         let body = view.remove("body").and_then(|body| body.as_str().map(str::to_owned));
-        let body = body.map(|text| STANDARD.encode(text)).or_else(|| {
-            view.remove("bodyBase64").and_then(|body| body.as_str().map(str::to_owned))
-        });
+        let body = body
+            .map(|text| STANDARD.encode(text))
+            .or_else(|| view.remove("bodyBase64").and_then(|body| body.as_str().map(str::to_owned)));
         if let Some(body) = body {
             view.insert("body".into(), json!(body));
         }

@@ -56,8 +56,13 @@ pub(crate) fn task(message: &Message) -> NewTask {
 
 /// What makes two messages the same by their contents.
 fn content(message: &Message) -> String {
-    let headers: Vec<u8> =
-        message.head.spec.headers.iter().flat_map(|(name, value)| format!("{name}:{value}\n").into_bytes()).collect();
+    let headers: Vec<u8> = message
+        .head
+        .spec
+        .headers
+        .iter()
+        .flat_map(|(name, value)| format!("{name}:{value}\n").into_bytes())
+        .collect();
     digest(&[message.head.url.as_bytes(), b"\n", &headers, b"\n", &message.body])
 }
 

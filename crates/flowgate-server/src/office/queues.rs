@@ -38,7 +38,8 @@ impl Queue {
             return Ok(());
         }
         let now = clock::now();
-        let queue = Queue { name: name.to_owned(), parallelism: 1, paused: false, created: now, updated: now };
+        let queue =
+            Queue { name: name.to_owned(), parallelism: 1, paused: false, created: now, updated: now };
         store.put_document(queue.document(Some(0))).await.map(drop)
     }
 

@@ -11,7 +11,11 @@ use flowgate_tasks::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use super::{Cron, desk::{Desk, Refused, Sending}, posting};
+use super::{
+    Cron,
+    desk::{Desk, Refused, Sending},
+    posting,
+};
 use crate::{
     clock,
     delivery::QUEUE,

@@ -17,8 +17,7 @@ use serde_json::json;
 use crate::{clock, delivery::SigningKeys};
 
 /// Known to everybody: for development on one's own machine, where the vendor's clients look for it.
-pub(crate) const DEV_TOKEN: &str =
-    "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
+pub(crate) const DEV_TOKEN: &str = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
 const DEV_KEYS: (&str, &str) = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs");
 const TOKEN: &str = "token";
 const SERVER: &str = "server";
@@ -26,6 +25,8 @@ const KEYS: &str = "signing-keys";
 /// How soon a server knows what another one of the fleet changed.
 const REFRESH: Duration = Duration::from_secs(2);
 const MOST_TOKENS: u32 = 1000;
+/// So much of a hash is enough to call a token by.
+const SHORT: usize = 12;
 
 /// A token, as it is told: everything but itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,8 +120,30 @@ impl Secrets {
     pub(crate) async fn keep(store: &dyn Shelf, name: &str, token: &str) -> Result<(), StoreError> {
         let note = TokenNote { name: name.to_owned(), created: clock::now() };
         let body = serde_json::to_vec(&note).expect("a note is plain data");
-        store.put_document(Document { kind: TOKEN.into(), name: hex(&hash(token)), body, version: None }).await?;
+        store
+            .put_document(Document { kind: TOKEN.into(), name: hex(&hash(token)), body, version: None })
+            .await?;
         Ok(())
+    }
+
+    /// The tokens of a store: the beginning of their hashes, by which they are called, and what is noted of them.
+    pub(crate) async fn list(store: &dyn Shelf) -> Result<Vec<(String, TokenNote)>, StoreError> {
+        let found = store.documents(TOKEN.into(), String::new(), MOST_TOKENS).await?;
+        let each = found.into_iter().filter_map(|found| {
+            let note = serde_json::from_slice(&found.body).ok()?;
+            Some((found.name.get(..SHORT)?.to_owned(), note))
+        });
+        Ok(each.collect())
+    }
+
+    /// Forgets the one token whose hash begins so. `false`: there is none, or more than one.
+    pub(crate) async fn revoke(store: &dyn Shelf, id: &str) -> Result<bool, StoreError> {
+        let found = store.documents(TOKEN.into(), String::new(), MOST_TOKENS).await?;
+        let mut named = found.into_iter().filter(|found| id.len() >= SHORT && found.name.starts_with(id));
+        match (named.next(), named.next()) {
+            (Some(one), None) => store.remove_document(TOKEN.into(), one.name).await,
+            _ => Ok(false),
+        }
     }
 
     /// Reads again, because this process has just changed something.

@@ -88,7 +88,9 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
         }
     }
 
-    say(&format!("stopping: no newcomers, and {DRAIN:?} for what is under way (a second signal ends it now)"));
+    say(&format!(
+        "stopping: no newcomers, and {DRAIN:?} for what is under way (a second signal ends it now)"
+    ));
     closing.send_replace(true);
     let ended = async {
         let gateway = async { Some(gateway?.await.expect("the gateway neither panics nor is cancelled")) };

@@ -29,7 +29,7 @@ impl StoreAt {
     }
 
     /// Opens it, and brings its tables up to date.
-    pub(super) async fn open(&self) -> Result<Arc<dyn Shelf>, StoreError> {
+    pub(crate) async fn open(&self) -> Result<Arc<dyn Shelf>, StoreError> {
         Ok(match self {
             StoreAt::Sqlite(path) => Arc::new(Sqlite::open(path)?),
             StoreAt::Memory => Arc::new(Sqlite::in_memory()?),

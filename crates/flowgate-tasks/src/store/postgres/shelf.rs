@@ -179,7 +179,7 @@ fn spent(row: &Row) -> Result<KeySpent, StoreError> {
     };
     let now = tick(row.get("now"));
     let ledger = Ledger::from_text(row.get("rates"))?;
-    let limits = key.pinned.or(key.sent);
+    let limits = terms::in_force(key.pinned, key.sent);
     let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
     Ok(KeySpent { key, rate })
 }

@@ -14,6 +14,7 @@ use crate::{
     record::Record,
     store::{Document, KeySpent, NewNote, Note, NoteQuery, Reply, Shelf, State, TaskLook, WorkerId},
     task::TaskId,
+    terms,
 };
 
 /// At most so many rows are removed at once, so that claims are not kept waiting.
@@ -148,7 +149,7 @@ fn spent(db: &Connection, name: &str, now: Tick) -> Result<Option<KeySpent>, Fau
     let rates: String =
         db.prepare_cached("SELECT rates FROM keys WHERE name = ?1")?.query_row([name], |row| row.get(0))?;
     let ledger = Ledger::from_text(&rates)?;
-    let limits = key.pinned.or(key.sent);
+    let limits = terms::in_force(key.pinned, key.sent);
     let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
     Ok(Some(KeySpent { key, rate }))
 }
