@@ -1,6 +1,7 @@
 //! Flowgate beside its peers, in one run.
 //!
-//! `gates` measures the gates of the process, `http` the gateway and the layers over loopback. Each case runs ours and the
+//! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `tasks` durable tasks on
+//! PostgreSQL. Each case runs ours and the
 //! peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
 //! told and fails nothing. Owns the order of the cases and what becomes of the command line. It must never be a dependency
 //! of anything.
@@ -15,6 +16,7 @@ mod measure;
 mod options;
 mod report;
 mod suite;
+mod tasks;
 
 use std::{env, fs, io, path::Path, process::ExitCode};
 
@@ -48,6 +50,10 @@ const HTTP: [http::stage::Group; 7] = [
     http::flood::run,
 ];
 
+/// The same of durable tasks.
+const TASKS: [tasks::stage::Group; 4] =
+    [tasks::drain::run, tasks::sends::run, tasks::latency::run, tasks::cap::run];
+
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     match Command::parse(&words) {
@@ -70,6 +76,7 @@ fn run(name: SuiteName, options: &Options) -> ExitCode {
     match name {
         SuiteName::Gates => GATES.iter().for_each(|group| group(&mut suite)),
         SuiteName::Http => http::stage::play_all(&HTTP, &mut suite),
+        SuiteName::Tasks => tasks::stage::play_all(&TASKS, &mut suite),
     }
     if suite.is_empty() {
         let only = options.only.as_deref().unwrap_or_default();

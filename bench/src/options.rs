@@ -15,6 +15,11 @@ Usage: cargo xtask bench <suite> [option]...
                  loopback. Installs `nginx`, `haproxy` and `wrk` with apt-get
                  where they are missing.
 
+  tasks          Durable tasks beside other queues, on one PostgreSQL that it
+                 starts for itself. Builds and installs the other queues first:
+                 minutes, the first time. Installs `redis-server` with apt-get
+                 where it is missing.
+
   --json         One line of JSON for each case instead of the table.
   --only <text>  Only the cases whose name contains the text.
   --quick        Fewer and shorter rounds: to see that all of it runs.
@@ -42,6 +47,7 @@ pub(crate) enum Command {
 pub(crate) enum SuiteName {
     Gates,
     Http,
+    Tasks,
 }
 
 impl SuiteName {
@@ -50,6 +56,7 @@ impl SuiteName {
         match self {
             SuiteName::Gates => "gates",
             SuiteName::Http => "http",
+            SuiteName::Tasks => "tasks",
         }
     }
 }
@@ -84,7 +91,7 @@ impl Command {
                 let role = Cast::parse(&words.collect::<Vec<_>>());
                 return role.map(Self::Play).ok_or(UsageError::UnknownRole);
             }
-            Some(word) => [SuiteName::Gates, SuiteName::Http]
+            Some(word) => [SuiteName::Gates, SuiteName::Http, SuiteName::Tasks]
                 .into_iter()
                 .find(|suite| suite.word() == word)
                 .ok_or_else(|| UsageError::UnknownSuite(word.to_owned()))?,
@@ -117,9 +124,9 @@ impl Options {
 impl fmt::Display for UsageError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuite => write!(to, "no suite given: `gates` and `http` are accepted"),
+            Self::NoSuite => write!(to, "no suite given: `gates`, `http` and `tasks` are accepted"),
             Self::UnknownSuite(suite) => {
-                write!(to, "unknown suite `{suite}`: `gates` and `http` are accepted")
+                write!(to, "unknown suite `{suite}`: `gates`, `http` and `tasks` are accepted")
             }
             Self::UnknownRole => write!(to, "`{PLAY}` is for the suites themselves"),
             Self::UnknownOption(option) => write!(
@@ -167,8 +174,8 @@ mod tests {
     fn a_mistake_names_the_value_and_what_is_accepted() {
         let options = "`--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted";
         for (line, message) in [
-            ("", "no suite given: `gates` and `http` are accepted".to_owned()),
-            ("--json", "unknown suite `--json`: `gates` and `http` are accepted".to_owned()),
+            ("", "no suite given: `gates`, `http` and `tasks` are accepted".to_owned()),
+            ("--json", "unknown suite `--json`: `gates`, `http` and `tasks` are accepted".to_owned()),
             ("play villain", "`play` is for the suites themselves".to_owned()),
             ("gates --fast", format!("unknown option `--fast`: {options}")),
             ("gates keyed", format!("unknown option `keyed`: {options}")),

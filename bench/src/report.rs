@@ -38,6 +38,8 @@ enum Bound {
     AtLeast(f64),
     /// Of our own figure.
     OursAtMost(f64),
+    /// Of our own figure, where more is better.
+    OursAtLeast(f64),
 }
 
 impl Goal {
@@ -56,6 +58,11 @@ impl Goal {
         Goal { bound: Bound::OursAtMost(figure), aim: None }
     }
 
+    /// Our own figure is no less than this, whatever the peer's is.
+    pub(crate) fn ours_at_least(figure: f64) -> Self {
+        Goal { bound: Bound::OursAtLeast(figure), aim: None }
+    }
+
     /// Better still would be this ratio. Told, and not held against us.
     pub(crate) fn aim(self, ratio: f64) -> Self {
         Goal { aim: Some(ratio), ..self }
@@ -66,6 +73,7 @@ impl Goal {
             Bound::AtMost(ratio) => format!("<= {ratio:?}"),
             Bound::AtLeast(ratio) => format!(">= {ratio:?}"),
             Bound::OursAtMost(figure) => format!("ours <= {figure} {unit}"),
+            Bound::OursAtLeast(figure) => format!("ours >= {figure} {unit}"),
         };
         match self.aim {
             Some(aim) => format!("{bound} (aim {aim:?})"),
@@ -107,14 +115,18 @@ impl Case {
         self.peer.map(|peer| self.ours / peer)
     }
 
-    /// Whether the goal holds; `None` where there is none.
+    /// Whether the goal holds; `None` where there is none, or where ours was not measured.
     fn holds(&self) -> Option<bool> {
+        if self.ours.is_nan() {
+            return None;
+        }
         let within =
             |test: fn(&f64, &f64) -> bool, bound| self.ratio().is_some_and(|ratio| test(&ratio, &bound));
         self.question.goal.map(|goal| match goal.bound {
             Bound::AtMost(bound) => within(f64::le, bound),
             Bound::AtLeast(bound) => within(f64::ge, bound),
             Bound::OursAtMost(bound) => self.ours <= bound,
+            Bound::OursAtLeast(bound) => self.ours >= bound,
         })
     }
 
@@ -155,7 +167,7 @@ impl Case {
             figure(self.ours),
             peer_name.map_or_else(none, str::to_owned),
             self.peer.map_or_else(none, figure),
-            self.ratio().map_or_else(none, |ratio| format!("{ratio:.2}")),
+            self.ratio().filter(|ratio| !ratio.is_nan()).map_or_else(none, |ratio| format!("{ratio:.2}")),
             goal.map_or_else(|| "information".to_owned(), |goal| goal.text(unit)),
             self.holds().map_or_else(none, |holds| if holds { "yes" } else { "NO" }.to_owned()),
         ]
@@ -210,6 +222,13 @@ impl Frame {
                 title: "The HTTP edge beside its peers",
                 rounds: "Ours and the peers run over loopback, each in processes of its own, in turn, round by round;",
                 notes: include_str!("../notes-http.md"),
+            },
+            SuiteName::Tasks => Frame {
+                suite,
+                title: "Durable tasks beside their peers",
+                rounds: "Ours and the peers run on one private PostgreSQL (bullmq on a private Redis), each in processes of\n\
+                         its own, in turn, round by round;",
+                notes: include_str!("../notes-tasks.md"),
             },
         }
     }

@@ -5,6 +5,8 @@
 
 use std::{fs, time::Duration};
 
+use crate::suite::Suite;
+
 /// The process and all below it.
 pub(super) fn family(process: u32) -> Vec<u32> {
     let mut family = vec![process];
@@ -80,7 +82,7 @@ fn first_number(text: &str) -> Option<u64> {
 }
 
 /// How willingly this process, and all it starts, lets others go first: 0 unless somebody changed it.
-pub(super) fn niceness() -> i32 {
+fn niceness() -> i32 {
     let own = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The 19th field of all; the first two end with the name, which may have anything in it.
     let nice = own.rsplit_once(')').and_then(|(_, behind)| behind.split_whitespace().nth(16)?.parse().ok());
@@ -89,7 +91,7 @@ pub(super) fn niceness() -> i32 {
 
 /// What all of the machine did, and what of it was ours, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ticks {
+pub(crate) struct Ticks {
     all: u64,
     idle: u64,
     stolen: u64,
@@ -98,7 +100,7 @@ pub(super) struct Ticks {
 
 impl Ticks {
     /// Until now. Children count once they have ended.
-    pub(super) fn now() -> Option<Self> {
+    pub(crate) fn now() -> Option<Self> {
         let machine = fs::read_to_string("/proc/stat").ok()?;
         let own = fs::read_to_string("/proc/self/stat").ok()?;
         Self::read(&machine, &own)
@@ -115,8 +117,24 @@ impl Ticks {
         Some(Ticks { all: times[..8].iter().sum(), idle: idle + waiting, stolen, ours })
     }
 
+    /// Notes which share of the machine others used from here until now.
+    pub(crate) fn remark_on_others(self, suite: &mut Suite) {
+        let Some(now) = Ticks::now() else { return };
+        let (others, stolen) = now.shares_since(self);
+        let percent = |share: f64| (share * 100.0).round();
+        let nice = match niceness() {
+            0 => String::new(),
+            nice => format!("; all of this ran with a niceness of {nice}"),
+        };
+        suite.remark(format!(
+            "other programs used {} % of the processors during the run, and the host of this machine kept back {} %{nice}",
+            percent(others),
+            percent(stolen)
+        ));
+    }
+
     /// Which share of the machine others used since then, and which share its host did not give.
-    pub(super) fn shares_since(self, then: Ticks) -> (f64, f64) {
+    fn shares_since(self, then: Ticks) -> (f64, f64) {
         let all = self.all.saturating_sub(then.all).max(1) as f64;
         let stolen = self.stolen.saturating_sub(then.stolen) as f64;
         let idle = self.idle.saturating_sub(then.idle) as f64;

@@ -24,19 +24,29 @@ pub(super) const SLOTS: u32 = 32;
 /// With so many more in flight, a request takes twice as long.
 const DOUBLES: u32 = 8;
 
+/// Where it says how many requests there were at once, at the most, since it was last asked.
+pub(super) const MOST: &str = "/v1/most";
+
 pub(super) fn serve(port: u16, service: Duration) -> io::Result<()> {
     tools::go_first();
     let timer = Timer::start();
     let in_flight = Arc::new(AtomicU32::new(0));
-    serve_with(port, move |_request| {
-        let here = Here::new(&in_flight);
-        let excess = here.count.saturating_sub(SLOTS);
-        let over = timer.after(service + service * excess / DOUBLES);
+    let most = AtomicU32::new(0);
+    serve_with(port, move |request| {
+        let work = (request.uri().path() != MOST).then(|| {
+            let here = Here::new(&in_flight);
+            most.fetch_max(here.count, Ordering::Relaxed);
+            let excess = here.count.saturating_sub(SLOTS);
+            (timer.after(service + service * excess / DOUBLES), here)
+        });
+        let said = work.is_none().then(|| most.swap(0, Ordering::Relaxed).to_string());
         async move {
-            // The timer goes with the process; whoever is dropped here was hung up on.
-            let _ = over.await;
-            drop(here);
-            Bytes::from_static(b"done")
+            if let Some((over, here)) = work {
+                // The timer goes with the process; whoever is dropped here was hung up on.
+                let _ = over.await;
+                drop(here);
+            }
+            said.map_or(Bytes::from_static(b"done"), Bytes::from)
         }
     })
 }

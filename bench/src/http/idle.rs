@@ -81,8 +81,9 @@ impl<'a> Growth<'a> {
     }
 }
 
+/// Long enough for a proxy to find that nothing happens, and to give back what it does not need.
 fn settle() {
-    thread::sleep(Duration::from_millis(500));
+    thread::sleep(Duration::from_millis(2_500));
 }
 
 fn open(proxy: &Process, count: u64) -> Result<Vec<TcpStream>, String> {

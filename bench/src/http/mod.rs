@@ -6,7 +6,7 @@
 //! [`open_loop`] and [`crowd`] are the load, [`wire`] reads answers, [`accounting`] what the kernel counts, and [`rounds`]
 //! gives everybody a turn.
 
-mod accounting;
+pub(crate) mod accounting;
 mod crowd;
 pub(crate) mod flood;
 mod fragile;
@@ -15,7 +15,7 @@ pub(crate) mod idle;
 pub(crate) mod layer;
 mod open_loop;
 pub(crate) mod overload;
-mod process;
+pub(crate) mod process;
 pub(crate) mod proxied;
 mod proxies;
 pub(crate) mod refused;
@@ -23,7 +23,7 @@ pub(crate) mod role;
 mod rounds;
 pub(crate) mod slow;
 pub(crate) mod stage;
-mod tools;
+pub(crate) mod tools;
 mod upstream;
 mod wire;
 mod wrk;

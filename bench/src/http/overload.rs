@@ -2,10 +2,10 @@
 //!
 //! Owns the service time and the rate; where the machine cannot send so much, both are halved, and it is told.
 
-use std::{thread, time::Duration};
+use std::{net::TcpStream, thread, time::Duration};
 
 use super::{
-    fragile::SLOTS,
+    fragile::{MOST as MOST_PATH, SLOTS},
     open_loop::{Schedule, Seen, drive, p99},
     process::Process,
     proxied::HEADER_TIMEOUT,
@@ -14,6 +14,7 @@ use super::{
     rounds::in_turn,
     stage::Stage,
     tools,
+    wire::ask,
 };
 use crate::{
     report::{Goal, Question},
@@ -24,6 +25,7 @@ const GOODPUT: &str = "overload: goodput, queue of 8";
 const GOODPUT_BESIDE: &str = "overload: goodput, queue of 8, beside HAProxy";
 const ADMITTED: &str = "overload: admitted p99, queue of 8";
 const REFUSED: &str = "overload: refused p99, queue of 8";
+const MOST: &str = "overload: most at once behind the proxy";
 const QUEUE: u32 = 8;
 const DENYING: &str = "HAProxy, maxconn and deny";
 
@@ -36,7 +38,7 @@ const LATE: f64 = 1.0;
 const CONNECTIONS: usize = 512;
 
 pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
-    if !suite.wants_any(&[GOODPUT, GOODPUT_BESIDE, ADMITTED, REFUSED]) {
+    if !suite.wants_any(&[GOODPUT, GOODPUT_BESIDE, ADMITTED, REFUSED, MOST]) {
         return Ok(());
     }
     let (rounds, seconds) = if suite.is_quick() { (1, 1) } else { (5, 4) };
@@ -51,17 +53,18 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     let schedule = schedule(slower, seconds);
     let mut late = Vec::new();
     let mut failed = 0;
-    let mut overload = |proxy: &Process| -> Result<[f64; 3], String> {
+    let mut overload = |proxy: &Process| -> Result<[f64; 4], String> {
+        most(&fragile)?;
         let seen = drive(proxy.address(), &request(PATH, KEY), &schedule)?;
         late.push(p99(&seen.late));
         failed += seen.failed;
-        Ok([seen.goodput, p99(&seen.served), p99(&seen.refused)])
+        Ok([seen.goodput, p99(&seen.served), p99(&seen.refused), most(&fragile)?])
     };
-    let [ours, haproxy, [possible, ..]] = in_turn::<3, 3>(rounds, |index| match index {
+    let [ours, haproxy, [possible, ..]] = in_turn::<3, 4>(rounds, |index| match index {
         0 => overload(&ours),
         1 => overload(&haproxy),
         // What the slots allow: as many connections as there are slots, with no proxy and no overload.
-        _ => Ok([wrk.shoot(&fragile, PATH, SLOTS, seconds)?.all_well()?.per_second(), 0.0, 0.0]),
+        _ => Ok([wrk.shoot(&fragile, PATH, SLOTS, seconds)?.all_well()?.per_second(), 0.0, 0.0, 0.0]),
     })?;
     let goodput = Question::new(GOODPUT, "1/s").against("32 connections straight to the upstream");
     suite.add(goodput.goal(Goal::at_least(0.99)).beside(ours[0], possible));
@@ -71,6 +74,8 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     suite.add(admitted.beside(ours[1], haproxy[1]));
     let refused = Question::new(REFUSED, "ms").against(DENYING).goal(Goal::ours_at_most(2.5));
     suite.add(refused.beside(ours[2], haproxy[2]));
+    let bound = Question::new(MOST, "requests").against(DENYING).goal(Goal::ours_at_most(f64::from(SLOTS)));
+    suite.add(bound.beside(ours[3], haproxy[3]));
     let late = crate::measure::median(late);
     let is_first = thread::spawn(tools::go_first).join().unwrap_or_default();
     let first = if is_first { "before" } else { "beside, for the kernel permits no more," };
@@ -80,6 +85,14 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
         schedule.rate
     ));
     Ok(())
+}
+
+/// How many requests the service had at once, at the most, since it was last asked.
+fn most(fragile: &Process) -> Result<f64, String> {
+    let asked = TcpStream::connect(fragile.address())
+        .and_then(|mut stream| ask(&mut stream, &request(MOST_PATH, KEY)));
+    let most = asked.map(|answer| answer.body.parse::<f64>());
+    most.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }
 
 fn schedule(slower: u32, seconds: u32) -> Schedule {

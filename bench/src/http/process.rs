@@ -19,7 +19,7 @@ const END: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A server in a process of its own, with all it starts.
-pub(super) struct Process {
+pub(crate) struct Process {
     name: String,
     child: Child,
     port: u16,
@@ -30,7 +30,7 @@ impl Process {
     /// Starts a server, and waits until it listens. What it says goes to a log in the folder.
     ///
     /// Only from the main thread: the process ends with the thread that started it.
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &str,
         program: &Path,
         words: &[String],
@@ -70,7 +70,7 @@ impl Process {
         lines[lines.len().saturating_sub(3)..].join(" / ")
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
@@ -78,7 +78,7 @@ impl Process {
         format!("http://{}{path}", self.address())
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
@@ -110,7 +110,7 @@ impl Drop for Process {
 }
 
 /// The program, told to end when we do: `setpriv` is a part of every Debian.
-pub(super) fn tied_to_us(program: &Path) -> Command {
+pub(crate) fn tied_to_us(program: &Path) -> Command {
     match tools::find("setpriv") {
         Some(setpriv) => {
             let mut command = Command::new(setpriv);
@@ -122,7 +122,7 @@ pub(super) fn tied_to_us(program: &Path) -> Command {
 }
 
 /// A port of loopback that nobody listens on.
-pub(super) fn free_port() -> Result<u16, String> {
+pub(crate) fn free_port() -> Result<u16, String> {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     taken.map(|address| address.port()).map_err(|error| format!("there is no free port: {error}"))
 }

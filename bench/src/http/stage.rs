@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    accounting::{Ticks, niceness},
+    accounting::Ticks,
     process::{Process, free_port},
     proxies::{Haproxy, Nginx, Ours},
     role::Role,
@@ -40,18 +40,8 @@ pub(crate) fn play_all(groups: &[Group], suite: &mut Suite) {
             suite.remark(format!("not measured: {error}"));
         }
     }
-    if let (Some(before), Some(now), false) = (before, Ticks::now(), suite.cases().is_empty()) {
-        let (others, stolen) = now.shares_since(before);
-        let percent = |share: f64| (share * 100.0).round();
-        let nice = match niceness() {
-            0 => String::new(),
-            nice => format!("; all of this ran with a niceness of {nice}"),
-        };
-        suite.remark(format!(
-            "other programs used {} % of the processors during the run, and the host of this machine kept back {} %{nice}",
-            percent(others),
-            percent(stolen)
-        ));
+    if let (Some(before), false) = (before, suite.cases().is_empty()) {
+        before.remark_on_others(suite);
     }
 }
 
@@ -162,7 +152,7 @@ fn build() -> Result<PathBuf, String> {
 }
 
 /// Ends the program on Ctrl-C and its like, and the folder with it; the processes on the stage see us go.
-fn leave_on_signal(folder: PathBuf) {
+pub(crate) fn leave_on_signal(folder: PathBuf) {
     thread::spawn(move || {
         let runtime =
             Builder::new_current_thread().enable_io().build().expect("a runtime of one thread needs nothing");

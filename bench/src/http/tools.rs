@@ -28,8 +28,16 @@ pub(super) fn program(name: &str) -> Result<PathBuf, String> {
     find(name).ok_or_else(|| format!("`{name}` is installed, and yet not found"))
 }
 
+/// Where the program of another package is; if it is missing, it is installed.
+pub(crate) fn program_of(name: &str, package: &str) -> Result<PathBuf, String> {
+    if find(name).is_none() {
+        install(&[package])?;
+    }
+    find(name).ok_or_else(|| format!("`{name}` is installed, and yet not found"))
+}
+
 /// Where the program is, if it is there.
-pub(super) fn find(name: &str) -> Option<PathBuf> {
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     // Servers are often not on the path of those who are not root.
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));

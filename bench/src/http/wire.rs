@@ -11,11 +11,12 @@ use std::{
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// An answer, without its body.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: u16,
     head: String,
+    pub(super) body: String,
 }
 
 impl Answer {
@@ -56,13 +57,14 @@ impl Incoming {
         let head = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, format!("not an answer we know: {head}"));
         let status = head.get(9..12).and_then(|status| status.parse().ok()).ok_or_else(wrong)?;
-        let answer = Answer { status, head: head.clone() };
+        let mut answer = Answer { status, head: head.clone(), body: String::new() };
         let length: usize =
             answer.header("content-length").and_then(|length| length.parse().ok()).ok_or_else(wrong)?;
         let whole = end + 4 + length;
         if self.bytes.len() < whole {
             return Ok(None);
         }
+        answer.body = String::from_utf8_lossy(&self.bytes[end + 4..whole]).into_owned();
         self.bytes.drain(..whole);
         Ok(Some(answer))
     }
@@ -114,7 +116,7 @@ mod tests {
         incoming.add(b"oHTTP");
         let answer = incoming.answer().unwrap().unwrap();
         assert_eq!((answer.status, answer.header("content-length"), answer.closes()), (429, Some("2"), true));
-        assert!(!answer.is_well());
+        assert_eq!((answer.is_well(), answer.body.as_str()), (false, "no"));
         assert_eq!(incoming.answer().unwrap(), None);
     }
 

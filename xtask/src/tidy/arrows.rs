@@ -28,7 +28,7 @@ enum Others {
     Except(&'static [&'static str]),
 }
 
-const ROOMS: [Room; 7] = [
+const ROOMS: [Room; 8] = [
     Room {
         package: "flowgate-core",
         ours: &[],
@@ -61,6 +61,8 @@ const ROOMS: [Room; 7] = [
         ours: &["flowgate", "flowgate-tasks", "flowgate-core", TESTKIT],
         others: Others::Any,
     },
+    // Ours beside its peers, in a workspace of its own.
+    Room { package: "flowgate-bench-peers", ours: &["flowgate-tasks", "flowgate-core"], others: Others::Any },
     Room { package: "xtask", ours: &[], others: Others::Any },
 ];
 

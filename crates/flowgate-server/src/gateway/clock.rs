@@ -4,8 +4,8 @@
 //! at its deadlines by reading that count, so a request never reads the time and never arms a timer.
 
 use std::{
-    cell::Cell,
-    time::{Duration, Instant},
+    cell::{Cell, RefCell},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// How often a worker looks at its deadlines. Timeouts are kept to within two of these.
@@ -27,6 +27,8 @@ pub(super) struct Clock {
     /// When the present tick began.
     since: Cell<Instant>,
     now: Cell<Moment>,
+    /// What `Date` says, written when it is first asked for in a tick.
+    date: RefCell<(Moment, String)>,
 }
 
 impl Moment {
@@ -54,7 +56,8 @@ impl Span {
 
 impl Clock {
     pub(super) fn new() -> Self {
-        Clock { since: Cell::new(Instant::now()), now: Cell::new(Moment(0)) }
+        let date = RefCell::new((Moment::NEVER, String::new()));
+        Clock { since: Cell::new(Instant::now()), now: Cell::new(Moment(0)), date }
     }
 
     /// As of the last tick.
@@ -65,6 +68,15 @@ impl Clock {
     /// When a span that begins now will be over.
     pub(super) fn after(&self, span: Span) -> Moment {
         self.now.get().after(span)
+    }
+
+    /// What the header `Date` says now.
+    pub(super) fn with_date(&self, put: impl FnOnce(&str)) {
+        let mut date = self.date.borrow_mut();
+        if date.0 != self.now() {
+            *date = (self.now(), httpdate::fmt_http_date(SystemTime::now()));
+        }
+        put(&date.1);
     }
 
     /// Moves the count on to the present.

@@ -27,7 +27,9 @@ use super::{
     client::Client,
     clock::{Clock, Span},
     exchange::exchange,
+    inbound::Inbound,
     io::{ClientIo, Socket, Wire},
+    plain::{self, Left},
     relay::Out,
     tls::Protocol,
     watch::{Stage, Watch},
@@ -118,15 +120,26 @@ fn service(
     client: &Rc<Client>,
 ) -> impl Service<Request<Incoming>, Response = Response<Out>, Error = Infallible, Future: 'static> + use<> {
     let (worker, client) = (Rc::clone(worker), Rc::clone(client));
-    service_fn(move |request| exchange(Rc::clone(&worker), Rc::clone(&client), request))
+    service_fn(move |request: Request<Incoming>| {
+        exchange(Rc::clone(&worker), Rc::clone(&client), request.map(Inbound::Stream))
+    })
 }
 
 /// Serves requests until the connection ends. One that has nothing to do for a while comes to rest: what hyper keeps for it
 /// is given back, and made anew for its next request. Most connections are idle most of the time.
 async fn serve_http1(worker: &Rc<Worker>, client: &Rc<Client>, mut io: ClientIo, watch: &Watch) {
     loop {
-        let (served, parts) = serve_while_busy(worker, client, io, watch).await;
-        io = parts.0.with_early(parts.1);
+        let plainly = Box::pin(plain::serve(worker, client, io, watch)).await;
+        let (served, left) = match plainly {
+            Left::Special(special) => {
+                let (served, (left, unread)) = serve_while_busy(worker, client, special, watch).await;
+                (served, left.with_early(unread))
+            }
+            Left::Resting(left) => (Served::Resting, left),
+            Left::Ended(left) => (Served::Ended, left),
+            Left::Gone => return,
+        };
+        io = left;
         match (served, client.tunnel.take()) {
             (Served::Resting, _) => match wake(worker, client, io).await {
                 Some(woken) => io = woken,

@@ -12,14 +12,14 @@ use flowgate::{
     http::{Answer, GatedBody, ReleaseAt},
 };
 use http::{HeaderValue, Request, Response, Version, header, request::Parts, response};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 
 use super::{
     asked::Asked,
     client::Client,
     fault::Fault,
-    forward::{Forwarded, Forwarding},
-    headers::{Marks, strip},
+    forward::{Forwarded, Forwarding, Switched},
+    inbound::Inbound,
     limiter::{Admitted, Limiter},
     relay::{Out, Relay},
     table::{Plan, Table, Way},
@@ -34,7 +34,7 @@ use super::{
 pub(super) async fn exchange(
     worker: Rc<Worker>,
     client: Rc<Client>,
-    request: Request<Incoming>,
+    request: Request<Inbound>,
 ) -> Result<Response<Out>, Infallible> {
     let busy = client.begin();
     let watch = worker.watch();
@@ -43,7 +43,7 @@ pub(super) async fn exchange(
     let way = match admit(&view.table, &mut parts, body.size_hint().lower(), &client).await {
         Ok(way) => way,
         Err(told) => {
-            if !body.is_end_stream() {
+            if body.is_unread() {
                 client.leave_unread();
             }
             return Ok(told.map(GatedBody::refusal));
@@ -51,20 +51,14 @@ pub(super) async fn exchange(
     };
     let forwarding = Forwarding { view: &view, plan: way.plan, client: &client, watch: &watch };
     Ok(match forwarding.run(parts, body).await {
-        Ok(Forwarded::Answer(response, from)) => {
-            let (mut head, body) = response.into_parts();
-            let marks = Marks::of(&head.headers);
-            strip(&mut head.headers, marks);
+        Ok(Forwarded::Answer(mut head, from)) => {
             head.version = Version::HTTP_11;
             watch.begin(Stage::Streaming, way.plan.stream_timeout);
             let pass = way.pass(&mut head);
-            let relay = Relay::new(body, from, Rc::clone(&watch), busy);
+            let relay = Relay::new(from, Rc::clone(&watch), busy);
             Response::from_parts(head, GatedBody::new(relay, pass))
         }
-        Ok(Forwarded::Switched(mut head, upstream, early)) => {
-            let protocol = head.headers.get(header::UPGRADE).cloned();
-            let marks = Marks::of(&head.headers);
-            strip(&mut head.headers, marks);
+        Ok(Forwarded::Switched(Switched { mut head, protocol, upstream, early })) => {
             head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             head.headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
             let stand_still = way.plan.stream_timeout;

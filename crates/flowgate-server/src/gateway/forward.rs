@@ -1,36 +1,38 @@
 //! Asking an upstream.
 //!
-//! Owns which upstream is asked, what it is told of the client, and how often it is tried: a request of which nothing was
-//! sent may be sent elsewhere, and one that is safe to repeat is repeated once where an idle connection turned out to be dead.
+//! Owns which upstream is asked, for how long, and how often: a request of which nothing was sent may be sent elsewhere, and
+//! one that is safe to repeat is repeated once where an idle connection turned out to be dead.
 
 use std::{
     future::{Future, poll_fn},
     pin::pin,
     rc::Rc,
     task::Poll,
+    time::Duration,
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts, response};
-use hyper::body::{Body, Incoming};
+use http::{HeaderValue, Request, request, response};
+use hyper::body::Body;
 use tokio::net::TcpStream;
 
 use super::{
-    asked::{to_http1, to_http2, upgrade},
     client::Client,
     clock::Span,
     fault::Fault,
-    headers::{Marks, lists, strip},
+    headers::{Marks, strip},
+    inbound::Inbound,
+    outgoing::Outgoing,
     relay::From,
     table::Plan,
     upload::{Flow, Upload},
-    upstream::{Heard, Line, Pool},
+    upstream::{Heard, Line, Pool, Unanswered},
     view::View,
     watch::{Stage, Watch},
 };
 
 /// How long an upstream that was asked to say whether it wants a body may take; many never say.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A request on its way.
 pub(super) struct Forwarding<'e> {
@@ -42,9 +44,18 @@ pub(super) struct Forwarding<'e> {
 
 /// What came back.
 pub(super) enum Forwarded {
-    Answer(Response<Incoming>, From),
-    /// The connection is something else from here on; with what the upstream has said since.
-    Switched(response::Parts, TcpStream, Bytes),
+    Answer(response::Parts, From),
+    /// The connection is something else from here on.
+    Switched(Switched),
+}
+
+/// A connection that became something else.
+pub(super) struct Switched {
+    pub(super) head: response::Parts,
+    pub(super) protocol: Option<HeaderValue>,
+    pub(super) upstream: TcpStream,
+    /// What the upstream has said since.
+    pub(super) early: Bytes,
 }
 
 /// A request that is still ours to send.
@@ -52,16 +63,15 @@ type Slot = Option<Request<Upload>>;
 
 /// What a request brings besides its head.
 struct Load {
+    outgoing: Outgoing,
     flow: Option<Rc<Flow>>,
-    expects: bool,
-    is_upgrade: bool,
 }
 
 impl Forwarding<'_> {
     /// Asks one upstream after the other until one takes the request.
     ///
     /// Cancel safety: dropped, the upstream's connection is closed or its stream reset.
-    pub(super) async fn run(&self, parts: Parts, body: Incoming) -> Result<Forwarded, Fault> {
+    pub(super) async fn run(&self, parts: request::Parts, body: Inbound) -> Result<Forwarded, Fault> {
         let (request, load) = self.prepared(parts, body);
         // It stays here until it is sent, and is back here if nothing of it was sent after all.
         let mut request = Some(request);
@@ -80,49 +90,29 @@ impl Forwarding<'_> {
         Err(fault)
     }
 
-    fn prepared(&self, mut parts: Parts, body: Incoming) -> (Request<Upload>, Load) {
-        let marks = Marks::of(&parts.headers);
-        let has_body = !body.is_end_stream();
-        let protocol = if marks.upgrade && !has_body { upgrade(&parts) } else { None };
-        let is_upgrade = protocol.is_some();
-        let takes_trailers = marks.te && lists(&parts.headers, &header::TE, "trailers");
-        let expects = marks.expect && has_body && lists(&parts.headers, &header::EXPECT, "100-continue");
-        to_http1(&mut parts);
-        let headers = &mut parts.headers;
-        strip(headers, marks);
-        self.client.speaker.introduce(headers, marks, self.view.table.trusts(self.client.peer.ip()));
-        if has_body && body.size_hint().exact().is_none() {
-            // Said outright: of a GET, hyper would otherwise not send a body of unknown length.
-            headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
-        if takes_trailers {
-            headers.insert(header::TE, HeaderValue::from_static("trailers"));
-            headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
-        }
-        if let Some(protocol) = protocol {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-            headers.insert(header::UPGRADE, protocol);
-        }
-        let (upload, flow) = if has_body {
-            let (upload, flow) = Upload::new(body, self.client, self.watch, self.plan, expects);
-            (upload, Some(flow))
-        } else {
+    fn prepared(&self, mut parts: request::Parts, body: Inbound) -> (Request<Upload>, Load) {
+        let is_trusted = self.view.table.trusts(self.client.peer.ip());
+        let outgoing = Outgoing::prepare(&mut parts, &body, |headers, marks| {
+            self.client.speaker.introduction(headers, marks, is_trusted)
+        });
+        let (upload, flow) = if body.is_end_stream() {
             (Upload::empty(), None)
+        } else {
+            let (upload, flow) = Upload::new(body, self.client, self.watch, self.plan, outgoing.expects);
+            (upload, Some(flow))
         };
-        (Request::from_parts(parts, upload), Load { flow, expects, is_upgrade })
+        (Request::from_parts(parts, upload), Load { outgoing, flow })
     }
 
     /// Asks over HTTP/1.1: on an idle connection, and if that turns out to be dead on a new one.
     async fn ask_line(&self, pool: &Rc<Pool>, request: &mut Slot, load: &Load) -> Result<Forwarded, Fault> {
-        if let (Some(flow), Some(request)) = (&load.flow, request.as_mut()) {
-            flow.await_word(request);
-        }
-        if let Some((line, is_fresh)) = pool.take() {
-            let spare = if is_fresh { None } else { repeatable(request.as_ref(), load) };
+        if let Some(line) = pool.take() {
+            let is_repeatable = |request: &Request<Upload>| request.method().is_idempotent();
             match self.ask_on(line, pool, request, load).await {
-                Err(_) if request.is_some() => {}
-                Err(Fault::Broken) if spare.is_some() => *request = spare,
-                asked => return asked,
+                Err(Missed { unsent: true, .. }) => {}
+                // The upstream may have closed the connection just when the request was on its way.
+                Err(Missed { fault: Fault::Broken, .. }) if request.as_ref().is_some_and(is_repeatable) => {}
+                asked => return asked.map_err(|missed| missed.for_good(request)),
             }
         }
         self.watch.begin(Stage::Asking, self.plan.connect_timeout);
@@ -131,7 +121,7 @@ impl Forwarding<'_> {
             Some(Err(_)) => return Err(Fault::Unreachable),
             None => return Err(Fault::ConnectLate),
         };
-        self.ask_on(line, pool, request, load).await
+        self.ask_on(line, pool, request, load).await.map_err(|missed| missed.for_good(request))
     }
 
     async fn ask_on(
@@ -140,27 +130,27 @@ impl Forwarding<'_> {
         pool: &Rc<Pool>,
         request: &mut Slot,
         load: &Load,
-    ) -> Result<Forwarded, Fault> {
+    ) -> Result<Forwarded, Missed> {
         self.begin_asking(load);
+        let write = |parts: &request::Parts, text: &mut Vec<u8>| load.outgoing.write(parts, text);
         let on_late = || self.opens(load);
-        match line.ask(request, self.watch, on_late).await {
-            Heard::Answer(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                if !load.is_upgrade {
-                    return Err(Fault::Broken);
-                }
-                let (head, _) = response.into_parts();
-                let (upstream, early) = line.into_bare().await.ok_or(Fault::Broken)?;
-                Ok(Forwarded::Switched(head, upstream, early))
+        let (fault, unsent) = match line.ask(request, write, self.watch, on_late).await {
+            Heard::Answer(head) => return Ok(Forwarded::Answer(head, From::Line(line, Rc::clone(pool)))),
+            Heard::Switched(head, protocol) if load.outgoing.is_upgrade() => {
+                let (upstream, early) = line.into_bare();
+                return Ok(Forwarded::Switched(Switched { head, protocol, upstream, early }));
             }
-            Heard::Answer(response) => Ok(Forwarded::Answer(response, From::Line(line, Rc::clone(pool)))),
-            Heard::Failed => Err(load.broken()),
-            Heard::Late => Err(load.late()),
-        }
+            // Nobody asked for that.
+            Heard::Switched(..) => (Fault::Broken, false),
+            Heard::Failed { unsent } => (load.broken(), unsent),
+            Heard::Late => (load.late(), false),
+        };
+        Err(Missed { fault, unsent })
     }
 
     /// Asks over HTTP/2, again on another connection if the first one was going away.
     async fn ask_stream(&self, pool: &Rc<Pool>, request: &mut Slot, load: &Load) -> Result<Forwarded, Fault> {
-        *request = request.take().map(|request| for_http2(request, pool));
+        *request = request.take().map(|request| load.outgoing.for_http2(request, pool));
         if let Some(flow) = &load.flow {
             flow.open();
         }
@@ -174,12 +164,15 @@ impl Forwarding<'_> {
             };
             self.begin_asking(load);
             match stream.ask(sender, request, self.watch).await {
-                Heard::Answer(response) => {
-                    return Ok(Forwarded::Answer(response, From::Stream { _place: stream }));
+                Ok(response) => {
+                    let (mut head, body) = response.into_parts();
+                    let marks = Marks::of(&head.headers);
+                    strip(&mut head.headers, marks);
+                    return Ok(Forwarded::Answer(head, From::Stream { body, _place: stream }));
                 }
-                Heard::Failed if request.is_some() && !is_second => is_second = true,
-                Heard::Failed => return Err(load.broken()),
-                Heard::Late => return Err(load.late()),
+                Err(Unanswered::Failed) if request.is_some() && !is_second => is_second = true,
+                Err(Unanswered::Failed) => return Err(load.broken()),
+                Err(Unanswered::Late) => return Err(load.late()),
             }
         }
     }
@@ -187,7 +180,7 @@ impl Forwarding<'_> {
     fn begin_asking(&self, load: &Load) {
         let span = match &load.flow {
             None => self.plan.response_timeout,
-            Some(_) if load.expects => Span::of(PATIENCE),
+            Some(_) if load.outgoing.expects => Span::of(PATIENCE),
             Some(_) => self.plan.stream_timeout,
         };
         self.watch.begin(Stage::Asking, span);
@@ -203,6 +196,22 @@ impl Forwarding<'_> {
     }
 }
 
+/// Why there is no answer, and whether nothing of the request was sent.
+struct Missed {
+    fault: Fault,
+    unsent: bool,
+}
+
+impl Missed {
+    /// The request is not to be sent again, unless nothing of it was.
+    fn for_good(self, request: &mut Slot) -> Fault {
+        if !self.unsent {
+            *request = None;
+        }
+        self.fault
+    }
+}
+
 impl Load {
     /// What it is if the upstream hung up: the client's fault, if its body broke off.
     fn broken(&self) -> Fault {
@@ -212,32 +221,6 @@ impl Load {
     fn late(&self) -> Fault {
         self.flow.as_ref().map_or(Fault::Late, |flow| flow.standstill())
     }
-}
-
-/// The same request in the form of HTTP/2.
-fn for_http2(request: Request<Upload>, pool: &Pool) -> Request<Upload> {
-    let (mut parts, upload) = request.into_parts();
-    let marks = Marks::of(&parts.headers);
-    let takes_trailers = marks.te;
-    strip(&mut parts.headers, marks);
-    parts.headers.remove(header::EXPECT);
-    if takes_trailers {
-        parts.headers.insert(header::TE, HeaderValue::from_static("trailers"));
-    }
-    to_http2(&mut parts, pool.upstream.authority());
-    Request::from_parts(parts, upload)
-}
-
-/// A second copy of a request that may safely be sent twice.
-fn repeatable(request: Option<&Request<Upload>>, load: &Load) -> Slot {
-    let is_repeatable = |request: &&Request<Upload>| request.method().is_idempotent();
-    let request = request.filter(is_repeatable).filter(|_| load.flow.is_none() && !load.is_upgrade)?;
-    let mut copy = Request::new(Upload::empty());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    *copy.headers_mut() = request.headers().clone();
-    Some(copy)
 }
 
 /// What the future comes to, unless the time is over first.

@@ -10,11 +10,11 @@ use std::{
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use super::upstream::put_line;
+
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// How many headers a request is given at most, beside those that are a matter of its body.
-const MOST_ADDED: usize = 4;
 
 /// Those that belong to one connection, whether `Connection` names them or not.
 static HOP_BY_HOP: [HeaderName; 6] = [
@@ -110,34 +110,86 @@ impl Speaker {
         Speaker { address, protocol: if is_tls { "https" } else { "http" }, node }
     }
 
-    /// Adds what the upstream should know of the client. What others have said before stays where they are trusted to say
-    /// it; lists are always added to at their end, so whoever reads them from there meets us first.
-    pub(super) fn introduce(&self, headers: &mut HeaderMap, marks: Marks, is_trusted: bool) {
-        headers.reserve(MOST_ADDED);
-        let host = headers.get(header::HOST).cloned();
+    /// What the upstream should know of the client. What others have said before stays where they are trusted to say it;
+    /// lists are always added to at their end, so whoever reads them from there meets us first.
+    pub(super) fn introduction(&self, headers: &HeaderMap, marks: Marks, is_trusted: bool) -> Introduction {
+        let host = headers.get(header::HOST);
         let address = if marks.forwarded_for {
             joined(headers, &X_FORWARDED_FOR, self.address.as_bytes())
         } else {
             self.address.clone()
         };
-        headers.insert(X_FORWARDED_FOR, address);
-        if !(is_trusted && marks.forwarded_proto) {
-            headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(self.protocol));
-        }
-        if marks.forwarded {
+        let forwarded = marks.forwarded.then(|| {
             let mut element = format!("for={};proto={}", self.node, self.protocol);
-            if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok())
+            if let Some(host) = host.and_then(|host| host.to_str().ok())
                 && !host.contains(['"', '\\'])
             {
                 write!(element, ";host=\"{host}\"").expect("a string takes all that is written");
             }
-            let forwarded = joined(headers, &header::FORWARDED, element.as_bytes());
-            headers.insert(header::FORWARDED, forwarded);
+            joined(headers, &header::FORWARDED, element.as_bytes())
+        });
+        Introduction {
+            address,
+            protocol: if is_trusted && marks.forwarded_proto { None } else { Some(self.protocol) },
+            host: if is_trusted && marks.forwarded_host { None } else { host.cloned() },
+            forwarded,
+            replaces: marks.forwarded || marks.forwarded_for || marks.forwarded_proto || marks.forwarded_host,
         }
-        if let Some(host) = host
-            && !(is_trusted && marks.forwarded_host)
-        {
-            headers.insert(X_FORWARDED_HOST, host);
+    }
+}
+
+/// What an upstream is told of the client: each replaces what the request says of it.
+#[derive(Debug)]
+pub(super) struct Introduction {
+    address: HeaderValue,
+    protocol: Option<&'static str>,
+    host: Option<HeaderValue>,
+    forwarded: Option<HeaderValue>,
+    /// Whether there is anything to replace.
+    replaces: bool,
+}
+
+impl Introduction {
+    /// Into the headers.
+    pub(super) fn insert(&self, headers: &mut HeaderMap) {
+        headers.insert(X_FORWARDED_FOR, self.address.clone());
+        if let Some(protocol) = self.protocol {
+            headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(protocol));
+        }
+        if let Some(host) = &self.host {
+            headers.insert(X_FORWARDED_HOST, host.clone());
+        }
+        if let Some(forwarded) = &self.forwarded {
+            headers.insert(header::FORWARDED, forwarded.clone());
+        }
+    }
+
+    /// Writes the headers, with these among them.
+    pub(super) fn write(&self, headers: &HeaderMap, text: &mut Vec<u8>) {
+        for (name, value) in headers {
+            if !(self.replaces && self.is_replaced(name)) {
+                put_line(text, name.as_str(), value.as_bytes());
+            }
+        }
+        put_line(text, X_FORWARDED_FOR.as_str(), self.address.as_bytes());
+        if let Some(protocol) = self.protocol {
+            put_line(text, X_FORWARDED_PROTO.as_str(), protocol.as_bytes());
+        }
+        if let Some(host) = &self.host {
+            put_line(text, X_FORWARDED_HOST.as_str(), host.as_bytes());
+        }
+        if let Some(forwarded) = &self.forwarded {
+            put_line(text, header::FORWARDED.as_str(), forwarded.as_bytes());
+        }
+    }
+
+    fn is_replaced(&self, name: &HeaderName) -> bool {
+        match name.as_str() {
+            "x-forwarded-for" => true,
+            "x-forwarded-proto" => self.protocol.is_some(),
+            "x-forwarded-host" => self.host.is_some(),
+            "forwarded" => self.forwarded.is_some(),
+            _ => false,
         }
     }
 }
@@ -166,8 +218,20 @@ mod tests {
         headers
     }
 
-    fn speaker(peer: &str) -> Speaker {
-        Speaker::new(SocketAddr::new(peer.parse().unwrap(), 9), false)
+    /// Introduces a client in the headers, and sees that the same is written.
+    fn introduce(peer: &str, headers: &mut HeaderMap, is_trusted: bool) {
+        let speaker = Speaker::new(SocketAddr::new(peer.parse().unwrap(), 9), false);
+        let introduction = speaker.introduction(headers, Marks::of(headers), is_trusted);
+        let mut text = Vec::new();
+        introduction.write(headers, &mut text);
+        introduction.insert(headers);
+        let text = String::from_utf8(text).unwrap();
+        let mut written: Vec<&str> = text.lines().collect();
+        let mut expected: Vec<String> =
+            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        written.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(written, expected);
     }
 
     #[test]
@@ -204,8 +268,7 @@ mod tests {
             ("x-forwarded-host", "evil"),
             ("forwarded", "for=6.6.6.6"),
         ]);
-        let marks = Marks::of(&map);
-        speaker("2001:db8::1").introduce(&mut map, marks, false);
+        introduce("2001:db8::1", &mut map, false);
         assert_eq!(map["x-forwarded-for"], "6.6.6.6, 7.7.7.7, 2001:db8::1");
         assert_eq!(map["x-forwarded-proto"], "http");
         assert_eq!(map["x-forwarded-host"], "api.example.com:8081");
@@ -222,8 +285,7 @@ mod tests {
         let said =
             [("host", "inner"), ("x-forwarded-proto", "https"), ("x-forwarded-host", "api.example.com")];
         let mut map = headers(&said);
-        let marks = Marks::of(&map);
-        speaker("::ffff:10.0.0.1").introduce(&mut map, marks, true);
+        introduce("::ffff:10.0.0.1", &mut map, true);
         assert_eq!(map["x-forwarded-for"], "10.0.0.1");
         assert_eq!(map["x-forwarded-proto"], "https");
         assert_eq!(map["x-forwarded-host"], "api.example.com");

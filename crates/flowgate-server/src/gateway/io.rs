@@ -73,6 +73,16 @@ impl Socket {
 }
 
 impl ClientIo {
+    /// Whether the other side has hung up. If not, the task is woken when something comes from there: that may be it.
+    pub(super) fn is_hung_up(&self, cx: &mut Context<'_>) -> bool {
+        let SocketIo(socket) = match &self.wire {
+            Wire::Plain(socket) => socket,
+            Wire::Tls(stream) => stream.get_ref().0,
+        };
+        let heard = socket.0.borrow().poll_read_ready(cx);
+        heard.is_ready() && socket.is_hung_up()
+    }
+
     /// `head` is how long a request's head may take.
     pub(super) fn new(wire: Wire, early: Bytes, watch: Rc<Watch>, head: Span) -> Self {
         ClientIo { early, wire, watch, head }

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`service`] starts and ends it, [`worker`] is one of its threads and [`connection`] one client there. A
 //! request is an [`exchange`]: [`asked`] and [`table`] (with [`router`] and [`path`]) find its route, [`limiter`] its pass,
-//! [`forward`] asks an [`upstream`], [`upload`] and [`relay`] are the two bodies, [`tunnel`] what a connection may become;
+//! [`forward`] asks an [`upstream`] ([`outgoing`] is what it gets), [`upload`] and [`relay`] are the two bodies, [`tunnel`] what a connection may become;
 //! [`fault`] is what is told when that fails. [`watch`] and [`clock`] keep all deadlines. [`reload`] and [`admin`] are for
 //! operators. HTTP itself is hyper's, and limits are `flowgate`'s.
 
@@ -17,9 +17,12 @@ mod fault;
 mod figures;
 mod forward;
 mod headers;
+mod inbound;
 mod io;
 mod limiter;
+mod outgoing;
 mod path;
+mod plain;
 mod relay;
 mod reload;
 mod router;

@@ -15,7 +15,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::{
     client::Busy,
-    upstream::{Line, Pool, Stream},
+    upstream::{BodyError, Line, Pool, Stream},
     watch::Watch,
 };
 
@@ -25,7 +25,6 @@ pub(super) type Out = GatedBody<Relay>;
 /// The body of an upstream's response.
 #[derive(Debug)]
 pub(super) struct Relay {
-    body: Incoming,
     from: From,
     watch: Rc<Watch>,
     _busy: Busy,
@@ -37,66 +36,88 @@ pub(super) enum From {
     /// An HTTP/1.1 connection of its own.
     Line(Line, Rc<Pool>),
     /// A stream of a shared HTTP/2 connection.
-    Stream { _place: Stream },
+    Stream { body: Incoming, _place: Stream },
     /// Nothing any more: the body has ended.
     Nothing,
+    /// Nothing any more: the body broke off, which the client is yet to see.
+    Broken(Option<BodyError>),
 }
 
 impl Relay {
-    pub(super) fn new(body: Incoming, from: From, watch: Rc<Watch>, busy: Busy) -> Self {
-        let mut relay = Relay { body, from, watch, _busy: busy };
-        // Whoever is told that there is no body does not ask for it.
-        if relay.body.is_end_stream() {
-            relay.end();
-        }
+    pub(super) fn new(from: From, watch: Rc<Watch>, busy: Busy) -> Self {
+        let mut relay = Relay { from, watch, _busy: busy };
+        relay.let_go();
         relay
     }
 
-    /// The body has ended: what it came from is free for others.
-    fn end(&mut self) {
-        if let From::Line(line, pool) = std::mem::replace(&mut self.from, From::Nothing) {
+    /// Once the body has ended, what it came from is free for others. Whoever is told that it has ended asks no more.
+    fn let_go(&mut self) {
+        if self.is_end_stream()
+            && let From::Line(line, pool) = std::mem::replace(&mut self.from, From::Nothing)
+        {
             pool.give_back(line);
         }
     }
 
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.from {
-            From::Line(line, _) => line.poll_frame(&mut self.body, cx),
-            From::Stream { .. } | From::Nothing => Pin::new(&mut self.body).poll_frame(cx),
+            From::Line(line, _) => line.poll_frame(cx),
+            From::Stream { body, .. } => {
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::Stream)))
+            }
+            From::Nothing => Poll::Ready(None),
+            From::Broken(error) => Poll::Ready(error.take().map(Err)),
         }
+    }
+
+    /// The body broke off. What came before goes out first: whoever serves the connection drops what it has not sent when it
+    /// is told, but sends it when there is nothing more for now.
+    fn break_off(&mut self, error: BodyError, cx: &Context<'_>) {
+        // What it came from is not to be trusted any more.
+        self.from = From::Broken(Some(error));
+        cx.waker().wake_by_ref();
     }
 }
 
 impl Body for Relay {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(self.poll_body(cx));
-        match &frame {
-            Some(Ok(_)) => self.watch.touch(),
-            Some(Err(_)) => self.from = From::Nothing,
-            None => self.end(),
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let was_broken = matches!(self.from, From::Broken(_));
+        match ready!(self.poll_body(cx)) {
+            Some(Err(error)) if !was_broken => {
+                self.break_off(error, cx);
+                Poll::Pending
+            }
+            frame => {
+                if let Some(Ok(_)) = frame {
+                    self.watch.touch();
+                }
+                self.let_go();
+                Poll::Ready(frame)
+            }
         }
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.from {
+            From::Line(line, _) => line.is_over(),
+            From::Stream { body, .. } => body.is_end_stream(),
+            From::Nothing => true,
+            From::Broken(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        if self.body.is_end_stream() {
-            self.end();
+        match &self.from {
+            From::Line(line, _) => line.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+            From::Stream { body, .. } => body.size_hint(),
+            From::Nothing => SizeHint::with_exact(0),
+            From::Broken(_) => SizeHint::default(),
         }
     }
 }

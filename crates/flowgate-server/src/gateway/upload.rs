@@ -9,21 +9,17 @@ use std::{
     fmt,
     pin::Pin,
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
-use http::Request;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 
 use super::{
     client::Client,
     clock::Span,
     fault::Fault,
+    inbound::Inbound,
     table::Plan,
     watch::{Stage, Watch},
 };
@@ -34,7 +30,9 @@ pub(super) struct Upload(Option<Sending>);
 
 #[derive(Debug)]
 struct Sending {
-    body: Incoming,
+    /// A piece that was taken and is back.
+    back: Option<Bytes>,
+    body: Inbound,
     flow: Rc<Flow>,
 }
 
@@ -50,8 +48,8 @@ pub(super) struct Flow {
     left: Cell<u64>,
     stage: Cell<At>,
     fault: Cell<Option<Fault>>,
-    /// Closed until the upstream has asked for the body; none where nobody waits for that.
-    door: Option<Arc<Door>>,
+    /// Whether the body is held back until the upstream has asked for it.
+    is_shut: Cell<bool>,
 }
 
 /// Who has to move next.
@@ -62,12 +60,6 @@ enum At {
     Client,
     Upstream,
     End,
-}
-
-/// Whether a body that the client holds back may be asked for.
-#[derive(Debug, Default)]
-struct Door {
-    is_open: AtomicBool,
 }
 
 /// The body ended before its time; [`Flow::fault`] says why.
@@ -81,7 +73,7 @@ impl Upload {
 
     /// A body as the plan allows it. `expects`: the client waits for word that it is wanted.
     pub(super) fn new(
-        body: Incoming,
+        body: Inbound,
         client: &Rc<Client>,
         watch: &Rc<Watch>,
         plan: &Plan,
@@ -95,9 +87,33 @@ impl Upload {
             left: Cell::new(plan.max_body.unwrap_or(u64::MAX)),
             stage: Cell::new(At::Start),
             fault: Cell::new(None),
-            door: expects.then(Arc::default),
+            is_shut: Cell::new(expects),
         });
-        (Upload(Some(Sending { body, flow: Rc::clone(&flow) })), flow)
+        (Upload(Some(Sending { back: None, body, flow: Rc::clone(&flow) })), flow)
+    }
+
+    /// The body, if there is one.
+    pub(super) fn some(self) -> Option<Self> {
+        self.0.is_some().then_some(self)
+    }
+
+    /// Whether its length is not known beforehand.
+    pub(super) fn is_chunked(&self) -> bool {
+        self.size_hint().exact().is_none()
+    }
+
+    /// The piece that was taken last, of which nothing was used, is the next one again.
+    pub(super) fn put_back(&mut self, piece: Bytes) {
+        if let Some(sending) = &mut self.0 {
+            sending.back = Some(piece);
+        }
+    }
+
+    /// The upstream wants it.
+    pub(super) fn open(&self) {
+        if let Some(sending) = &self.0 {
+            sending.flow.open();
+        }
     }
 }
 
@@ -112,24 +128,9 @@ impl Flow {
         if self.stage.get() == At::Client { Fault::Stalled } else { Fault::Late }
     }
 
-    /// Has the upstream's `100 Continue` open the door.
-    pub(super) fn await_word<B>(&self, request: &mut Request<B>) {
-        if let Some(door) = self.door.clone() {
-            hyper::ext::on_informational(request, move |response| {
-                if response.status() == http::StatusCode::CONTINUE {
-                    door.is_open.store(true, Ordering::Relaxed);
-                }
-            });
-        }
-    }
-
-    /// Asks for the body without the upstream's word; `false` if it was asked for already.
+    /// The body is asked for; `false` if it was already.
     pub(super) fn open(&self) -> bool {
-        self.door.as_ref().is_some_and(|door| !door.is_open.swap(true, Ordering::Relaxed))
-    }
-
-    fn is_shut(&self) -> bool {
-        self.door.as_ref().is_some_and(|door| !door.is_open.load(Ordering::Relaxed))
+        self.is_shut.replace(false)
     }
 
     fn cut(&self, fault: Fault) -> Cut {
@@ -157,7 +158,7 @@ impl Flow {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        if self.flow.stage.get() != At::End && !self.body.is_end_stream() {
+        if self.flow.stage.get() != At::End && self.body.is_unread() {
             self.flow.client.leave_unread();
         }
     }
@@ -168,9 +169,12 @@ impl Body for Upload {
     type Error = Cut;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
-        let Some(Sending { body, flow }) = &mut self.0 else { return Poll::Ready(None) };
-        if flow.is_shut() {
-            // Whoever opens it, the upstream's word or the end of patience, polls the connection and so this.
+        let Some(Sending { back, body, flow }) = &mut self.0 else { return Poll::Ready(None) };
+        if let Some(piece) = back.take() {
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        if flow.is_shut.get() {
+            // Whoever asks for it, the upstream or the end of our patience, has this polled then.
             return Poll::Pending;
         }
         if flow.stage.replace(At::Client) == At::Start && flow.watch.stage() == Stage::Asking {
@@ -196,7 +200,7 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|sending| sending.body.is_end_stream())
+        self.0.as_ref().is_none_or(|sending| sending.back.is_none() && sending.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {

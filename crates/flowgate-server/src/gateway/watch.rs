@@ -122,7 +122,7 @@ impl Watch {
 
     /// Whether its client hung up while nobody reads: seen here, for one in line is woken by nothing else.
     fn is_hung_up(&self) -> bool {
-        let is_unread = matches!(self.stage.get(), Stage::Waiting | Stage::Asking);
+        let is_unread = matches!(self.stage.get(), Stage::Waiting | Stage::Asking | Stage::Streaming);
         is_unread && self.socket.upgrade().is_some_and(|socket| socket.is_hung_up())
     }
 }

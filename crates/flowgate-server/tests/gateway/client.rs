@@ -4,7 +4,7 @@
 
 use std::{
     io::{BufRead, BufReader, ErrorKind, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
 };
 
 use serde_json::Value;
@@ -41,6 +41,15 @@ impl Client {
     /// Sends as much as is taken; whether that was all.
     pub(crate) fn try_send(&mut self, text: impl AsRef<[u8]>) -> bool {
         self.0.get_mut().write_all(text.as_ref()).is_ok()
+    }
+
+    /// Sends this over and over until no more is taken: whether the connection has ended then, and not merely stands still.
+    pub(crate) fn floods(&mut self, text: &str) -> bool {
+        loop {
+            if let Err(error) = self.0.get_mut().write_all(text.as_bytes()) {
+                return !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+            }
+        }
     }
 
     /// A request without a body, with these lines of headers.
@@ -151,6 +160,14 @@ impl Client {
     /// The same connection, for another thread to write to.
     pub(crate) fn share(&self) -> TcpStream {
         self.0.get_ref().try_clone().expect("a connection can be shared")
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // To close it is not enough: a program that another test is just starting has a copy of it until it runs, and so
+        // long the other side hears of nothing. It may be closed already.
+        let _ = self.0.get_ref().shutdown(Shutdown::Both);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{client::Client, program::Program, upstream::Service};
 
 #[test]
 fn w3_no_more_connections_are_accepted_than_may_be_open() {
-    // Seen to fail: with the pass dropped when the connection is handed to its worker.
+    // Seen to fail: with a cap of a million, whatever the configuration says.
     let upstream = Service::new();
     let program = Program::before(upstream.address, "max_connections = 2", "");
     let mut one = program.client();

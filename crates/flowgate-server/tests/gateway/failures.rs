@@ -1,6 +1,6 @@
 //! W3: what a client is told when an upstream fails.
 
-use std::net::TcpListener;
+use std::{io::Write, net::TcpListener, thread};
 
 use crate::{
     client::Message,
@@ -30,7 +30,7 @@ fn w3_an_upstream_that_takes_no_connection_is_502() {
 
 #[test]
 fn w3_an_upstream_that_hangs_up_or_talks_nonsense_is_502() {
-    // Seen to fail: with the error returned to hyper, the client gets no answer at all.
+    // Seen to fail: with `Fault::Late` told.
     for said in ["", "HTTP/1.1 2", "no such protocol\r\n\r\n", "HTTP/1.1 101 Switching Protocols\r\n\r\n"] {
         let upstream = Upstream::new();
         let program = Program::before(upstream.address, "", &route(""));
@@ -45,7 +45,7 @@ fn w3_an_upstream_that_hangs_up_or_talks_nonsense_is_502() {
 
 #[test]
 fn w3_an_upstream_that_does_not_answer_in_time_is_504_and_hung_up_on() {
-    // Seen to fail: without `is_over` asked while waiting, the test never ends.
+    // Seen to fail: without `is_over` asked while waiting for the head, there is never an answer.
     let upstream = Upstream::new();
     let program = Program::before(upstream.address, "", &route("response_timeout = \"100ms\""));
     let mut client = program.client();
@@ -93,23 +93,44 @@ fn w3_a_body_beyond_the_limit_is_413() {
 
 #[test]
 fn w3_a_body_that_breaks_off_in_the_middle_is_not_taken_for_whole() {
-    // Seen to fail: with the error of the upstream's body taken for its end.
+    // Seen to fail: with the end of the upstream's connection taken for the end of its body.
     let upstream = Upstream::new();
     let program = Program::before(upstream.address, "", &route(""));
     let mut client = program.client();
     client.ask("POST", "/a", "");
     let (mut asked, _) = upstream.take();
-    asked.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345");
-    let head = client.read_head();
-    assert_eq!((head.status(), client.exactly(5)), (200, b"12345".to_vec()));
+    asked.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n");
+    assert_eq!((client.read_head().status(), client.read_chunk().as_str()), (200, "12345"));
     drop(asked);
-    assert!(client.ends());
+    assert_eq!(client.rest(), "", "no chunk says that this was all");
+    program.settle(0, 0);
+}
+
+#[test]
+fn w3_an_answer_that_comes_before_the_body_has_been_sent_is_the_answer() {
+    // Seen to fail: with nothing read before all of the body has been sent.
+    const BODY: usize = 64 << 20;
+    let upstream = Upstream::new();
+    let program = Program::before(upstream.address, "", &route(""));
+    let mut client = program.client();
+    client.ask("POST", "/a", &format!("Content-Length: {BODY}\r\n"));
+    let mut sender = client.share();
+    let sending = thread::spawn(move || {
+        // Whether all of it is taken is not the question.
+        let _ = sender.write_all(&vec![b'x'; BODY]);
+    });
+    let mut asked = upstream.accept();
+    asked.read_head();
+    asked.send("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno");
+    assert_eq!((client.read().status(), "no"), (401, "no"));
+    drop((asked, client));
+    sending.join().expect("it does not panic");
     program.settle(0, 0);
 }
 
 #[test]
 fn w3_connections_to_the_upstream_are_kept_and_a_dead_one_is_no_failure() {
-    // Seen to fail: with `Unsent` told as 502.
+    // Seen to fail: with no second try for a request of which nothing was sent.
     let upstream = Upstream::new();
     let program = Program::before(upstream.address, "workers = 1", &route(""));
     let mut client = program.client();
@@ -134,6 +155,31 @@ fn w3_connections_to_the_upstream_are_kept_and_a_dead_one_is_no_failure() {
     );
     asked.send(OK);
     assert_eq!(client.read().status(), 200);
+}
+
+#[test]
+fn w3_a_connection_that_dies_under_a_request_fails_it_unless_it_is_safe_to_repeat() {
+    // Seen to fail: with a POST repeated; with a GET not repeated.
+    for (method, is_repeated) in [("POST", false), ("PATCH", false), ("GET", true), ("DELETE", true)] {
+        let upstream = Upstream::new();
+        let program = Program::before(upstream.address, "workers = 1", &route(""));
+        let mut client = program.client();
+        client.ask("POST", "/a", "");
+        let (mut asked, _) = upstream.take();
+        asked.send(OK_AND_ON);
+        assert_eq!(client.read().status(), 200);
+
+        client.ask(method, "/b", "");
+        assert_eq!(asked.read().first, format!("{method} /b HTTP/1.1"), "on the connection that was kept");
+        drop(asked);
+        if is_repeated {
+            let (asked, request) = upstream.take();
+            assert_eq!(request.first, format!("{method} /b HTTP/1.1"), "once more, on a new one");
+            drop(asked);
+        }
+        assert_eq!(told(&program, &client.read()), (502, "PLATFORM.UPSTREAM_FAILED".to_owned()), "{method}");
+        assert!(upstream.is_quiet(), "{method}: and no more than that");
+    }
 }
 
 #[test]

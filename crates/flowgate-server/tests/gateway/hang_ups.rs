@@ -9,7 +9,7 @@ const ROUTE: &str = "[[gateway.route]]\nname = \"actions\"\npath = \"/{*rest}\"\
 
 #[test]
 fn w3_one_who_hangs_up_in_line_leaves_it_and_never_reaches_the_upstream() {
-    // Seen to fail: with the line entered by a task of its own, the place stays taken.
+    // Seen to fail: with hyper (`half_close`) and `Watches::tick` both not looking for hang-ups.
     let upstream = Service::new();
     let program = Program::before(upstream.address, "", ROUTE);
     let held = upstream.hold(&program, "/first", "");
@@ -41,7 +41,7 @@ fn w3_one_who_hangs_up_in_line_with_a_body_unread_leaves_it_too() {
 
 #[test]
 fn w3_a_hang_up_while_the_upstream_works_cancels_its_call() {
-    // Seen to fail: with the upstream's connection driven by a task of its own, it stays open.
+    // Seen to fail: with hyper (`half_close`) and `Watches::tick` both not looking for hang-ups.
     let upstream = Upstream::new();
     let program = Program::before(upstream.address, "", ROUTE);
     let mut gone = program.client();
@@ -54,7 +54,7 @@ fn w3_a_hang_up_while_the_upstream_works_cancels_its_call() {
 
 #[test]
 fn w3_a_hang_up_while_the_response_streams_cancels_it_and_frees_the_slot() {
-    // Seen to fail: with `Relay::drop` giving the connection back whatever is left of the body.
+    // Seen to fail: with hyper (`half_close`) and `Watches::tick` both not looking for hang-ups.
     let upstream = Upstream::new();
     let program = Program::before(upstream.address, "", ROUTE);
     let mut gone = program.client();
@@ -70,7 +70,7 @@ fn w3_a_hang_up_while_the_response_streams_cancels_it_and_frees_the_slot() {
 
 #[test]
 fn w3_the_next_in_line_starts_when_the_one_before_hangs_up() {
-    // Seen to fail: with the pass kept by the connection instead of the exchange.
+    // Seen to fail: with hyper (`half_close`) and `Watches::tick` both not looking for hang-ups.
     let upstream = Upstream::new();
     let program = Program::before(upstream.address, "", ROUTE);
     let mut first = program.client();

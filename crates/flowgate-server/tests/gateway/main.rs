@@ -5,6 +5,8 @@ mod connections;
 mod failures;
 mod hang_ups;
 mod headers;
+mod hostile;
+mod plain;
 mod program;
 mod protocols;
 mod refusals;

@@ -88,7 +88,7 @@ fn w3_http2_comes_in_by_prior_knowledge_and_its_streams_count_one_by_one() {
 
 #[test]
 fn w3_a_stream_that_its_client_resets_cancels_the_call_and_frees_the_slot() {
-    // Seen to fail: with streams run by a task that nobody cancels.
+    // Seen to fail: with each exchange in a task that nobody cancels.
     let upstream = Upstream::new();
     let program = Program::before(upstream.address, "", ROUTE);
     runtime().block_on(async {

@@ -84,7 +84,7 @@ fn w4_routes_and_upstreams_change_with_a_reload() {
 
 #[test]
 fn w4_a_reload_under_load_loses_no_request_and_never_exceeds_the_bound() {
-    // Seen to fail: with a new gate for each reload, more are in flight than the largest of the limits.
+    // Seen to fail: with the connections of a worker ended by a reload.
     const MOST: usize = 8;
     let (in_flight, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let upstream = Upstream::new();
@@ -137,7 +137,7 @@ fn w4_a_reload_under_load_loses_no_request_and_never_exceeds_the_bound() {
 
 #[test]
 fn w4_a_configuration_that_is_wrong_changes_nothing() {
-    // Seen to fail: with the connections' limit set before the rest is known to be right.
+    // Seen to fail: with an error taken for a reload that had nothing to say.
     let upstream = Service::new();
     let mut program = Program::before(upstream.address, "", &route(3, ""));
     let wrong = config(upstream.address, "", &route(3, "maxx = 1"));

@@ -48,7 +48,7 @@ fn w3_a_body_that_is_badly_chunked_is_400_and_ends_its_connection() {
 
 #[test]
 fn w3_of_two_lengths_the_chunks_count_and_nothing_is_read_after_them() {
-    // Seen to fail: with the header `content-length` of the client put back on the request.
+    // Seen to fail: with a length sent beside the chunks.
     for lengths in [
         "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",

@@ -57,7 +57,7 @@ fn w3_the_body_of_one_in_line_is_not_read() {
 
 #[test]
 fn w3_bodies_stream_both_ways_at_once() {
-    // Seen to fail: with the request's body collected before it is sent on, the first piece never arrives.
+    // Seen to fail: with nothing sent before the whole body is there.
     let upstream = Upstream::new();
     let program = Program::before(upstream.address, "", &route(""));
     let mut client = program.client();
@@ -170,7 +170,7 @@ fn w3_a_stream_that_stands_still_for_too_long_is_cut() {
 
 #[test]
 fn w3_a_body_that_is_held_back_is_asked_for_when_the_upstream_wants_it() {
-    // Seen to fail: with the door open from the start, `100 Continue` comes before the upstream has said so.
+    // Seen to fail: with no body held back: `100 Continue` comes before the upstream has said so.
     let upstream = Upstream::new();
     let program = Program::before(upstream.address, "workers = 1", &route(""));
     let expecting = "Expect: 100-continue\r\nContent-Length: 4\r\n";
@@ -221,7 +221,7 @@ fn w3_one_refused_is_not_asked_for_its_body() {
 
 #[test]
 fn w3_many_answers_in_a_row_come_in_order_on_one_connection() {
-    // Seen to fail: with connections given back before their body has been read.
+    // Seen to fail: with a connection given back before its body has been read.
     let upstream = Service::new();
     let program = Program::before(upstream.address, "", "");
     let mut client = program.client();

@@ -2,7 +2,8 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
     sync::{Arc, Mutex, mpsc},
     thread,
 };
@@ -27,12 +28,15 @@ impl Upstream {
     pub(crate) fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it has an address");
+        // Nobody waits for ever for one who does not come. The time is the socket's own, and only this type can set it.
+        let timed = TcpStream::from(OwnedFd::from(listener.try_clone().expect("a socket can be shared")));
+        timed.set_read_timeout(Some(DEADLINE)).expect("a timeout above zero is fine");
         Upstream { listener, address }
     }
 
     /// The next connection.
     pub(crate) fn accept(&self) -> Client {
-        let (stream, _) = self.listener.accept().expect("the gateway connects");
+        let (stream, _) = self.listener.accept().expect("the gateway connects in time");
         Client::of(stream)
     }
 

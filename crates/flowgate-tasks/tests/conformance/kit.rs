@@ -54,6 +54,12 @@ macro_rules! on_every_store {
 /// A wall clock that stands still until it is moved.
 pub(crate) struct HandWall(AtomicU64);
 
+impl HandWall {
+    fn new() -> Arc<Self> {
+        Arc::new(HandWall(AtomicU64::new(1_800_000_000_000_000_000)))
+    }
+}
+
 impl Wall for HandWall {
     fn now(&self) -> Tick {
         Tick::from_nanos(self.0.load(Ordering::SeqCst))
@@ -64,50 +70,38 @@ impl Wall for HandWall {
 pub(crate) struct Kit {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) shelf: Arc<dyn Shelf>,
-    clock: Clock,
-}
-
-enum Clock {
-    Hand(Arc<HandWall>),
-    /// How far a server's clock is moved on, in nanoseconds.
-    #[cfg(feature = "postgres")]
-    Shift(Arc<std::sync::atomic::AtomicI64>),
+    wall: Arc<HandWall>,
 }
 
 impl Kit {
     pub(crate) fn sqlite() -> Kit {
-        let wall = Arc::new(HandWall(AtomicU64::new(1_800_000_000_000_000_000)));
+        let wall = HandWall::new();
         let store = Sqlite::in_memory_with(Arc::clone(&wall) as Arc<dyn Wall>).expect("a store in memory");
-        Kit::over(Arc::new(store), Clock::Hand(wall))
+        Kit::over(Arc::new(store), wall)
     }
 
-    /// On a database of its own, of the server that all tests share.
+    /// A database of its own on the tests' server; names are cut to what PostgreSQL takes.
     #[cfg(feature = "postgres")]
     pub(crate) async fn postgres(name: &str) -> Kit {
         use flowgate_tasks::store::{Postgres, PostgresOptions};
-        use flowgate_testkit::postgres::Postgres as Server;
 
-        let name = name.to_owned();
-        let url = tokio::task::spawn_blocking(move || Server::shared().create_database(&name));
-        let url = url.await.expect("no panic").expect("a database");
-        let time_shift = Arc::default();
-        let options = PostgresOptions { time_shift: Arc::clone(&time_shift) };
+        static DATABASES: AtomicU64 = AtomicU64::new(0);
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("t{number}_{}", &name[..name.len().min(40)]);
+        let url = flowgate_testkit::postgres::Postgres::shared().create_database(&name).expect("a database");
+        let wall = HandWall::new();
+        let options = PostgresOptions { clock: Some(Arc::clone(&wall) as Arc<dyn Wall>) };
         let store = Postgres::connect_with(&url, options).await.expect("a store");
-        Kit::over(Arc::new(store), Clock::Shift(time_shift))
+        Kit::over(Arc::new(store), wall)
     }
 
-    fn over(shelf: Arc<dyn Shelf>, clock: Clock) -> Kit {
-        Kit { store: shelf.clone(), shelf, clock }
+    fn over(shelf: Arc<dyn Shelf>, wall: Arc<HandWall>) -> Kit {
+        Kit { store: shelf.clone(), shelf, wall }
     }
 
     /// Time passes.
     pub(crate) fn advance(&self, span: Duration) {
-        let nanos = span.as_nanos();
-        match &self.clock {
-            Clock::Hand(wall) => drop(wall.0.fetch_add(nanos as u64, Ordering::SeqCst)),
-            #[cfg(feature = "postgres")]
-            Clock::Shift(shift) => drop(shift.fetch_add(nanos as i64, Ordering::SeqCst)),
-        }
+        self.wall.0.fetch_add(span.as_nanos() as u64, Ordering::SeqCst);
     }
 
     /// Time passes, and what falls due is done.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use flowgate_core::{Code, OptionError, Reason, Refusal};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
-use super::figures::whole_seconds;
+use super::figures::{digits, number, whole_seconds};
 
 /// On every refusal, with its reason.
 pub(crate) const REFUSAL: HeaderName = HeaderName::from_static("flowgate-refusal");
@@ -18,6 +18,8 @@ pub(crate) const REFUSAL: HeaderName = HeaderName::from_static("flowgate-refusal
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC: &str = "application/grpc";
+/// With the figures, and what a server adds.
+const MOST_HEADERS: usize = 14;
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The reason of one who is shed: no gate's, so the core has no word for it.
@@ -62,6 +64,8 @@ struct Facts {
     retry_after: Option<Duration>,
 }
 
+/// What numbers take in a message.
+const ROOM: usize = 32;
 const PLACES: [&str; 4] = ["max", "in_flight", "waiting", "retry_after"];
 
 impl Wording {
@@ -90,14 +94,30 @@ impl Wording {
         Wording::new(self.code.clone(), self.title.clone(), message)
     }
 
+    /// The message with its places filled. Under overload there is one of these for each request, so it is put together in
+    /// one go.
     fn filled(&self, facts: &Facts, retry_after: u64) -> String {
-        let max = facts.max.map_or_else(|| "unlimited".to_owned(), |max| max.to_string());
-        let values = [max, facts.in_use.to_string(), facts.waiting.to_string(), retry_after.to_string()];
-        let places = PLACES.iter().zip(values);
-        places.fold(self.message.to_string(), |text, (place, value)| {
-            text.replace(&format!("{{{place}}}"), &value)
-        })
+        let mut text = String::with_capacity(self.message.len() + ROOM);
+        let mut rest = &*self.message;
+        while let Some((before, behind)) = rest.split_once('{') {
+            text.push_str(before);
+            let (place, after) = behind.split_once('}').unwrap_or((behind, ""));
+            match (place, facts.max) {
+                ("max", Some(max)) => push_number(&mut text, max.into()),
+                ("max", None) => text.push_str("unlimited"),
+                ("in_flight", _) => push_number(&mut text, facts.in_use.into()),
+                ("waiting", _) => push_number(&mut text, facts.waiting.into()),
+                _ => push_number(&mut text, retry_after),
+            }
+            rest = after;
+        }
+        text.push_str(rest);
+        text
     }
+}
+
+fn push_number(text: &mut String, number: u64) {
+    text.extend(digits(number).map(char::from));
 }
 
 /// What follows `{place}`, if the text begins with that.
@@ -245,7 +265,9 @@ impl Answer {
         } else {
             let body = match self.format {
                 Format::Problem => {
-                    let members = format!(",\"code\":\"{}\",\"reason\":\"{}\"", facts.code, facts.reason);
+                    let members =
+                        [",\"code\":\"", facts.code.as_str(), "\",\"reason\":\"", facts.reason, "\""]
+                            .concat();
                     problem(status, &wording.code, &wording.title, &message, &members)
                 }
                 Format::Envelope => envelope(&wording.code, &wording.title, &message),
@@ -255,7 +277,7 @@ impl Answer {
         let headers = response.headers_mut();
         headers.insert(REFUSAL, HeaderValue::from_static(facts.reason));
         if !self.retry_after.is_zero() {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after));
+            headers.insert(header::RETRY_AFTER, number(retry_after));
         }
         response
     }
@@ -267,6 +289,7 @@ impl Answer {
         };
         let mut response = Response::new(Bytes::from(body));
         *response.status_mut() = status;
+        *response.headers_mut() = HeaderMap::with_capacity(MOST_HEADERS);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
         response
@@ -296,29 +319,45 @@ fn grpc(status: StatusCode, message: &str) -> Response<Bytes> {
 }
 
 fn problem(status: StatusCode, code: &str, title: &str, detail: &str, members: &str) -> String {
-    format!(
-        "{{\"type\":\"urn:flowgate:error:{}\",\"title\":\"{}\",\"status\":{},\"detail\":\"{}\"{members}}}",
-        escaped(code),
-        escaped(title),
-        status.as_u16(),
-        escaped(detail),
-    )
+    let (code, title, detail) = (escaped(code), escaped(title), escaped(detail));
+    let status = status.as_str();
+    [
+        "{\"type\":\"urn:flowgate:error:",
+        &code,
+        "\",\"title\":\"",
+        &title,
+        "\",\"status\":",
+        status,
+        ",\"detail\":\"",
+        &detail,
+        "\"",
+        members,
+        "}",
+    ]
+    .concat()
 }
 
 /// The vendor's own client asks for `log_url`, even where there is none.
 fn envelope(code: &str, title: &str, message: &str) -> String {
-    format!(
-        "{{\"status\":\"error\",\"error\":{{\"code\":\"{}\",\"title\":\"{}\",\"message\":\"{}\",\"log_url\":null}}}}",
-        escaped(code),
-        escaped(title),
-        escaped(message),
-    )
+    let (code, title, message) = (escaped(code), escaped(title), escaped(message));
+    [
+        "{\"status\":\"error\",\"error\":{\"code\":\"",
+        &code,
+        "\",\"title\":\"",
+        &title,
+        "\",\"message\":\"",
+        &message,
+        "\",\"log_url\":null}}",
+    ]
+    .concat()
 }
 
 /// The text as it stands between the quotes of a JSON string.
 fn escaped(text: &str) -> Cow<'_, str> {
     let is_plain = |character: char| character >= ' ' && character != '"' && character != '\\';
-    if text.chars().all(is_plain) {
+    // Without a way out, so that many bytes are looked at in one go.
+    let is_special = |found, byte| found | (byte < b' ') | (byte == b'"') | (byte == b'\\');
+    if !text.bytes().fold(false, is_special) {
         return Cow::Borrowed(text);
     }
     let mut json = String::with_capacity(text.len() + 8);

@@ -80,28 +80,31 @@ impl Figures {
         }
         headers.reserve(MOST_HEADERS);
         let mut state = Vec::with_capacity(64);
-        for figure in figures {
-            figure.write_numbers(headers, &mut state);
-        }
-        headers.append(POLICY, policy_of(figures));
+        LAST.with_borrow_mut(|last| {
+            last.be(figures);
+            for (figure, limit) in figures.iter().zip(&last.limits) {
+                figure.write_numbers(limit, headers, &mut state);
+            }
+            headers.append(POLICY, last.policy.clone());
+        });
         headers.append(STATE, value_of(state));
     }
 
     /// The headers of one number each, and the item for the list.
-    fn write_numbers(&self, headers: &mut HeaderMap, state: &mut Vec<u8>) {
+    fn write_numbers(&self, limit: &HeaderValue, headers: &mut HeaderMap, state: &mut Vec<u8>) {
         begin_item(state);
         match *self {
-            Figures::Concurrency { limit, remaining } => {
-                headers.insert(CONCURRENCY_LIMIT, number(limit));
-                headers.insert(CONCURRENCY_REMAINING, number(remaining));
+            Figures::Concurrency { remaining, .. } => {
+                headers.insert(CONCURRENCY_LIMIT, limit.clone());
+                headers.insert(CONCURRENCY_REMAINING, number(remaining.into()));
                 state.extend_from_slice(b"\"concurrency\";r=");
                 push_number(state, remaining.into());
             }
-            Figures::Rate { limit, remaining, resets_in, .. } => {
+            Figures::Rate { remaining, resets_in, .. } => {
                 let reset = whole_seconds(resets_in);
-                headers.insert(RATE_LIMIT, number(limit));
-                headers.insert(RATE_REMAINING, number(remaining));
-                headers.insert(RATE_RESET, HeaderValue::from(reset));
+                headers.insert(RATE_LIMIT, limit.clone());
+                headers.insert(RATE_REMAINING, number(remaining.into()));
+                headers.insert(RATE_RESET, number(reset));
                 state.extend_from_slice(b"\"rate\";r=");
                 push_number(state, remaining.into());
                 state.extend_from_slice(b";t=");
@@ -129,6 +132,12 @@ impl Figures {
         }
     }
 
+    fn limit(&self) -> u32 {
+        match *self {
+            Figures::Concurrency { limit, .. } | Figures::Rate { limit, .. } => limit,
+        }
+    }
+
     /// Whether the policies of both are the same.
     fn has_policy_of(&self, other: &Figures) -> bool {
         match (self, other) {
@@ -142,33 +151,32 @@ impl Figures {
     }
 }
 
-/// A policy as it was last written, and of what.
-#[derive(Default)]
+/// What was last written of limits, and of which: it is the same for as long as they are.
 struct Written {
     figures: Vec<Figures>,
-    policy: Option<HeaderValue>,
+    limits: Vec<HeaderValue>,
+    policy: HeaderValue,
 }
+
+thread_local!(static LAST: RefCell<Written> = const { RefCell::new(Written::NOTHING) });
 
 impl Written {
-    fn find(&self, figures: &[Figures]) -> Option<HeaderValue> {
+    const NOTHING: Written =
+        Written { figures: Vec::new(), limits: Vec::new(), policy: HeaderValue::from_static("") };
+
+    /// Is what is written of these.
+    fn be(&mut self, figures: &[Figures]) {
         let is_same = self.figures.len() == figures.len()
             && self.figures.iter().zip(figures).all(|(known, figure)| figure.has_policy_of(known));
-        self.policy.clone().filter(|_| is_same)
+        if is_same {
+            return;
+        }
+        let mut policy = Vec::with_capacity(96);
+        figures.iter().for_each(|figure| figure.write_policy(&mut policy));
+        self.policy = value_of(policy);
+        self.limits = figures.iter().map(|figure| number(figure.limit().into())).collect();
+        self.figures = figures.to_vec();
     }
-}
-
-/// The policy, which is the same for as long as the limits are.
-fn policy_of(figures: &[Figures]) -> HeaderValue {
-    thread_local!(static LAST: RefCell<Written> = RefCell::default());
-    LAST.with_borrow_mut(|last| {
-        last.find(figures).unwrap_or_else(|| {
-            let mut text = Vec::with_capacity(96);
-            figures.iter().for_each(|figure| figure.write_policy(&mut text));
-            let policy = value_of(text);
-            *last = Written { figures: figures.to_vec(), policy: Some(policy.clone()) };
-            policy
-        })
-    })
 }
 
 fn begin_item(list: &mut Vec<u8>) {
@@ -177,18 +185,22 @@ fn begin_item(list: &mut Vec<u8>) {
     }
 }
 
-fn push_number(text: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
+fn push_number(text: &mut Vec<u8>, number: u64) {
+    text.extend(digits(number));
+}
+
+/// The number as it is written.
+pub(crate) fn digits(mut number: u64) -> impl Iterator<Item = u8> {
+    let mut digits = [b'0'; 20];
     let mut at = digits.len();
     loop {
         at -= 1;
-        digits[at] = b'0' + u8::try_from(number % 10).expect("a digit is small");
+        digits[at] += u8::try_from(number % 10).expect("a digit is small");
         number /= 10;
         if number == 0 {
-            break;
+            return digits.into_iter().skip(at);
         }
     }
-    text.extend_from_slice(&digits[at..]);
 }
 
 fn value_of(text: Vec<u8>) -> HeaderValue {
@@ -212,7 +224,8 @@ fn window_of(rate: &Rate) -> Option<Duration> {
 }
 
 /// Small numbers are on every response, and are written once.
-fn number(number: u32) -> HeaderValue {
+pub(crate) fn number(number: u64) -> HeaderValue {
     static SMALL: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| (0..1_024).map(HeaderValue::from).collect());
-    SMALL.get(number as usize).cloned().unwrap_or_else(|| HeaderValue::from(number))
+    let small = usize::try_from(number).ok().and_then(|number| SMALL.get(number));
+    small.cloned().unwrap_or_else(|| HeaderValue::from(number))
 }

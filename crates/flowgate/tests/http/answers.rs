@@ -256,6 +256,43 @@ async fn h5_of_two_gates_of_a_kind_the_outermost_is_told() {
     );
 }
 
+#[tokio::test]
+async fn h5_policies_are_those_of_this_response_and_not_of_the_last() {
+    // Seen to fail: with what was last written kept for another kind, another window or another number.
+    let rate = |count, period| RateLimit::builder().rate(count, period).build().unwrap();
+    let router = Router::new().route("/", get(|| async { "" })).layer(rate(8, "1h")).layer(rate(9, "1h"));
+    let router = router.layer(rate(9, "1m")).layer(limit(9, |options| options));
+    let server = serve(router).await;
+    for _ in 0..2 {
+        assert_eq!(
+            ask(server, "/").await.list("ratelimit-policy"),
+            "\"rate\";q=8;w=3600, \"rate\";q=9;w=3600, \"rate\";q=9;w=60, \
+             \"concurrency\";q=9;qu=\"concurrent-requests\""
+        );
+    }
+}
+
+#[test]
+fn h5_several_figures_at_once_are_written_as_one_by_one() {
+    // Seen to fail: with no comma between items; with a list of another length taken for the last one; with headers for none.
+    let limits = flowgate::Limits::builder().rate(1_100, "1500ms").build().unwrap();
+    let spent = Figures::of_spent_rate(limits.rate().unwrap(), Duration::from_millis(1_200));
+    let rested = Figures::of_rested_rate(limits.rate().unwrap());
+    let written = |figures: &[Figures]| {
+        let mut headers = http::HeaderMap::new();
+        Figures::write_all(figures, &mut headers);
+        let list = |name| {
+            headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join("; ")
+        };
+        (list("ratelimit-policy"), list("ratelimit"), list("ratelimit-remaining"))
+    };
+    let (one, both) = ("\"rate\";q=1100;w=2", "\"rate\";q=1100;w=2, \"rate\";q=1100;w=2");
+    assert_eq!(written(&[spent]), (one.into(), "\"rate\";r=0;t=2".into(), "0".into()));
+    let states = "\"rate\";r=0;t=2, \"rate\";r=1100;t=0";
+    assert_eq!(written(&[spent, rested]), (both.into(), states.into(), "1100".into()));
+    assert_eq!(written(&[]), (String::new(), String::new(), String::new()));
+}
+
 #[test]
 fn h5_a_rate_of_which_nothing_is_spent_has_all_of_it() {
     // Seen to fail: with nothing remaining in `of_rested_rate`.

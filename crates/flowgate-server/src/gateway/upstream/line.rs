@@ -1,27 +1,38 @@
 //! One HTTP/1.1 connection to an upstream.
 //!
 //! Owns the connection and the protocol on it. No task drives it: whoever asks polls it, so an exchange is woken by its own
-//! sockets alone, and dropping the exchange drops the connection.
+//! sockets alone, and dropping the exchange drops the connection. It is written by hand because it is the half of a proxy
+//! that a general client makes expensive: see `docs/figures/http.md`. What clients send is hyper's to read.
 
 use std::{
+    fmt,
     future::{Future, poll_fn},
-    pin::{Pin, pin},
-    task::{Context, Poll, Waker},
+    io,
+    pin::pin,
+    task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
-use http::{Request, Response};
-use hyper::{
-    body::{Body, Frame, Incoming},
-    client::conn::http1::{Builder, Connection, SendRequest},
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Method, Request, StatusCode, request, response};
+use hyper::body::Frame;
+use tokio::{io::AsyncReadExt, net::TcpStream};
+
+use super::{
+    chunks::{Chunks, Piece},
+    head::{Framing, Head, Malformed},
+    sender::Sender,
 };
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use crate::gateway::{
+    clock::Moment,
+    upload::{Cut, Upload},
+    watch::Watch,
+};
 
-use super::bell::Bell;
-use crate::gateway::{clock::Moment, upload::Upload, watch::Watch};
-
-const LARGEST_HEAD: usize = 64 << 10;
+/// How much is read at once: little where little comes, and more where the last time was not enough.
+const LEAST_READ: usize = 4 << 10;
+const MOST_READ: usize = 64 << 10;
+/// How often an upstream may say that its answer is yet to come (1xx).
+const MOST_INTERIM: usize = 100;
 
 /// A connection to an upstream. It is moved about, and what it has is large: so that stays where it is.
 #[derive(Debug)]
@@ -29,111 +40,135 @@ pub(in crate::gateway) struct Line(Box<Talk>);
 
 #[derive(Debug)]
 struct Talk {
-    sender: SendRequest<Upload>,
-    /// Dropped at its end, so that all who wait for something of it hear that nothing comes.
-    connection: Option<Connection<TokioIo<TcpStream>, Upload>>,
-    has_ended: bool,
-    bell: Bell,
+    socket: TcpStream,
+    sender: Sender,
+    input: BytesMut,
+    read_size: usize,
+    /// How many answers have come before the answer.
+    interim: usize,
+    body: Rest,
+    is_kept: bool,
     /// Since when it is idle.
     since: Moment,
 }
 
+/// What is left of a body.
+#[derive(Debug)]
+enum Rest {
+    Bytes(u64),
+    Chunks(Chunks),
+    UntilClose,
+}
+
 /// What came of asking.
 pub(in crate::gateway) enum Heard {
-    Answer(Response<Incoming>),
-    /// There is none. If nothing of the request was sent, because the upstream had closed the connection before, it is back
-    /// where it came from.
-    Failed,
+    Answer(response::Parts),
+    /// The connection speaks another protocol from here on.
+    Switched(response::Parts, Option<HeaderValue>),
+    /// There is no answer. The request is back where it came from, if it has no body or nothing of it was sent (`unsent`).
+    Failed {
+        unsent: bool,
+    },
     /// The time is over.
     Late,
 }
 
+/// Why a body ended before its time.
+#[derive(Debug)]
+pub(in crate::gateway) enum BodyError {
+    /// It was cut off, or is no body at all.
+    Broken,
+    /// The client's own one was cut off.
+    Cut(Cut),
+    /// What HTTP/2 has to say of it.
+    Stream(hyper::Error),
+}
+
 impl Line {
-    pub(super) async fn new(stream: TcpStream, now: Moment) -> hyper::Result<Self> {
-        let mut builder = Builder::new();
-        builder.max_header_size(LARGEST_HEAD).max_buf_size(LARGEST_HEAD);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-        let bell = Bell::new();
-        let connection = Some(connection);
-        Ok(Line(Box::new(Talk { sender, connection, has_ended: false, bell, since: now })))
+    pub(super) fn new(socket: TcpStream, now: Moment) -> Self {
+        Line(Box::new(Talk {
+            socket,
+            sender: Sender::default(),
+            input: BytesMut::new(),
+            read_size: LEAST_READ,
+            interim: 0,
+            body: Rest::Bytes(0),
+            is_kept: true,
+            since: now,
+        }))
     }
 
-    /// Sends the request, taken from where it is, and waits for the head of the response; `on_late` is asked when the time is over, and may give
-    /// more of it.
+    /// Sends the request, taken from where it is, and waits for the head of the response; `write` writes its own head, and
+    /// `on_late` is asked when the time is over, and may give more of it.
     ///
     /// Cancel safety: dropped, the connection is in the middle of a request, and has to be dropped too.
     pub(in crate::gateway) async fn ask(
         &mut self,
         request: &mut Option<Request<Upload>>,
+        write: impl FnOnce(&request::Parts, &mut Vec<u8>),
         watch: &Watch,
         on_late: impl Fn() -> bool,
     ) -> Heard {
-        let Some(sent) = request.take() else { return Heard::Failed };
-        let Talk { sender, bell, .. } = &mut *self.0;
-        let mut answer = pin!(bell.muted(|| sender.try_send_request(sent)));
-        poll_fn(|cx| {
-            // Again where more time was given, and what was held back can be sent; and when the connection has ended.
+        if self.0.is_dead() {
+            return Heard::Failed { unsent: true };
+        }
+        let Some((parts, upload)) = request.take().map(Request::into_parts) else {
+            return Heard::Failed { unsent: false };
+        };
+        let (is_chunked, upload) = (upload.is_chunked(), upload.some());
+        let has_body = upload.is_some();
+        self.0.sender.begin(|text| write(&parts, text), upload, is_chunked);
+        (self.0.read_size, self.0.interim) = (LEAST_READ, 0);
+        let heard = poll_fn(|cx| {
             loop {
-                self.poll(cx);
-                // The answer comes by the connection, which was polled just now: it needs no waker of its own.
-                match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                    Poll::Ready(Ok(response)) => return Poll::Ready(Heard::Answer(response)),
-                    Poll::Ready(Err(mut failed)) => {
-                        *request = failed.take_message();
-                        return Poll::Ready(Heard::Failed);
+                match self.0.poll_head(cx, &parts.method) {
+                    Poll::Ready(Ok(head)) => return Poll::Ready(self.0.begin_body(head)),
+                    Poll::Ready(Err(_)) => {
+                        return Poll::Ready(Heard::Failed { unsent: !self.0.sender.has_sent() });
                     }
-                    Poll::Pending if self.0.has_ended => drop(self.0.connection.take()),
                     Poll::Pending if !watch.is_over() => return Poll::Pending,
                     Poll::Pending if !on_late() => return Poll::Ready(Heard::Late),
+                    // More time was given: what was held back can be sent now.
                     Poll::Pending => {}
                 }
             }
         })
-        .await
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) {
-        let Talk { connection, has_ended, bell, .. } = &mut *self.0;
-        if let Some(connection) = connection
-            && !*has_ended
-        {
-            let mut cx = Context::from_waker(bell.for_task(cx.waker()));
-            *has_ended = connection.poll_without_shutdown(&mut cx).is_ready();
+        .await;
+        if let Heard::Failed { unsent } = heard {
+            let upload = self.0.sender.take_back().unwrap_or_else(Upload::empty);
+            *request = (unsent || !has_body).then(|| Request::from_parts(parts, upload));
         }
+        heard
     }
 
-    /// The next piece of a body that comes by this line.
+    /// The next piece of the body.
     pub(in crate::gateway) fn poll_frame(
         &mut self,
-        body: &mut Incoming,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        // The body is filled by the connection, which is polled here: it needs no waker of its own. Whoever gets a piece asks
-        // for the next one, until there is none and the connection is polled.
-        let mut unwoken = Context::from_waker(Waker::noop());
-        let mut next = |bell: &Bell| bell.muted(|| Pin::new(&mut *body).poll_frame(&mut unwoken));
-        let frame = next(&self.0.bell);
-        if frame.is_ready() {
-            return frame;
-        }
-        self.drive(cx);
-        next(&self.0.bell)
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.0.poll_frame(cx).map(Result::transpose)
     }
 
-    /// Moves bytes both ways, as far as they go.
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        self.poll(cx);
-        if self.0.has_ended {
-            self.0.connection = None;
+    /// Whether the body is known to have ended.
+    pub(in crate::gateway) fn is_over(&self) -> bool {
+        match &self.0.body {
+            Rest::Bytes(left) => *left == 0,
+            Rest::Chunks(chunks) => chunks.is_over(),
+            Rest::UntilClose => false,
         }
     }
 
-    /// Whether it can be asked again.
-    pub(super) fn is_free(&mut self) -> bool {
-        if !self.0.sender.is_ready() {
-            self.drive(&mut Context::from_waker(Waker::noop()));
+    /// How many bytes are left of the body, where that is known.
+    pub(in crate::gateway) fn left(&self) -> Option<u64> {
+        match self.0.body {
+            Rest::Bytes(left) => Some(left),
+            Rest::Chunks(_) | Rest::UntilClose => None,
         }
-        !self.0.has_ended && self.0.sender.is_ready()
+    }
+
+    /// Whether it can be asked again: all was sent, all was read, and nobody has said that it was the last time.
+    pub(super) fn is_free(&self) -> bool {
+        self.0.is_kept && self.is_over() && self.0.sender.is_done() && self.0.input.is_empty()
     }
 
     /// It is idle from now on.
@@ -147,15 +182,131 @@ impl Line {
     }
 
     /// The bare connection, after the upstream has answered 101, with what it has said since.
-    ///
-    /// Cancel safety: dropped, the connection is closed.
-    pub(in crate::gateway) async fn into_bare(mut self) -> Option<(TcpStream, Bytes)> {
-        poll_fn(|cx| {
-            self.poll(cx);
-            if self.0.has_ended { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        let parts = self.0.connection?.into_parts();
-        Some((parts.io.into_inner(), parts.read_buf))
+    pub(in crate::gateway) fn into_bare(self) -> (TcpStream, Bytes) {
+        (self.0.socket, self.0.input.freeze())
     }
 }
+
+impl Talk {
+    /// Whether the upstream has closed an idle connection, or said something on it that nobody asked for.
+    fn is_dead(&self) -> bool {
+        // Nothing is asked of the system unless it has told that there is something.
+        let mut byte = [0];
+        !matches!(self.socket.try_read(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// The head of the final response; what else comes before it is dealt with.
+    fn poll_head(&mut self, cx: &mut Context<'_>, method: &Method) -> Poll<Result<Head, BodyError>> {
+        loop {
+            self.sender.pump(cx, &mut self.socket)?;
+            if !self.input.is_empty()
+                && let Some(head) = Head::read(&mut self.input, method)?
+            {
+                let status = head.parts.status;
+                if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
+                    return Poll::Ready(Ok(head));
+                }
+                self.interim += 1;
+                if self.interim > MOST_INTERIM {
+                    return Poll::Ready(Err(BodyError::Broken));
+                }
+                if status == StatusCode::CONTINUE {
+                    self.sender.open();
+                }
+                continue;
+            }
+            if ready!(self.poll_fill(cx))? == 0 {
+                return Poll::Ready(Err(BodyError::Broken));
+            }
+        }
+    }
+
+    fn begin_body(&mut self, head: Head) -> Heard {
+        let Head { parts, framing, is_kept, protocol } = head;
+        self.is_kept = is_kept;
+        self.body = match framing {
+            Framing::Length(length) => Rest::Bytes(length),
+            Framing::Chunks => Rest::Chunks(Chunks::default()),
+            Framing::UntilClose => Rest::UntilClose,
+        };
+        match parts.status {
+            StatusCode::SWITCHING_PROTOCOLS => Heard::Switched(parts, protocol),
+            _ => Heard::Answer(parts),
+        }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
+        loop {
+            if let Some(next) = self.next_frame()? {
+                return Poll::Ready(Ok(next));
+            }
+            // The rest of the request may be on its way still.
+            self.sender.pump(cx, &mut self.socket)?;
+            if ready!(self.poll_fill(cx))? == 0 {
+                return Poll::Ready(match self.body {
+                    Rest::UntilClose => {
+                        self.body = Rest::Bytes(0);
+                        Ok(None)
+                    }
+                    Rest::Bytes(_) | Rest::Chunks(_) => Err(BodyError::Broken),
+                });
+            }
+        }
+    }
+
+    /// What has been read of the body; `None` if more has to be.
+    fn next_frame(&mut self) -> Result<Option<Option<Frame<Bytes>>>, BodyError> {
+        match &mut self.body {
+            Rest::Bytes(0) => Ok(Some(None)),
+            Rest::Bytes(_) | Rest::UntilClose if self.input.is_empty() => Ok(None),
+            Rest::Bytes(left) => {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(self.input.len());
+                *left -= taken as u64;
+                Ok(Some(Some(Frame::data(self.input.split_to(taken).freeze()))))
+            }
+            Rest::UntilClose => Ok(Some(Some(Frame::data(self.input.split().freeze())))),
+            Rest::Chunks(chunks) => Ok(match chunks.next(&mut self.input)? {
+                Piece::Data(data) => Some(Some(Frame::data(data))),
+                Piece::Trailers(trailers) => Some(Some(Frame::trailers(trailers))),
+                Piece::Over => Some(None),
+                Piece::Missing => None,
+            }),
+        }
+    }
+
+    /// Reads more; 0 is the end.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, BodyError>> {
+        self.input.reserve(self.read_size);
+        let room = self.input.capacity() - self.input.len();
+        let reading = pin!(self.socket.read_buf(&mut self.input));
+        let read = ready!(reading.poll(cx)).map_err(|_| BodyError::Broken)?;
+        if read == room {
+            self.read_size = (self.read_size * 2).min(MOST_READ);
+        }
+        Poll::Ready(Ok(read))
+    }
+}
+
+impl From<Malformed> for BodyError {
+    fn from(_: Malformed) -> Self {
+        BodyError::Broken
+    }
+}
+
+impl From<Cut> for BodyError {
+    fn from(cut: Cut) -> Self {
+        BodyError::Cut(cut)
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyError::Broken => f.write_str("the upstream's response broke off"),
+            BodyError::Cut(cut) => cut.fmt(f),
+            BodyError::Stream(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {}

@@ -39,19 +39,16 @@ impl Pool {
         Rc::new(Pool { upstream, clock, spawner, idle: RefCell::default(), streams: Streams::default() })
     }
 
-    /// The idle connection that was used last, and whether it was used just now: then it is hardly stale.
-    pub(in crate::gateway) fn take(&self) -> Option<(Line, bool)> {
-        let line = self.idle.borrow_mut().pop()?;
-        let is_fresh = line.since() == self.clock.now();
-        Some((line, is_fresh))
+    /// The idle connection that was used last.
+    pub(in crate::gateway) fn take(&self) -> Option<Line> {
+        self.idle.borrow_mut().pop()
     }
 
     /// A new connection.
     ///
     /// Cancel safety: dropped, there is none.
     pub(in crate::gateway) async fn open(&self) -> io::Result<Line> {
-        let stream = self.connect().await?;
-        Line::new(stream, self.clock.now()).await.map_err(io::Error::other)
+        Ok(Line::new(self.connect().await?, self.clock.now()))
     }
 
     /// A bare connection. A name is asked for each time: whoever moves an upstream changes its name's address.

@@ -11,12 +11,15 @@ use std::{
     task::Poll,
 };
 
-use http::Request;
-use hyper::client::conn::http2::{Builder, SendRequest};
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{Builder, SendRequest},
+};
 use hyper_util::rt::TokioIo;
 use tokio::sync::Mutex;
 
-use super::{Heard, Pool};
+use super::Pool;
 use crate::gateway::{
     clock::{Moment, Span},
     upload::Upload,
@@ -47,6 +50,13 @@ struct Shared {
 /// A place on a shared connection, for as long as an exchange lasts.
 #[derive(Debug)]
 pub(in crate::gateway) struct Stream(Rc<Cell<usize>>);
+
+/// Why there is no response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum Unanswered {
+    Failed,
+    Late,
+}
 
 impl Streams {
     /// The first connection with room.
@@ -125,16 +135,17 @@ impl Stream {
         mut sender: SendRequest<Upload>,
         request: &mut Option<Request<Upload>>,
         watch: &Watch,
-    ) -> Heard {
-        let Some(sent) = request.take() else { return Heard::Failed };
+    ) -> Result<Response<Incoming>, Unanswered> {
+        let Some(sent) = request.take() else { return Err(Unanswered::Failed) };
         let mut answer = pin!(sender.try_send_request(sent));
         poll_fn(|cx| match answer.as_mut().poll(cx) {
-            Poll::Ready(Ok(response)) => Poll::Ready(Heard::Answer(response)),
+            Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
             Poll::Ready(Err(mut failed)) => {
+                // It comes back if the connection was going away before anything of it was sent.
                 *request = failed.take_message();
-                Poll::Ready(Heard::Failed)
+                Poll::Ready(Err(Unanswered::Failed))
             }
-            Poll::Pending if watch.is_over() => Poll::Ready(Heard::Late),
+            Poll::Pending if watch.is_over() => Poll::Ready(Err(Unanswered::Late)),
             Poll::Pending => Poll::Pending,
         })
         .await

@@ -4,18 +4,18 @@
 //! needed and made anew when it broke.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicI64},
     time::Duration,
 };
 
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
 use tokio_postgres::Config;
 
-use super::{lanes::Lanes, migrate, notify::Listener, send, session::Session, turn, upkeep};
-use crate::store::{Reply, StoreError, Wake};
+use super::{lanes::Lanes, migrate, notify::Listener, rows::stored, send, session::Session, turn, upkeep};
+use crate::{
+    clock::Wall,
+    store::{Reply, StoreError, Wake},
+};
 
 const NONE: &[&str] = &[];
 
@@ -23,10 +23,11 @@ const NONE: &[&str] = &[];
 const WAKES: usize = 1024;
 
 /// How a store connects.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct PostgresOptions {
-    /// Nanoseconds added to the server's clock. For tests, which move time by hand.
-    pub time_shift: Arc<AtomicI64>,
+    /// What tells the time instead of the server's own clock. For tests, which move time by hand; else every process of a
+    /// fleet had better agree, which they do by asking the server.
+    pub clock: Option<Arc<dyn Wall>>,
 }
 
 /// Tasks in PostgreSQL. Cheap to clone; clones share their connections.
@@ -120,9 +121,9 @@ impl Postgres {
 }
 
 impl Shared {
-    /// By how much time is shifted.
-    pub(super) fn shift(&self) -> i64 {
-        self.options.time_shift.load(Ordering::Relaxed)
+    /// The time, if it is not the server's to tell.
+    pub(super) fn told_time(&self) -> Option<i64> {
+        self.options.clock.as_ref().map(|clock| stored(clock.now()))
     }
 
     /// A connection for this line, alone.

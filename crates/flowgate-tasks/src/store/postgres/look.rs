@@ -6,7 +6,7 @@ use super::{
     connect::{Line, Postgres},
     rows::{self, tick},
     send::{self, READY_LANES, SHARE_LANES},
-    session::{Params, failed},
+    session::failed,
 };
 use crate::{
     record::Record,
@@ -162,7 +162,7 @@ impl Postgres {
         const WAITING: &str = "WITH gone AS (DELETE FROM tasks WHERE id = $1 RETURNING *), \
             looked AS (UPDATE lanes SET state = 1 FROM gone WHERE lanes.id = gone.lane AND heavy AND state = 2), \
             told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
-            SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns(0), record \
+            SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns(NULL), record \
             FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue \
             LEFT JOIN keys ON keys.id = lanes.key RETURNING id) SELECT pg_notify('flowgate', 'e' || id), pg_notify('flowgate', 'w') FROM told";
         const RUNNING: &str = "SELECT pg_notify('flowgate', 'c' || $1::bigint) FROM leases \
@@ -186,24 +186,29 @@ impl Postgres {
                 priority: row.get("priority"),
                 limits: row.get("limits"),
             };
-            let lanes = shared.lanes.resolve(&session, &[name]).await?;
             let (weight, record): (i32, Vec<u8>) = (row.get("weight"), row.get("record"));
-            session.begin();
-            let again: Params<'_, 4> = [&id.0, &lanes[0], &weight, &record];
-            let (_, gone, _, _, _) = tokio::try_join!(
-                session.run("BEGIN"),
-                session.query(send::REMOVE_DEAD, [&id.0]),
-                session.query(SHARE_LANES, [&lanes]),
-                session.query(send::ADD_REVIVED, again),
-                session.query(READY_LANES, [&lanes]),
-            )?;
-            if gone.is_empty() {
+            loop {
+                let lanes = shared.lanes.resolve(&session, std::slice::from_ref(&name)).await?;
+                session.begin();
+                let (_, gone, _, added, _) = tokio::try_join!(
+                    session.run("BEGIN"),
+                    session.query(send::REMOVE_DEAD, [&id.0]),
+                    session.query(SHARE_LANES, [&lanes]),
+                    session.query(send::ADD_REVIVED, [&id.0, &lanes[0], &weight, &record]),
+                    session.query(READY_LANES, [&lanes]),
+                )?;
+                if !gone.is_empty() && !added.is_empty() {
+                    session.run("COMMIT").await?;
+                    session.end();
+                    return Ok(true);
+                }
                 session.roll_back().await;
-                return Ok(false);
+                if gone.is_empty() {
+                    return Ok(false);
+                }
+                // Its lane had been swept away, being empty: it is made again.
+                shared.lanes.forget();
             }
-            session.run("COMMIT").await?;
-            session.end();
-            Ok(true)
         })
         .await
     }

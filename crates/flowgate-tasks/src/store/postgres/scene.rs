@@ -79,7 +79,7 @@ pub(super) struct Asked<'a> {
     pub(super) want: Option<Want>,
     /// The lane after which the rotation goes on.
     pub(super) cursor: i64,
-    pub(super) shift: i64,
+    pub(super) told: Option<i64>,
     /// The leases of which everything that is left is settled now.
     pub(super) whole: HashSet<i64>,
 }
@@ -110,7 +110,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
         session.run("BEGIN; LOCK TABLE leases IN ROW EXCLUSIVE MODE"),
         session.query_if(is_locked, LOCK_CLUSTER, []),
         session.query_if(is_locked, LOCK_QUEUES, []),
-        session.query(WORKER, [&worker, &asked.shift]),
+        session.query(WORKER, [&worker, &asked.told]),
         session.query_if(!back.keys.is_empty(), LOCK_KEYS, [&back.keys]),
         session.query_if(!back.whole.is_empty(), GIVE_BACK, [&back.whole, &worker]),
         session.query_if(!back.ids.is_empty(), GIVE_BACK_SOME, [&back.leases, &back.ids, &worker]),

@@ -52,9 +52,9 @@ const ADD_TASKS: &str = "INSERT INTO flowgate.tasks (id, lane, place, attempt, w
 
 pub(super) const REMOVE_DEAD: &str = "DELETE FROM dead WHERE id = $1 RETURNING id";
 
-/// At the end of its line, as new.
+/// At the end of its line, as new; unless that lane is gone.
 pub(super) const ADD_REVIVED: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, record) \
-    VALUES ($1, $2, nextval('task_ids'), 0, $3, $4)";
+    SELECT $1, id, nextval('task_ids'), 0, $3, $4 FROM lanes WHERE id = $2 RETURNING id";
 
 /// The newest limits sent for each key; where these govern, everything that waits is looked at anew.
 const SENT_LIMITS: &str = "WITH newest AS (SELECT keys.id, asked.limits FROM keys \
@@ -141,7 +141,7 @@ impl Postgres {
                 session.query_if(!heavy.is_empty(), HEAVY_LANES, [&heavy]).await
             })
             .await?;
-            return columns.add_in(transaction, self.shared.shift()).await;
+            return columns.add_in(transaction, self.shared.told_time()).await;
         }
     }
 }
@@ -178,9 +178,9 @@ async fn store(
     tasks: &[NewTask],
     lanes: &[i64],
 ) -> Result<Vec<Sent>, StoreError> {
-    let shift = shared.shift();
+    let told = shared.told_time();
     let is_named = tasks.iter().any(|task| task.dedupe.is_some());
-    let named = if is_named { claim_names(session, tasks, shift).await? } else { vec![None; tasks.len()] };
+    let named = if is_named { claim_names(session, tasks, told).await? } else { vec![None; tasks.len()] };
     let columns = Columns::of(tasks, lanes, &named);
     let limits = sent_limits(tasks);
     let begin = async { if is_named { Ok(()) } else { session.run("BEGIN").await } };
@@ -208,7 +208,7 @@ async fn store(
                 &columns.good,
                 &columns.good_from_now,
                 &columns.records,
-                &shift,
+                &told,
             ],
         ),
         session.query(READY_LANES, [&columns.all_lanes]),
@@ -238,7 +238,7 @@ struct Named {
 async fn claim_names(
     session: &Lease,
     tasks: &[NewTask],
-    shift: i64,
+    told: Option<i64>,
 ) -> Result<Vec<Option<Named>>, StoreError> {
     let mut lasting = std::collections::BTreeMap::new();
     for dedupe in tasks.iter().filter_map(|task| task.dedupe.as_ref()) {
@@ -248,7 +248,7 @@ async fn claim_names(
     let lasting: Vec<i64> = lasting.values().copied().collect();
     let (_, mine, all) = tokio::try_join!(
         session.run("BEGIN"),
-        session.query(CLAIM_NAMES, [&names, &lasting, &shift]),
+        session.query(CLAIM_NAMES, [&names, &lasting, &told]),
         session.query(NAMED, [&names]),
     )?;
     let mut fresh: std::collections::HashSet<String> = mine.iter().map(|row| row.get(0)).collect();
@@ -311,7 +311,11 @@ impl Columns {
 }
 
 impl Columns {
-    async fn add_in(&self, transaction: &Transaction<'_>, shift: i64) -> Result<Vec<Sent>, StoreError> {
+    async fn add_in(
+        &self,
+        transaction: &Transaction<'_>,
+        told: Option<i64>,
+    ) -> Result<Vec<Sent>, StoreError> {
         let failed = failed("stored tasks in a transaction");
         let columns: Params<'_, 9> = [
             &self.ids,
@@ -322,7 +326,7 @@ impl Columns {
             &self.good,
             &self.good_from_now,
             &self.records,
-            &shift,
+            &told,
         ];
         let added = transaction.query(ADD_TASKS, &columns);
         let tell = "SELECT pg_notify('flowgate', 'w'), pg_notify('flowgate', 'd')";

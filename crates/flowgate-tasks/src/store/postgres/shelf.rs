@@ -55,9 +55,9 @@ impl Postgres {
         name: Option<String>,
         most: u32,
     ) -> Result<Vec<KeySpent>, StoreError> {
-        let shift = self.shared.shift();
+        let now = self.shared.told_time();
         let values: Values =
-            vec![Box::new(after), Box::new(name), Box::new(i64::from(most)), Box::new(shift)];
+            vec![Box::new(after), Box::new(name), Box::new(i64::from(most)), Box::new(now)];
         self.rows(KEYS, values).await?.iter().map(spent).collect()
     }
 }

@@ -179,7 +179,7 @@ async fn transact(
         settles: &settles,
         want,
         cursor: shared.turning.cursor.load(Ordering::Relaxed),
-        shift: shared.shift(),
+        told: shared.told_time(),
         whole,
     };
     let Loaded { mut scene, has_more, is_locked_out, were, heavy, back } =
@@ -207,9 +207,11 @@ async fn transact(
         .map(|index| settles[index].task.id)
         .collect();
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
+    // What one lane did not take is for the others.
+    let is_left = !short.is_empty() || !stuck.is_empty();
     let again = if plan.wants_locks {
         Again::WithLocks
-    } else if scene.budget > 0 && (plan.has_more || !short.is_empty() && (is_full || plan.passed_over)) {
+    } else if scene.budget > 0 && (plan.has_more || is_left && (is_full || plan.passed_over)) {
         Again::Now
     } else if taken.is_empty() && is_locked_out {
         Again::Soon
@@ -418,14 +420,14 @@ async fn tidy(
     short: &[i64],
     again: Again,
 ) -> Result<Again, StoreError> {
-    let (short, shift) = (short.to_vec(), shared.shift());
+    let (short, told) = (short.to_vec(), shared.told_time());
     session.begin();
     let (_, own) = tokio::try_join!(
         session.run("BEGIN; SET LOCAL synchronous_commit TO off"),
         session.query(OWN_LANES, [&short])
     )?;
     let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
-    let (idle, _) = tokio::try_join!(session.query(IDLE_LANES, [&own, &shift]), session.run("COMMIT"))?;
+    let (idle, _) = tokio::try_join!(session.query(IDLE_LANES, [&own, &told]), session.run("COMMIT"))?;
     session.end();
     let is_clear = idle.len() == short.len();
     Ok(if is_clear || again != Again::WhenWoken { again } else { Again::Soon })

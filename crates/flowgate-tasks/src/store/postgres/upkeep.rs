@@ -142,7 +142,7 @@ impl Postgres {
             let add = "INSERT INTO workers (name, slots, queues, lease, lease_until, since) \
                 SELECT $1, $2, $3, $4, now + $4, now FROM now_ns($5) AS now RETURNING id";
             let slots = i32::try_from(worker.slots).unwrap_or(i32::MAX);
-            let row = client.query_one(add, &[&worker.name, &slots, &ids, &lease, &shared.shift()]).await;
+            let row = client.query_one(add, &[&worker.name, &slots, &ids, &lease, &shared.told_time()]).await;
             Ok(WorkerId(row.map_err(failed("made a worker known"))?.get(0)))
         })
         .await
@@ -154,7 +154,7 @@ impl Postgres {
             let renew = format!(
                 "BEGIN; SET LOCAL synchronous_commit TO off; \
                  UPDATE workers SET lease_until = now_ns({}) + lease WHERE id = {}; COMMIT",
-                shared.shift(),
+                shared.told_time().map_or_else(|| "NULL".to_owned(), |told| told.to_string()),
                 worker.0
             );
             let said = session.client().simple_query(&renew).await.map_err(failed("renewed a lease"))?;
@@ -177,22 +177,22 @@ impl Postgres {
 }
 
 async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, StoreError> {
-    let shift = shared.shift();
-    let due = join_lines(&mut session, shift).await?;
-    let expired = session.query(EXPIRE, [&shift, &BATCH]).await?.len() as u32;
-    session.query(WAKE_LANES, [&shift, &BATCH]).await?;
-    session.query(BURY, [&shift, &BATCH]).await?;
-    session.query(FORGET, [&shift, &BATCH]).await?;
+    let told = shared.told_time();
+    let due = join_lines(&mut session, told).await?;
+    let expired = session.query(EXPIRE, [&told, &BATCH]).await?.len() as u32;
+    session.query(WAKE_LANES, [&told, &BATCH]).await?;
+    session.query(BURY, [&told, &BATCH]).await?;
+    session.query(FORGET, [&told, &BATCH]).await?;
     sweep(shared, &mut session).await?;
-    let next: Option<i64> = session.query(NEXT, [&shift]).await?.first().and_then(|row| row.get(0));
+    let next: Option<i64> = session.query(NEXT, [&told]).await?.first().and_then(|row| row.get(0));
     let next = next.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()));
     Ok(Kept { due, expired, recovered: 0, next })
 }
 
 /// Delayed tasks that are due join the end of their line.
-async fn join_lines(session: &mut Lease, shift: i64) -> Result<u32, StoreError> {
+async fn join_lines(session: &mut Lease, told: Option<i64>) -> Result<u32, StoreError> {
     session.begin();
-    let (_, moved) = tokio::try_join!(session.run("BEGIN"), session.query(DUE, [&shift, &BATCH]))?;
+    let (_, moved) = tokio::try_join!(session.run("BEGIN"), session.query(DUE, [&told, &BATCH]))?;
     let mut lanes: Vec<i64> = moved.iter().map(|row| row.get(0)).collect();
     lanes.sort_unstable();
     lanes.dedup();
@@ -212,7 +212,7 @@ async fn sweep(shared: &Shared, session: &mut Lease) -> Result<(), StoreError> {
     let (_, all) = tokio::try_join!(session.run("BEGIN"), session.query(SOME_KEYS, [&cursor, &BATCH]))?;
     let keys: Vec<i64> = all.iter().map(|row| row.get(0)).collect();
     let resting = session.query(RESTING_KEYS, [&keys]).await?;
-    let now = session.query(NOW, [&shared.shift()]).await?;
+    let now = session.query(NOW, [&shared.told_time()]).await?;
     let now = rows::tick(now.first().map_or(0, |row| row.get(0)));
     let mut keys = Vec::new();
     for row in &resting {

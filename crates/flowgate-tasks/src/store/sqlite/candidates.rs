@@ -16,8 +16,9 @@ use crate::{
     terms,
 };
 
-/// At most so many lanes are looked at in a turn.
-const MOST: usize = 512;
+/// At most so many lanes are looked at in a turn, and twice as many as it wants tasks: some may be held.
+const MOST: u32 = 512;
+const LEAST: u32 = 8;
 
 /// Where the last turn stopped, in each rank of each queue.
 #[derive(Default)]
@@ -52,7 +53,8 @@ pub(super) fn load(
     }
     scene.queues = queues(db, served, want.per_queue)?;
     cursors.turns = cursors.turns.wrapping_add(1);
-    let mut loader = Loader { db, cursors, keys: HashMap::new(), scene: &mut scene };
+    let most = want.slots.saturating_mul(2).clamp(LEAST, MOST) as usize;
+    let mut loader = Loader { db, cursors, keys: HashMap::new(), scene: &mut scene, most };
     let has_more = loader.load()?;
     Ok((scene, has_more))
 }
@@ -85,6 +87,7 @@ struct Loader<'a> {
     /// The place of each key in the scene.
     keys: HashMap<i64, usize>,
     scene: &'a mut Scene,
+    most: usize,
 }
 
 impl Loader<'_> {
@@ -98,11 +101,11 @@ impl Loader<'_> {
             let from = self.scene.lanes.len();
             for at in 0..rank.len() {
                 let (_, queue) = rank[(at + self.cursors.turns) % rank.len()];
-                self.queue(queue, MOST - from)?;
+                self.queue(queue, self.most - from)?;
             }
             self.scene.lanes[from..].sort_by_key(|lane| lane.priority);
-            if self.scene.lanes.len() >= MOST {
-                self.scene.lanes.truncate(MOST);
+            if self.scene.lanes.len() >= self.most {
+                self.scene.lanes.truncate(self.most);
                 return Ok(true);
             }
             rest = lower;

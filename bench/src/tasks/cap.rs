@@ -1,0 +1,144 @@
+//! Whether a cap for each key holds over many processes, and how much of what it allows is used.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use super::{
+    contestant::{Cap, Contestant, OURS, ROLL},
+    overlap::{Judgement, Record},
+    running::Running,
+    stage::{Limit, Order, Stage},
+    standings::{case_of, cases_of},
+};
+use crate::{
+    report::{Goal, Question},
+    suite::Suite,
+};
+
+const OVER: &str = "cap: starts over it";
+const MOST: &str = "cap: the most at once";
+const SHARE: &str = "cap: share of the slots in use";
+const KEYS: u32 = 10;
+/// How long a task takes, in milliseconds.
+const TASK: u32 = 20;
+/// As many as all the keys together may have: the cap alone holds them back.
+const CONCURRENCY: u32 = 20;
+/// Over how many processes; the peers are tried on the first.
+const PROCESSES: [u32; 2] = [3, 8];
+/// Who is not done by then is judged by what it did.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(5);
+
+pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
+    let ours = [OVER, SHARE].map(|case| case_of(&format!("{case}, {OURS}")));
+    if !suite.wants_any(&[&ours, &cases_of(&[OVER, MOST, SHARE])[..]].concat()) {
+        return Ok(());
+    }
+    let count = if suite.is_quick() { 400 } else { 2_000 };
+    for processes in PROCESSES {
+        let ours = Contestant::ours().and_then(|ours| judge(suite, stage, &ours, processes, count));
+        tell_ours(suite, processes, ours);
+        let peers = ROLL.iter().filter(|contestant| !contestant.is_ours());
+        for peer in peers.filter(|_| processes == PROCESSES[0]) {
+            if let Some(judgement) = judge(suite, stage, peer, processes, count) {
+                tell(suite, peer, ours, judgement);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn judge(
+    suite: &mut Suite,
+    stage: &Stage,
+    contestant: &Contestant,
+    processes: u32,
+    count: u32,
+) -> Option<Judgement> {
+    let cap = contestant.cap?;
+    match one(stage, contestant, cap, processes, count) {
+        Ok(judgement) => Some(judgement),
+        Err(error) => {
+            suite.remark(format!("cap: {} left out: {error}", contestant.name));
+            None
+        }
+    }
+}
+
+fn tell_ours(suite: &mut Suite, processes: u32, ours: Option<Judgement>) {
+    let figure = |of: fn(&Judgement) -> f64| ours.as_ref().map_or(f64::NAN, of);
+    let case = |what: &str| case_of(&format!("{what}, {OURS}, {processes} processes"));
+    let over = Question::new(case(OVER), "starts").goal(Goal::ours_at_most(0.0));
+    suite.add(over.alone(figure(|ours| ours.over as f64)));
+    let share = Question::new(case(SHARE), "%").goal(Goal::ours_at_least(97.0));
+    suite.add(share.alone(figure(|ours| ours.share * 100.0)));
+}
+
+fn tell(suite: &mut Suite, peer: &Contestant, ours: Option<Judgement>, theirs: Judgement) {
+    let what = peer.cap.map_or("", |cap| cap.what);
+    let mut add = |case: &str, unit, of: fn(&Judgement) -> f64| {
+        let case = case_of(&format!("{case}, {} ({what})", peer.name));
+        let ours = ours.as_ref().map_or(f64::NAN, of);
+        suite.add(Question::new(case, unit).against(peer.name).beside(ours, of(&theirs)));
+    };
+    add(OVER, "% of starts", |judged| judged.over as f64 / judged.starts as f64 * 100.0);
+    add(MOST, "tasks of a key", |judged| f64::from(judged.most));
+    add(SHARE, "%", |judged| judged.share * 100.0);
+}
+
+/// Lets so many processes work on the tasks of all keys, and judges what their handlers saw.
+fn one(
+    stage: &Stage,
+    contestant: &Contestant,
+    cap: Cap,
+    processes: u32,
+    count: u32,
+) -> Result<Judgement, String> {
+    let store = stage.store(contestant)?;
+    // One that runs half as many at once would take twice as long.
+    let count = count * cap.max / 2;
+    let more = [("task-ms", TASK), ("concurrency", CONCURRENCY)];
+    let order =
+        Order { command: "insert", database: &store, count, keys: KEYS, limit: Limit::Two, more: &more };
+    stage.seconds(contestant, &order)?;
+    let order = Order { command: "work", ..order };
+    let mut running = Vec::new();
+    for _ in 0..processes {
+        running.push(stage.start(contestant, &order)?);
+    }
+    for process in &mut running {
+        process.ready(Stage::deadline())?;
+    }
+    for process in &mut running {
+        process.tell("go")?;
+    }
+    wait(&mut running, count)?;
+    for process in &mut running {
+        process.tell("stop")?;
+    }
+    let mut records = Vec::new();
+    for process in running {
+        records.extend(process.rest(Stage::deadline())?.iter().filter_map(Record::parse));
+    }
+    stage.discard(contestant, &store)?;
+    Judgement::of(&records, cap.max, KEYS).ok_or_else(|| "not one task ran".to_owned())
+}
+
+/// Waits until all have run, or for as long as patience lasts.
+fn wait(running: &mut [Running], count: u32) -> Result<(), String> {
+    let end = Instant::now() + PATIENCE;
+    let mut ran = vec![0; running.len()];
+    while ran.iter().sum::<u64>() < u64::from(count) && Instant::now() < end {
+        for (process, ran) in running.iter_mut().zip(&mut ran) {
+            while let Some(line) = process.look()? {
+                *ran = line.get("ran").and_then(Value::as_u64).unwrap_or(*ran);
+            }
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}

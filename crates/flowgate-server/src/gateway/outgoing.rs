@@ -1,0 +1,105 @@
+//! A request as its upstream gets it.
+//!
+//! Owns what is left out, what is added, and how it is written.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header, request::Parts};
+use hyper::body::Body;
+
+use super::{
+    asked::{to_http1, to_http2, upgrade},
+    headers::{Introduction, Marks, lists, strip},
+    inbound::Inbound,
+    upload::Upload,
+    upstream::{Pool, put_line},
+};
+
+/// What goes out beside the request's own headers.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    introduction: Introduction,
+    is_chunked: bool,
+    has_no_length: bool,
+    takes_trailers: bool,
+    protocol: Option<HeaderValue>,
+    /// Whether the client waits for word that its body is wanted.
+    pub(super) expects: bool,
+}
+
+impl Outgoing {
+    /// Makes the request one for HTTP/1.1 without what belongs to the client's connection; what is to be added is told by
+    /// `introduce`, which sees the headers then.
+    pub(super) fn prepare(
+        parts: &mut Parts,
+        body: &Inbound,
+        introduce: impl FnOnce(&HeaderMap, Marks) -> Introduction,
+    ) -> Self {
+        let marks = Marks::of(&parts.headers);
+        let has_body = !body.is_end_stream();
+        let protocol = if marks.upgrade && !has_body { upgrade(parts) } else { None };
+        let takes_trailers = marks.te && lists(&parts.headers, &header::TE, "trailers");
+        let expects = marks.expect && has_body && lists(&parts.headers, &header::EXPECT, "100-continue");
+        to_http1(parts);
+        strip(&mut parts.headers, marks);
+        Outgoing {
+            introduction: introduce(&parts.headers, marks),
+            is_chunked: has_body && body.size_hint().exact().is_none(),
+            has_no_length: !has_body
+                && has_meaning(&parts.method)
+                && !parts.headers.contains_key(header::CONTENT_LENGTH),
+            takes_trailers,
+            protocol,
+            expects,
+        }
+    }
+
+    /// Whether it asks for another protocol on its connection.
+    pub(super) fn is_upgrade(&self) -> bool {
+        self.protocol.is_some()
+    }
+
+    /// Writes the head for HTTP/1.1.
+    pub(super) fn write(&self, parts: &Parts, text: &mut Vec<u8>) {
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        text.extend_from_slice(parts.method.as_str().as_bytes());
+        text.push(b' ');
+        text.extend_from_slice(target.as_bytes());
+        text.extend_from_slice(b" HTTP/1.1\r\n");
+        self.introduction.write(&parts.headers, text);
+        let mut put = |name: HeaderName, value: &[u8]| put_line(text, name.as_str(), value);
+        if self.is_chunked {
+            put(header::TRANSFER_ENCODING, b"chunked");
+        }
+        if self.has_no_length {
+            put(header::CONTENT_LENGTH, b"0");
+        }
+        if self.takes_trailers {
+            put(header::TE, b"trailers");
+        }
+        match (&self.protocol, self.takes_trailers) {
+            (Some(protocol), _) => {
+                put(header::CONNECTION, if self.takes_trailers { b"upgrade, te" } else { b"upgrade" });
+                put(header::UPGRADE, protocol.as_bytes());
+            }
+            (None, true) => put(header::CONNECTION, b"te"),
+            (None, false) => {}
+        }
+        text.extend_from_slice(b"\r\n");
+    }
+
+    /// The same request in the form of HTTP/2.
+    pub(super) fn for_http2(&self, request: Request<Upload>, pool: &Pool) -> Request<Upload> {
+        let (mut parts, upload) = request.into_parts();
+        parts.headers.remove(header::EXPECT);
+        self.introduction.insert(&mut parts.headers);
+        if self.takes_trailers {
+            parts.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+        to_http2(&mut parts, pool.upstream.authority());
+        Request::from_parts(parts, upload)
+    }
+}
+
+/// Whether a body means something with this method: then one who sends none says so (RFC 9110, 8.6).
+fn has_meaning(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH)
+}
