@@ -140,6 +140,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "FLOWGATE_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
 
+    /// Deliver nothing to addresses of this machine or of private networks
+    #[arg(long, env = "FLOWGATE_DENY_PRIVATE")]
+    pub(crate) deny_private: bool,
+
     /// How many deliveries this server has under way at once
     #[arg(long, env = "FLOWGATE_DELIVERIES", value_name = "N", default_value = "1000", value_parser = deliveries)]
     pub(crate) deliveries: u32,

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use axum::{
     Json,
-    body::Bytes,
     extract::{ConnectInfo, State},
     response::IntoResponse,
 };
@@ -14,6 +13,7 @@ use serde_json::Value;
 use super::{
     publish::view,
     reply::{Answer, Problem},
+    sent::Sent,
 };
 use crate::{
     message::{Destination, Given, Message, Target, name},
@@ -44,7 +44,7 @@ struct One {
 pub(super) async fn batch(
     State(desk): State<Desk>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    body: Bytes,
+    Sent(body): Sent,
 ) -> Answer {
     let batch: Batch = serde_json::from_slice(&body)
         .map_err(|error| Problem::bad(format!("the body is not a batch ({error}); {FORM}")))?;

@@ -22,6 +22,7 @@ use super::{
     filter::{self, Filter},
     publish::given,
     reply::{Answer, Problem, done, ok},
+    sent::Sent,
 };
 use crate::{
     clock,
@@ -68,7 +69,7 @@ pub(super) async fn remove(State(desk): State<Desk>, Path(name): Path<String>) -
     done()
 }
 
-pub(super) async fn remove_many(State(desk): State<Desk>, asked: Asked, body: Bytes) -> Answer {
+pub(super) async fn remove_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
     let page = page(&desk, &asked, &names(&body)?).await?;
     let mut deleted = 0;
     for letter in &page.letters {
@@ -81,7 +82,7 @@ pub(super) async fn remove_many(State(desk): State<Desk>, asked: Asked, body: By
     ok(view)
 }
 
-pub(super) async fn retry_many(State(desk): State<Desk>, asked: Asked, body: Bytes) -> Answer {
+pub(super) async fn retry_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
     let page = page(&desk, &asked, &names(&body)?).await?;
     let mut responses = Vec::new();
     for letter in page.letters {

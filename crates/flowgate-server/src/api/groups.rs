@@ -9,7 +9,10 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::reply::{Answer, Problem, done, ok};
+use super::{
+    reply::{Answer, Problem, done, ok},
+    sent::Sent,
+};
 use crate::{
     message::{Destination, Given, name, read as read_spec},
     office::{Desk, Endpoint, Group},
@@ -40,7 +43,7 @@ fn body(body: &Bytes) -> Result<Vec<Named>, Problem> {
     Ok(body.endpoints)
 }
 
-pub(super) async fn add(State(desk): State<Desk>, Path(group): Path<String>, bytes: Bytes) -> Answer {
+pub(super) async fn add(State(desk): State<Desk>, Path(group): Path<String>, Sent(bytes): Sent) -> Answer {
     let group = name("the URL group", &group)?;
     let mut endpoints = Vec::new();
     for Named { name: called, url } in body(&bytes)? {
@@ -70,7 +73,7 @@ pub(super) async fn add(State(desk): State<Desk>, Path(group): Path<String>, byt
     done()
 }
 
-pub(super) async fn take(State(desk): State<Desk>, Path(group): Path<String>, bytes: Bytes) -> Answer {
+pub(super) async fn take(State(desk): State<Desk>, Path(group): Path<String>, Sent(bytes): Sent) -> Answer {
     let gone = body(&bytes)?;
     if Group::find(&*desk.store, &group).await?.is_none() {
         return Err(Problem::missing("URL group", &group));
@@ -92,7 +95,11 @@ struct Settings {
     headers: BTreeMap<String, String>,
 }
 
-pub(super) async fn settings(State(desk): State<Desk>, Path(group): Path<String>, bytes: Bytes) -> Answer {
+pub(super) async fn settings(
+    State(desk): State<Desk>,
+    Path(group): Path<String>,
+    Sent(bytes): Sent,
+) -> Answer {
     let group = name("the URL group", &group)?;
     let form = r#"send {"headers": {"Upstash-Retries": "3"}}"#;
     let settings: Settings = serde_json::from_slice(&bytes)

@@ -1,9 +1,6 @@
 //! `/v2/messages`: one message, and cancelling one or many.
 
-use axum::{
-    body::Bytes,
-    extract::{Path, State},
-};
+use axum::extract::{Path, State};
 use flowgate_tasks::{
     TaskId,
     store::{Cancelled, NoteQuery},
@@ -15,6 +12,7 @@ use super::{
     asked::Asked,
     filter::{self, Filter},
     reply::{Answer, Problem, ok},
+    sent::Sent,
 };
 use crate::{
     message::{Message, message_view},
@@ -63,7 +61,7 @@ struct Body {
     message_ids: Vec<String>,
 }
 
-pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, body: Bytes) -> Answer {
+pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
     asked.only(&[&["messageIds", "messageId", "count", "all"], &filter::NAMES[..]].concat())?;
     let mut names = asked.all("messageIds");
     names.extend(asked.all("messageId"));

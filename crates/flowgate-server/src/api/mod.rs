@@ -14,10 +14,12 @@ mod flow_control;
 mod groups;
 mod keys;
 mod messages;
+mod openapi;
 mod publish;
 mod queues;
 mod reply;
 mod router;
 mod schedules;
+mod sent;
 
 pub(crate) use router::routes;

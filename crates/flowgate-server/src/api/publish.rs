@@ -11,7 +11,10 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::reply::{Answer, Problem};
+use super::{
+    reply::{Answer, Problem},
+    sent::Sent,
+};
 use crate::{
     message::{Destination, Given, Target, name},
     office::{Accepted, Desk, Sending},
@@ -22,7 +25,7 @@ pub(super) async fn publish(
     uri: Uri,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
-    body: Bytes,
+    Sent(body): Sent,
 ) -> Answer {
     let target = target(&uri, "/v2/publish/")?;
     send(&desk, target, None, &headers, body, peer).await
@@ -34,7 +37,7 @@ pub(super) async fn enqueue(
     Path((queue, _)): Path<(String, String)>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
-    body: Bytes,
+    Sent(body): Sent,
 ) -> Answer {
     let queue = name("the queue", &queue)?.to_owned();
     let target = target(&uri, &format!("/v2/enqueue/{queue}/"))?;

@@ -1,13 +1,13 @@
 //! `/v2/queues`: FIFO queues.
 
-use axum::{
-    body::Bytes,
-    extract::{Path, State},
-};
+use axum::extract::{Path, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::reply::{Answer, Problem, done, ok};
+use super::{
+    reply::{Answer, Problem, done, ok},
+    sent::Sent,
+};
 use crate::{
     message::name,
     office::{Desk, Queue, queue_key},
@@ -23,7 +23,7 @@ struct Body {
     paused: Option<bool>,
 }
 
-pub(super) async fn put(State(desk): State<Desk>, body: Bytes) -> Answer {
+pub(super) async fn put(State(desk): State<Desk>, Sent(body): Sent) -> Answer {
     let form = r#"send {"queueName": "name", "parallelism": 1, "paused": false}"#;
     let body: Body = serde_json::from_slice(&body)
         .map_err(|error| Problem::bad(format!("the body is no queue ({error}); {form}")))?;

@@ -12,7 +12,7 @@ use axum::{
 use flowgate::http::{ConcurrencyLimit, Scope};
 
 use super::{
-    auth, batch, dlq, events, flow_control, groups, keys, messages, publish, queues, reply::Problem,
+    auth, batch, dlq, events, flow_control, groups, keys, messages, openapi, publish, queues, reply::Problem,
     schedules,
 };
 use crate::office::{Desk, MOST_OF_A_BODY};
@@ -61,6 +61,7 @@ pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
         .route("/v2/topics/{name}/endpoints", post(groups::add).delete(groups::take).put(groups::add))
         .route("/v2/keys", get(keys::read))
         .route("/v2/keys/rotate", post(keys::rotate))
+        .route("/openapi.json", get(openapi::read))
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is not asked with this method")
         })

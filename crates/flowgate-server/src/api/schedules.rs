@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     publish::{given, target},
     reply::{Answer, Problem, done, ok},
+    sent::Sent,
 };
 use crate::{
     clock,
@@ -34,7 +35,7 @@ pub(super) async fn rest(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     method: Method,
     headers: HeaderMap,
-    body: Bytes,
+    Sent(body): Sent,
 ) -> Answer {
     let path = uri.path().strip_prefix(PREFIX).unwrap_or_default().to_owned();
     let is_change = method == Method::POST || method == Method::PATCH;

@@ -1,6 +1,7 @@
 //! The way out: one pooled HTTP client for all deliveries.
 //!
-//! Owns connections, their reuse, and the bounds on what an endpoint may answer. It follows no redirect and decides nothing.
+//! Owns connections, their reuse, and the bounds on what an endpoint may answer. It follows no redirect and decides nothing but
+//! whom not to connect to.
 
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 
+use super::resolver::{self, Resolver};
+
 /// More of an answer is not read.
 const MOST_OF_AN_ANSWER: usize = 1024 * 1024;
 const CONNECT: Duration = Duration::from_secs(30);
@@ -23,7 +26,8 @@ const IDLE_CONNECTIONS: usize = 128;
 /// Sends requests. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Egress {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
+    denies_private: bool,
 }
 
 /// What an endpoint said.
@@ -45,8 +49,9 @@ pub(crate) enum NoAnswer {
 }
 
 impl Egress {
-    pub(crate) fn new() -> Self {
-        let mut http = HttpConnector::new();
+    /// A client that connects to private addresses, or to none of them.
+    pub(crate) fn new(denies_private: bool) -> Self {
+        let mut http = HttpConnector::new_with_resolver(Resolver { denies_private });
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(CONNECT));
@@ -60,7 +65,7 @@ impl Egress {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(https);
-        Egress { client }
+        Egress { client, denies_private }
     }
 
     /// Sends a request and reads its answer, all within `timeout`.
@@ -71,6 +76,10 @@ impl Egress {
         request: Request<Full<Bytes>>,
         timeout: Duration,
     ) -> Result<Answer, NoAnswer> {
+        let host = request.uri().host().unwrap_or_default();
+        if let Some(Err(error)) = self.denies_private.then(|| resolver::check(host)) {
+            return Err(NoAnswer::Broken(error.to_string()));
+        }
         let asked = async {
             let response =
                 self.client.request(request).await.map_err(|error| NoAnswer::Broken(causes(&error)))?;

@@ -162,10 +162,25 @@ impl Courier {
             answer: &attempt.answer,
             dead: (kind == "failure").then_some(dead.as_str()),
         };
-        let mut message = callback::message(callback, &told, clock::now());
+        let mut callback = callback::message(callback, &told, clock::now());
         let name = format!("{kind}/{id}/{}", attempt.retried);
-        message.head.spec.dedupe = message.head.spec.dedupe.or(Some(Dedupe::Id(name)));
-        self.desk.accept(message).await.map_err(Failure::from).map(drop)
+        callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Id(name)));
+        if message.head.queue.is_none() {
+            return self.desk.accept(callback).await.map_err(Failure::from).map(drop);
+        }
+        let sent = self.desk.accept_awaited(callback).await?;
+        self.wait_for(sent.id).await;
+        Ok(())
+    }
+
+    /// In a queue the next message starts when those that tell of this one have ended, too.
+    async fn wait_for(&self, callback: TaskId) {
+        let mut closing = self.closing.clone();
+        tokio::select! {
+            // A store that cannot be asked is no reason to hold the queue.
+            _ = self.desk.client.wait(callback) => {}
+            _ = closing.wait_for(|is_closing| *is_closing) => {}
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod callback;
 mod egress;
 mod handler;
 mod request;
+mod resolver;
 mod sign;
 mod verdict;
 

@@ -1,6 +1,6 @@
 //! The one way in for messages: checked, made tasks, stored, and noted.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flowgate_tasks::{
@@ -20,6 +20,9 @@ use crate::{
 
 /// More of a body is not taken.
 pub(crate) const MOST_OF_A_BODY: usize = 10 * 1024 * 1024;
+
+/// How long the end of a message that is waited for is remembered.
+const AWAITED: Duration = Duration::from_secs(60);
 
 /// What the API and the deliveries share. One for each server.
 #[derive(Clone)]
@@ -133,6 +136,12 @@ impl Desk {
     pub(crate) async fn accept(&self, message: Message) -> Result<Accepted, StoreError> {
         self.make_queues(std::slice::from_ref(&message)).await?;
         let sent = self.client.send(posting::task(&message)).await?;
+        Ok(self.note(sent.id, sent.is_duplicate, message).await)
+    }
+
+    /// The same, for one whose end is waited for: that is told at once.
+    pub(crate) async fn accept_awaited(&self, message: Message) -> Result<Accepted, StoreError> {
+        let sent = self.client.send(posting::task(&message).keep_result(AWAITED)).await?;
         Ok(self.note(sent.id, sent.is_duplicate, message).await)
     }
 

@@ -119,7 +119,7 @@ async fn until(mut closed: watch::Receiver<bool>) {
 }
 
 fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -> Result<Worker, Failure> {
-    let courier = Courier::new(desk.clone(), Egress::new(), closed.clone());
+    let courier = Courier::new(desk.clone(), Egress::new(options.deny_private), closed.clone());
     let worker = WorkerOptions {
         name: "flowgate serve".to_owned(),
         processes: options.deliveries,

@@ -122,6 +122,38 @@ on_every_store! {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_private_addresses_can_be_denied() {
+    // Seen to fail: with names looked up without the list, the endpoint was called.
+    let (kit, endpoint) = (Kit::sqlite(), Endpoint::start().await);
+    let server = kit.server_with(&["--dev", "--deny-private"]);
+    for host in ["127.0.0.1", "localhost"] {
+        let url = format!("http://{host}:{}/ok/private", endpoint.address.port());
+        let id = server.publish(&url, &[("Upstash-Retries", "0")]).await;
+        let failed = server.logged(&id, "FAILED").await;
+        assert!(failed["error"].as_str().unwrap().contains("private"), "{failed}");
+    }
+    assert_eq!(endpoint.calls().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_bodies_have_a_bound() {
+    // Seen to fail: without the layer, eleven million bytes were taken in.
+    let kit = Kit::sqlite();
+    let server = kit.server();
+    let answer =
+        server.ask(Method::POST, "/v2/publish/https://example.com", &[], &"x".repeat(11_000_000)).await;
+    assert_eq!((answer.status.as_u16(), answer.error().contains("10 MiB")), (413, true), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_api_is_told_as_an_openapi_document() {
+    let kit = Kit::sqlite();
+    let document = kit.server().get("/openapi.json").await;
+    assert_eq!(document["openapi"], "3.1.0");
+    assert!(document["paths"]["/v2/flowControl/{key}/pin"]["post"]["parameters"].is_array());
+}
+
 #[test]
 fn s3_the_development_token_is_for_loopback_only() {
     // Seen to fail: with the check left out, the server starts.

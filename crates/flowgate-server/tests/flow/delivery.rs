@@ -109,6 +109,24 @@ on_every_store! {
     }
 
     #[test]
+    async fn f7_a_queue_waits_for_the_callbacks_of_each_message(kit: &Kit) {
+        // Seen to fail: without the wait, the second was delivered while the callback of the first was held.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let (first, second) = (endpoint.url("/ok/first"), endpoint.url("/ok/second"));
+        let callback = endpoint.url("/hold/back");
+        let headers = [("Upstash-Callback", callback.as_str())];
+        server.ask(Method::POST, &format!("/v2/enqueue/told/{first}"), &headers, "").await.json();
+        server.ask(Method::POST, &format!("/v2/enqueue/told/{second}"), &[], "").await.json();
+        endpoint.holds("back", 1).await;
+        // Another message gets by, and the queue still stands.
+        server.publish(&endpoint.url("/ok/other"), &[]).await;
+        endpoint.came(3).await;
+        assert_eq!(server.get("/v2/queues/told").await["lag"], 2);
+        endpoint.release(1);
+        assert_eq!(endpoint.came(4).await[3].path, "/ok/second");
+    }
+
+    #[test]
     async fn f7_a_queue_has_a_parallelism_and_can_be_paused(kit: &Kit) {
         // Seen to fail: with the parallelism kept in the document alone.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);

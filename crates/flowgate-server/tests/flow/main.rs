@@ -11,5 +11,6 @@ mod commands;
 mod crash;
 mod delivery;
 mod endpoint;
+mod fleet;
 mod limits;
 mod sdk;

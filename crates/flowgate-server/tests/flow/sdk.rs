@@ -71,7 +71,7 @@ fn run(kit: &Kit, program: &str, script: &str, folder: &Path) {
         .current_dir(folder)
         .env("QSTASH_URL", server.url())
         .env("QSTASH_TOKEN", &server.token)
-        .env("FLOWGATE_PORT", server.address.port().to_string())
+        .env("QSTASH_DEV_PORT", server.address.port().to_string())
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&output.stdout);

@@ -201,5 +201,11 @@ assert.equal(all.cursor, undefined);
 const wrong = new Client({ baseUrl: process.env.QSTASH_URL, token: "wrong", retry: false });
 await assert.rejects(wrong.schedules.list(), (error) => error.status === 401);
 
+// In development the client finds the server by itself, by its public token and keys.
+const found = new Client({ devMode: true, retry: false });
+const { messageId } = await found.publishJSON({ url: `${work.url}/dev`, body: 1 });
+await work.came("/dev", 1);
+await state(messageId, "DELIVERED");
+
 console.log("qstash: all well");
 process.exit(0);

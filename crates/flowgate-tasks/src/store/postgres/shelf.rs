@@ -56,8 +56,7 @@ impl Postgres {
         most: u32,
     ) -> Result<Vec<KeySpent>, StoreError> {
         let now = self.shared.told_time();
-        let values: Values =
-            vec![Box::new(after), Box::new(name), Box::new(i64::from(most)), Box::new(now)];
+        let values: Values = vec![Box::new(after), Box::new(name), Box::new(i64::from(most)), Box::new(now)];
         self.rows(KEYS, values).await?.iter().map(spent).collect()
     }
 }
