@@ -22,6 +22,8 @@ const DEV_KEYS: (&str, &str) = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVz
 const TOKEN: &str = "token";
 const SERVER: &str = "server";
 const KEYS: &str = "signing-keys";
+/// Apart from the others: a store that was tried out in development must never sign with what everybody knows.
+const KEYS_IN_DEVELOPMENT: &str = "signing-keys-in-development";
 /// How soon a server knows what another one of the fleet changed.
 const REFRESH: Duration = Duration::from_secs(2);
 const MOST_TOKENS: u32 = 1000;
@@ -57,7 +59,7 @@ impl Secrets {
             SigningKeys { current: signing_key(), next: signing_key() }
         };
         // Whoever is first decides; in development everybody has the same.
-        write_keys(&*store, &fresh, (!is_dev).then_some(0)).await?;
+        write_keys(&*store, &fresh, is_dev, (!is_dev).then_some(0)).await?;
         let known = read(&*store, is_dev).await?;
         Ok(Secrets { store, is_dev, known: RwLock::new(known) })
     }
@@ -97,10 +99,10 @@ impl Secrets {
     /// The next key becomes the current one, and a new one the next.
     pub(crate) async fn rotate(&self) -> Result<SigningKeys, StoreError> {
         loop {
-            let found = self.store.document(SERVER.into(), KEYS.into()).await?;
+            let found = self.store.document(SERVER.into(), keys_name(self.is_dev)).await?;
             let version = found.and_then(|found| found.version);
             let keys = SigningKeys { current: self.keys().next, next: signing_key() };
-            let is_written = write_keys(&*self.store, &keys, version).await?;
+            let is_written = write_keys(&*self.store, &keys, self.is_dev, version).await?;
             self.refresh().await?;
             if is_written {
                 return Ok(keys);
@@ -158,7 +160,7 @@ async fn read(store: &dyn Shelf, is_dev: bool) -> Result<Known, StoreError> {
     if is_dev {
         tokens.push(hash(DEV_TOKEN));
     }
-    let keys = store.document(SERVER.into(), KEYS.into()).await?;
+    let keys = store.document(SERVER.into(), keys_name(is_dev)).await?;
     let keys = keys.and_then(|keys| serde_json::from_slice(&keys.body).ok());
     let missing = || StoreError::Database {
         doing: "read the signing keys",
@@ -167,9 +169,18 @@ async fn read(store: &dyn Shelf, is_dev: bool) -> Result<Known, StoreError> {
     Ok(Known { tokens, keys: keys.ok_or_else(missing)? })
 }
 
-async fn write_keys(store: &dyn Shelf, keys: &SigningKeys, version: Option<i64>) -> Result<bool, StoreError> {
+fn keys_name(is_dev: bool) -> String {
+    if is_dev { KEYS_IN_DEVELOPMENT } else { KEYS }.to_owned()
+}
+
+async fn write_keys(
+    store: &dyn Shelf,
+    keys: &SigningKeys,
+    is_dev: bool,
+    version: Option<i64>,
+) -> Result<bool, StoreError> {
     let body = serde_json::to_vec(keys).expect("keys are plain data");
-    store.put_document(Document { kind: SERVER.into(), name: KEYS.into(), body, version }).await
+    store.put_document(Document { kind: SERVER.into(), name: keys_name(is_dev), body, version }).await
 }
 
 fn hash(token: &str) -> [u8; 32] {

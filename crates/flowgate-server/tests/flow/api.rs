@@ -36,6 +36,16 @@ on_every_store! {
     }
 
     #[test]
+    async fn s3_a_store_that_was_tried_out_never_signs_with_public_keys(kit: &Kit) {
+        // Seen to fail: with one document for both, the server without --dev signed with the public keys.
+        let public = kit.server().get("/v2/keys").await;
+        let own = kit.server_with(&[]).get("/v2/keys").await;
+        assert_ne!(own["current"], public["current"]);
+        assert_ne!(own["next"], public["next"]);
+        assert_eq!(kit.server().get("/v2/keys").await, public);
+    }
+
+    #[test]
     async fn f7_keys_are_rotated(kit: &Kit) {
         // Seen to fail: with both keys made anew.
         let server = kit.server_with(&[]);

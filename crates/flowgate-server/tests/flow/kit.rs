@@ -218,7 +218,10 @@ impl Server {
         self.until(
             &format!("/v2/flowControl/{key}"),
             &format!("{in_flight} in flight, {in_line} in line"),
-            |found| found["parallelismCount"] == in_flight && found["waitListSize"] == in_line,
+            |found| {
+                in_flight + in_line == 0 && found["error"].is_string()
+                    || found["parallelismCount"] == in_flight && found["waitListSize"] == in_line
+            },
         )
         .await
     }
