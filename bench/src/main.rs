@@ -1,7 +1,7 @@
 //! Flowgate beside its peers, in one run.
 //!
-//! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `tasks` durable tasks on
-//! PostgreSQL. Each case runs ours and the
+//! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `routes` pipelines with and
+//! without limits, `tasks` durable tasks on PostgreSQL. Each case runs ours and the
 //! peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
 //! told and fails nothing. Owns the order of the cases and what becomes of the command line. It must never be a dependency
 //! of anything.
@@ -15,6 +15,7 @@ mod machine;
 mod measure;
 mod options;
 mod report;
+mod routes;
 mod suite;
 mod tasks;
 
@@ -38,6 +39,9 @@ const GATES: [fn(&mut Suite); 10] = [
     gates::waiters::run,
     gates::refusal::run,
 ];
+
+/// The same of the routes.
+const ROUTES: [fn(&mut Suite); 2] = [routes::callers::run, routes::queued::run];
 
 /// The same of the edge.
 const HTTP: [http::stage::Group; 7] = [
@@ -75,6 +79,7 @@ fn run(name: SuiteName, options: &Options) -> ExitCode {
     let mut suite = Suite::new(options);
     match name {
         SuiteName::Gates => GATES.iter().for_each(|group| group(&mut suite)),
+        SuiteName::Routes => ROUTES.iter().for_each(|group| group(&mut suite)),
         SuiteName::Http => http::stage::play_all(&HTTP, &mut suite),
         SuiteName::Tasks => tasks::stage::play_all(&TASKS, &mut suite),
     }

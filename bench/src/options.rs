@@ -14,7 +14,7 @@ Usage: cargo xtask bench <suite> [option]...
   http           The gateway and the layers beside nginx and HAProxy, over
                  loopback. Installs `nginx`, `haproxy` and `wrk` with apt-get
                  where they are missing.
-
+  routes         Pipelines: what an exchange costs, without limits and with.
   tasks          Durable tasks beside other queues, on one PostgreSQL that it
                  starts for itself. Builds and installs the other queues first:
                  minutes, the first time. Installs `redis-server` with apt-get
@@ -47,6 +47,7 @@ pub(crate) enum Command {
 pub(crate) enum SuiteName {
     Gates,
     Http,
+    Routes,
     Tasks,
 }
 
@@ -56,6 +57,7 @@ impl SuiteName {
         match self {
             SuiteName::Gates => "gates",
             SuiteName::Http => "http",
+            SuiteName::Routes => "routes",
             SuiteName::Tasks => "tasks",
         }
     }
@@ -91,7 +93,7 @@ impl Command {
                 let role = Cast::parse(&words.collect::<Vec<_>>());
                 return role.map(Self::Play).ok_or(UsageError::UnknownRole);
             }
-            Some(word) => [SuiteName::Gates, SuiteName::Http, SuiteName::Tasks]
+            Some(word) => [SuiteName::Gates, SuiteName::Http, SuiteName::Routes, SuiteName::Tasks]
                 .into_iter()
                 .find(|suite| suite.word() == word)
                 .ok_or_else(|| UsageError::UnknownSuite(word.to_owned()))?,
@@ -124,9 +126,9 @@ impl Options {
 impl fmt::Display for UsageError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuite => write!(to, "no suite given: `gates`, `http` and `tasks` are accepted"),
+            Self::NoSuite => write!(to, "no suite given: `gates`, `http`, `routes` and `tasks` are accepted"),
             Self::UnknownSuite(suite) => {
-                write!(to, "unknown suite `{suite}`: `gates`, `http` and `tasks` are accepted")
+                write!(to, "unknown suite `{suite}`: `gates`, `http`, `routes` and `tasks` are accepted")
             }
             Self::UnknownRole => write!(to, "`{PLAY}` is for the suites themselves"),
             Self::UnknownOption(option) => write!(
@@ -174,8 +176,11 @@ mod tests {
     fn a_mistake_names_the_value_and_what_is_accepted() {
         let options = "`--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted";
         for (line, message) in [
-            ("", "no suite given: `gates`, `http` and `tasks` are accepted".to_owned()),
-            ("--json", "unknown suite `--json`: `gates`, `http` and `tasks` are accepted".to_owned()),
+            ("", "no suite given: `gates`, `http`, `routes` and `tasks` are accepted".to_owned()),
+            (
+                "--json",
+                "unknown suite `--json`: `gates`, `http`, `routes` and `tasks` are accepted".to_owned(),
+            ),
             ("play villain", "`play` is for the suites themselves".to_owned()),
             ("gates --fast", format!("unknown option `--fast`: {options}")),
             ("gates keyed", format!("unknown option `keyed`: {options}")),

@@ -230,6 +230,12 @@ impl Frame {
                          its own, in turn, round by round;",
                 notes: include_str!("../notes-tasks.md"),
             },
+            SuiteName::Routes => Frame {
+                suite,
+                title: "Routes, with and without limits",
+                rounds: "Routes with limits and without run in the same process, in turn, round by round;",
+                notes: include_str!("../notes-routes.md"),
+            },
         }
     }
 }

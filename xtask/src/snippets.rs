@@ -1,7 +1,7 @@
 //! Snippets: what the README and the docs show is compiled, run, or at least there.
 //!
-//! Rust blocks are run as doc tests by `crates/flowgate/src/snippets.rs`; here we see to it that no page
-//! is forgotten there, and that shell blocks name commands which exist.
+//! Rust blocks are run as doc tests by a `snippets.rs` of the crate they show; here we see to it that no page
+//! is forgotten, and that shell blocks name commands which exist.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use crate::offence::Offence;
 use crate::read::{Block, Source, Tree, blocks, resolve};
 
 const RULE: &str = "snippets";
-/// The file that includes each page as a doc test.
-const DOC_TESTS: &str = "crates/flowgate/src/snippets.rs";
+/// The files that include each page as a doc test. A page is included by the crate that can do what it shows.
+const DOC_TESTS: [&str; 2] = ["crates/flowgate/src/snippets.rs", "crates/flowgate-tasks/src/snippets.rs"];
 
 /// Every block that nobody proves, in order of place.
 pub(crate) fn check(tree: &Tree) -> Vec<Offence> {
-    let doc_tests = tree.sources().iter().find(|source| source.path() == DOC_TESTS);
-    let included = doc_tests.map(included_pages).unwrap_or_default();
+    let doc_tests = tree.sources().iter().filter(|source| DOC_TESTS.contains(&source.path()));
+    let included: BTreeSet<String> = doc_tests.flat_map(included_pages).collect();
     let mut offences = Vec::new();
     for (path, text) in tree.markdown() {
         let is_docs = path == "README.md" || path.starts_with("docs/");
@@ -36,7 +36,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Offence> {
 /// The Markdown files that `snippets.rs` names, as paths from the root.
 fn included_pages(source: &Source) -> BTreeSet<String> {
     let literals = source.tokens().iter().map(|token| token.text.trim_matches('"'));
-    literals.filter(|text| text.ends_with(".md")).filter_map(|text| resolve(DOC_TESTS, text)).collect()
+    literals.filter(|text| text.ends_with(".md")).filter_map(|text| resolve(source.path(), text)).collect()
 }
 
 fn rust(path: &str, block: &Block<'_>, is_included: bool) -> Option<Offence> {
@@ -45,7 +45,7 @@ fn rust(path: &str, block: &Block<'_>, is_included: bool) -> Option<Offence> {
     } else if is_included {
         return None;
     } else {
-        format!("nobody compiles this: include {path} in {DOC_TESTS}")
+        format!("nobody compiles this: include {path} in {}", DOC_TESTS[0])
     };
     Some(Offence::new(path, block.line, RULE, advice))
 }
@@ -76,7 +76,7 @@ mod tests {
     use crate::root;
 
     const INCLUDES: (&str, &str) = (
-        DOC_TESTS,
+        DOC_TESTS[0],
         "#[doc = include_str!(\"../../../README.md\")]\n#[doc = include_str!(\"../../../docs/a.md\")]\nmod a {}",
     );
 

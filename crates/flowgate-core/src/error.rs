@@ -8,21 +8,76 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Code {
+    /// RC1002: a route of this id is in the context already.
+    DuplicateRoute,
+    /// RC2001: a wrapper or a step stands where it means nothing.
+    Misplaced,
+    /// RC3001: a route or its context cannot be started.
+    NotStarted,
+    /// RC3003: the context shuts down: not taken in, or cancelled at the deadline.
+    Stopping,
+    /// RC5001: a step or a destination failed.
+    StepFailed,
+    /// RC5002: a body was not valid.
+    Invalid,
     /// RC5003: misconfigured; trying again cannot help.
     Misconfigured,
+    /// RC5004: nobody takes in what was sent to this name.
+    NoHandler,
+    /// RC5010: the other side could not be reached.
+    Unreachable,
+    /// RC5011: it took longer than it may.
+    TimedOut,
     /// RC5013: refused by a rate.
     RateRefused,
+    /// RC5016: what came in could not be read.
+    Unreadable,
+    /// RC5025: a circuit breaker is open.
+    BreakerOpen,
     /// RC5026: refused by a gate.
     Refused,
+    /// RC9901: a panic in code of the user's.
+    Panicked,
 }
 
 impl Code {
+    /// All codes, in their order.
+    pub const ALL: [Code; 15] = [
+        Code::DuplicateRoute,
+        Code::Misplaced,
+        Code::NotStarted,
+        Code::Stopping,
+        Code::StepFailed,
+        Code::Invalid,
+        Code::Misconfigured,
+        Code::NoHandler,
+        Code::Unreachable,
+        Code::TimedOut,
+        Code::RateRefused,
+        Code::Unreadable,
+        Code::BreakerOpen,
+        Code::Refused,
+        Code::Panicked,
+    ];
+
     /// The code as it is written in messages, logs and on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Code::DuplicateRoute => "RC1002",
+            Code::Misplaced => "RC2001",
+            Code::NotStarted => "RC3001",
+            Code::Stopping => "RC3003",
+            Code::StepFailed => "RC5001",
+            Code::Invalid => "RC5002",
             Code::Misconfigured => "RC5003",
+            Code::NoHandler => "RC5004",
+            Code::Unreachable => "RC5010",
+            Code::TimedOut => "RC5011",
             Code::RateRefused => "RC5013",
+            Code::Unreadable => "RC5016",
+            Code::BreakerOpen => "RC5025",
             Code::Refused => "RC5026",
+            Code::Panicked => "RC9901",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The rules of Flowgate, pure.
 //!
 //! This crate owns every rule that says whether work may start: limits and how they are checked, lanes and how
-//! they change, rates, adaptive maxima, and the words for a refusal. It must never read a clock, spawn, lock,
+//! they change, rates, adaptive maxima, when a schedule is next due, and the words for a refusal. It must never read a clock, spawn, lock,
 //! allocate a queue or do I/O: whoever calls it says what time it is ([`Tick`]) and keeps the state.
 //!
 //! The one decision everything obeys is [`Lane::decide`]: given [`Limits`], a [`Lane`] and `now`, work is
@@ -9,6 +9,7 @@
 //! call it inside their claim transaction or restate it in SQL and are checked against it.
 
 mod adaptive;
+mod cron;
 mod discipline;
 mod error;
 mod event;
@@ -21,6 +22,7 @@ mod refusal;
 mod tick;
 
 pub use adaptive::{Adaptive, AdaptiveState, Outcome, Sample};
+pub use cron::Cron;
 pub use discipline::{Backlog, Discipline, End};
 pub use error::{Code, OptionError};
 pub use event::{Event, Ident, What};

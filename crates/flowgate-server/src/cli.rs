@@ -3,6 +3,8 @@
 //! Owns the options, their defaults and the words for a value that is not accepted. What comes out of it has been checked
 //! one by one; what options mean together is checked where gates are built.
 
+mod tasks;
+
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
@@ -10,8 +12,14 @@ use flowgate::Period;
 
 use crate::{
     config::Sources,
-    remote::{DlqOptions, KeyOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions},
+    remote::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions},
     serve::StoreAt,
+};
+
+pub(crate) use tasks::{
+    ChildOptions, ExplainOptions, KeyChange, KeyOptions, NamedKey, NamedQueue, PinOptions, QueueChange,
+    QueuesOptions, SendOptions, SetOptions, StoreOptions, TaskChange, TaskOptions, TasksOptions,
+    WorkerOptions,
 };
 
 const SERVE_HELP: &str = "\
@@ -35,6 +43,15 @@ Limits change at once, for those who wait as well; what is under way goes on. SI
 
 Exit status: 0 reloaded, 2 the configuration is wrong, 1 for the rest; then nothing has changed.";
 
+const WORKER_HELP: &str = "\
+The command gets a task as a line of JSON on its standard input, and answers with a line on its standard output:
+
+  {\"id\": 17, \"kind\": \"resize\", \"attempt\": 1, \"body\": {\"image\": 7}}
+  {\"id\": 17, \"result\": \"done\"}    or    {\"id\": 17, \"error\": \"no such image\"}
+
+Its standard error is passed on, each line with the number of the process. SIGINT and SIGTERM let running tasks end; a second
+one stops at once.";
+
 /// One gate for everything in flight: bounds how much runs at once and how often it starts.
 #[derive(Debug, Parser)]
 #[command(name = "flowgate", version)]
@@ -52,11 +69,8 @@ pub(crate) enum Command {
     /// Send a message through a running server
     Publish(PublishOptions),
 
-    /// List the flow-control keys of a running server
+    /// List the flow-control keys of a running server, or change one
     Keys(KeysOptions),
-
-    /// Look at a flow-control key, or change it
-    Key(KeyOptions),
 
     /// Look at dead letters, send them again or delete them
     Dlq(DlqOptions),
@@ -78,6 +92,32 @@ pub(crate) enum Command {
     /// Have the running server read its configuration again
     #[command(after_help = RELOAD_HELP)]
     Reload(ReloadOptions),
+
+    /// Run tasks in child processes of any language, one task at a time each
+    #[command(after_help = WORKER_HELP)]
+    Worker(WorkerOptions),
+
+    /// Send a task
+    Send(SendOptions),
+
+    /// Show the queues: what runs, what waits and which caps hold; or change them
+    Queues(QueuesOptions),
+
+    /// Show what runs, what waits, and what will not run again
+    Tasks(TasksOptions),
+
+    /// Cancel a task, or try a dead one again
+    Task(TaskOptions),
+
+    /// Pause a key, or pin its limits
+    Key(KeyOptions),
+
+    /// Say why something waits: the limit, who holds it, the place in line, and what would help
+    Explain(ExplainOptions),
+
+    /// Become a child of a worker
+    #[command(hide = true)]
+    WorkerChild(ChildOptions),
 
     /// Print the reference page of the config file
     #[command(hide = true)]
@@ -103,7 +143,12 @@ pub(crate) struct ConfigOptions {
 impl ConfigOptions {
     /// The file, the environment and these options.
     pub(crate) fn sources(&self) -> Sources {
-        Sources::new(self.config.clone()).listen(self.listen).gateway_listen(self.gateway_listen)
+        Sources::new(self.config.clone()).flag("server", "listen", "--listen", self.listen).flag(
+            "gateway",
+            "listen",
+            "--gateway-listen",
+            self.gateway_listen,
+        )
     }
 }
 
@@ -128,9 +173,9 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) config: ConfigOptions,
 
-    /// Where messages are kept: sqlite:PATH, sqlite::memory: or postgres://…
-    #[arg(long, env = "FLOWGATE_STORE", value_name = "STORE", default_value = "sqlite:flowgate.db", value_parser = StoreAt::read)]
-    pub(crate) store: StoreAt,
+    /// Where messages are kept: sqlite:PATH, sqlite::memory: or postgres://… [env: FLOWGATE_STORE] [default: sqlite:flowgate.db]
+    #[arg(long, value_name = "STORE", value_parser = StoreAt::read)]
+    pub(crate) store: Option<StoreAt>,
 
     /// Accept the public development token and sign with the public development keys; on loopback only
     #[arg(long, env = "FLOWGATE_DEV")]

@@ -15,6 +15,7 @@ mod office;
 mod remote;
 mod serve;
 mod signals;
+mod worker;
 
 use std::{
     io::{self, Write},
@@ -34,12 +35,19 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::serve(&options).map_err(commands::Failure::from),
         Command::Publish(options) => remote::publish(&options).map_err(commands::Failure::from),
         Command::Keys(options) => remote::keys(&options).map_err(commands::Failure::from),
-        Command::Key(options) => remote::key(&options).map_err(commands::Failure::from),
         Command::Dlq(options) => remote::dlq(&options).map_err(commands::Failure::from),
         Command::Schedule(options) => remote::schedule(&options).map_err(commands::Failure::from),
         Command::Token(options) => remote::token(&options).map_err(commands::Failure::from),
         Command::Check(options) => commands::check(&options),
         Command::Reload(options) => commands::reload(&options),
+        Command::Worker(options) => commands::worker(&options),
+        Command::Send(options) => commands::send(options),
+        Command::Queues(options) => commands::queues(options),
+        Command::Tasks(options) => commands::tasks(options),
+        Command::Task(options) => commands::task(&options),
+        Command::Key(options) => commands::key(options),
+        Command::Explain(options) => commands::explain(&options),
+        Command::WorkerChild(options) => commands::worker_child(&options),
         Command::ConfigReference => commands::config_reference(),
     };
     match outcome {

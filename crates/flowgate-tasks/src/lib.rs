@@ -13,9 +13,12 @@
 
 mod client;
 pub mod clock;
+pub mod explain;
 mod ledger;
 mod plan;
 mod record;
+#[cfg(doctest)]
+mod snippets;
 pub mod store;
 mod task;
 mod terms;

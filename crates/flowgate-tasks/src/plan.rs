@@ -76,17 +76,22 @@ pub(crate) struct Key {
 
 impl Key {
     /// The limits that hold for a task sent with `own`.
-    fn in_force(&self, own: Option<Limits>) -> Option<Limits> {
+    pub(crate) fn in_force(&self, own: Option<Limits>) -> Option<Limits> {
         terms::in_force(self.pinned, self.latest.or(own))
     }
 
     fn hold(&self, limits: Option<&Limits>, now: Tick) -> Option<Hold> {
+        self.hold_weight(limits, 1, now)
+    }
+
+    /// What holds back one of this weight.
+    pub(crate) fn hold_weight(&self, limits: Option<&Limits>, weight: u32, now: Tick) -> Option<Hold> {
         if self.is_paused {
             return Some(Hold::Paused);
         }
         let limits = limits?;
         let spent = limits.rate().map(|rate| self.ledger.spent(rate, now)).unwrap_or_default();
-        Lane::with_counts(self.in_use, spent).hold(limits, 1, now)
+        Lane::with_counts(self.in_use, spent).hold(limits, weight, now)
     }
 
     fn start(&mut self, limits: Option<&Limits>, weight: u32, now: Tick) {

@@ -10,6 +10,7 @@ use super::{
     effective::{Effective, EffectiveGateway, EffectiveRoute, Lane},
     failure::Failure,
     table::Table,
+    work::of_work,
 };
 use crate::{
     cli::CheckOptions,
@@ -61,6 +62,7 @@ fn text(effective: &Effective) -> String {
         None => "no flowgate.toml here, and none named: the defaults hold\n\n".to_owned(),
     };
     text += &format!("server   listens on {}\n", effective.server.listen);
+    text += &of_work(effective);
     if let Some(gateway) = &effective.gateway {
         text += &of_gateway(gateway);
     }

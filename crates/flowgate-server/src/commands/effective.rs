@@ -7,6 +7,7 @@ use std::time::Duration;
 use flowgate::{Discipline, Limits, Overflow, Period};
 use serde::Serialize;
 
+use super::work::{EffectiveQueue, EffectiveTasks, EffectiveWorker};
 use crate::config::{Config, Gateway, KeyFrom, Loaded, MissingKey, Route, Unlisted};
 
 /// The configuration as `flowgate check --json` prints it.
@@ -15,8 +16,12 @@ pub(super) struct Effective {
     pub(super) valid: bool,
     /// `None`: there is none, and the defaults hold.
     pub(super) file: Option<String>,
+    pub(super) store: String,
     pub(super) server: EffectiveServer,
     pub(super) gateway: Option<EffectiveGateway>,
+    pub(super) tasks: EffectiveTasks,
+    pub(super) queues: Vec<EffectiveQueue>,
+    pub(super) worker: EffectiveWorker,
     /// What the file does not decide.
     pub(super) overridden: Vec<Decided>,
 }
@@ -82,7 +87,7 @@ pub(super) struct Decided {
 
 impl Effective {
     pub(super) fn of(loaded: &Loaded) -> Self {
-        let Config { server, gateway } = &loaded.config;
+        let Config { server, gateway, store, tasks, queues, worker } = &loaded.config;
         let decided = loaded.overridden.iter().map(|option| Decided {
             field: option.field.clone(),
             value: option.value.clone(),
@@ -93,6 +98,10 @@ impl Effective {
             file: loaded.file.as_ref().map(|path| path.display().to_string()),
             server: EffectiveServer { listen: server.listen.to_string() },
             gateway: gateway.as_ref().map(EffectiveGateway::of),
+            store: store.to_string(),
+            tasks: EffectiveTasks::of(tasks),
+            queues: queues.iter().map(EffectiveQueue::of).collect(),
+            worker: EffectiveWorker::of(&worker.options),
             overridden: decided.collect(),
         }
     }
@@ -167,6 +176,6 @@ fn words(key: &KeyFrom) -> String {
 }
 
 /// As it is written in the file.
-fn time(span: Duration) -> String {
+pub(super) fn time(span: Duration) -> String {
     Period::try_from(span).map_or_else(|_| format!("{span:?}"), |period| period.to_string())
 }

@@ -4,6 +4,9 @@
 
 use std::{io, net::SocketAddr};
 
+use flowgate::OptionError;
+use flowgate_tasks::store::StoreError;
+
 use crate::{config::ConfigErrors, demo, remote, serve};
 
 #[derive(Debug, thiserror::Error)]
@@ -29,16 +32,76 @@ pub(crate) enum Failure {
 
     #[error("cannot write: {0}")]
     Write(io::Error),
+
+    #[error("cannot read: {0}")]
+    Read(io::Error),
+
+    #[error(transparent)]
+    Option(#[from] OptionError),
+
+    #[error("{address}: {error}")]
+    Open { address: String, error: StoreError },
+
+    #[error(transparent)]
+    Store(StoreError),
+
+    #[error("cannot run `{command}`: {error}")]
+    Command { command: String, error: io::Error },
+
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+
+    /// A second signal.
+    #[error("interrupted")]
+    Interrupted,
+
+    #[error(
+        "queue `{name}` is unknown; there are: {}; a new one is a [[queue]] of the configuration, or `flowgate queues set {name}`",
+        known.join(", ")
+    )]
+    UnknownQueue { name: String, known: Vec<String> },
+
+    #[error("no {0} is known here")]
+    Unknown(String),
+
+    #[error("{0}")]
+    NotDone(String),
+
+    #[error("{option} is {value}: {why}")]
+    NotYet { option: &'static str, value: String, why: &'static str },
 }
 
 impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Failure::Config(_) => 2,
+            Failure::Config(_)
+            | Failure::Option(_)
+            | Failure::UnknownQueue { .. }
+            | Failure::NotYet { .. }
+            | Failure::Command { .. } => 2,
             Failure::Demo(failure) => failure.exit_code(),
             Failure::Serve(failure) => failure.exit_code(),
             Failure::Remote(failure) => failure.exit_code(),
-            Failure::Unreachable { .. } | Failure::NotReloaded(_) | Failure::Write(_) => 1,
+            Failure::Interrupted => 130,
+            Failure::Unreachable { .. }
+            | Failure::NotReloaded(_)
+            | Failure::Write(_)
+            | Failure::Read(_)
+            | Failure::Open { .. }
+            | Failure::Store(_)
+            | Failure::Start(_)
+            | Failure::Unknown(_)
+            | Failure::NotDone(_) => 1,
+        }
+    }
+}
+
+/// What cannot be is told as such, wherever it was found.
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Option(error) => Failure::Option(error),
+            error => Failure::Store(error),
         }
     }
 }

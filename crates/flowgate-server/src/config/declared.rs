@@ -6,8 +6,9 @@ use flowgate::{
     Limits,
     http::{Answer, ReleaseAt},
 };
+use flowgate_tasks::worker::WorkerOptions;
 
-use super::{Clients, Config, KeyFrom, Methods, Unlisted, options::SECTIONS};
+use super::{Clients, Config, KeyFrom, Methods, QueueMode, Unlisted, options::SECTIONS};
 
 const EXAMPLE: &str = include_str!("../../../../docs/examples/flowgate.toml");
 /// A value that no option accepts.
@@ -21,6 +22,8 @@ fn with_a_date(section: &str, option: &str) -> String {
         "" => date,
         "server" => format!("[server]\n{date}"),
         "gateway" => format!("[gateway]\n{date}"),
+        "tasks" | "worker" => format!("[{section}]\n{date}"),
+        "queue" => format!("[[queue]]\n{date}"),
         "gateway.tls" => format!("[gateway]\ntls = {{ {date} }}"),
         "gateway.route" if option == "override" => format!("{route}\nkey = \"client\"\n{date}"),
         "gateway.route" if option == "missing_key" => format!("{route}\nkey = {{ header = \"x\" }}\n{date}"),
@@ -88,8 +91,15 @@ fn the_example_shows_every_option() {
 fn the_defaults_are_those_that_were_promised() {
     // Seen to fail: with any default changed.
     let text = "[[gateway.route]]\nname = \"r\"\npath = \"/\"\nupstreams = [\"http://a\"]";
-    let Config { server, gateway } = Config::from_toml(text).expect("it is valid");
+    let Config { server, gateway, store, tasks, queues, worker } =
+        Config::from_toml(text).expect("it is valid");
     assert_eq!(server.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(store.to_string(), "sqlite:flowgate.db");
+    assert_eq!((tasks.queue_mode, tasks.cluster_wide_cap, tasks.prefetch), (QueueMode::Default, None, None));
+    assert_eq!(queues, []);
+    let WorkerOptions { max_claim_batch, max_claim_per_worker, lease, drain, .. } = worker.options;
+    assert_eq!((max_claim_batch, max_claim_per_worker), (0, 0));
+    assert_eq!((lease, drain), (Duration::from_secs(15), Duration::from_secs(30)));
     let gateway = gateway.expect("it has a route");
     assert_eq!(gateway.listen.to_string(), "127.0.0.1:8081");
     assert_eq!((gateway.tls, gateway.max_connections.get()), (None, 10_000));

@@ -14,7 +14,8 @@ const PREFIX: &str = "FLOWGATE";
 
 /// The variable that says an option.
 pub(super) fn variable(section: &Section, option: &str) -> String {
-    format!("{PREFIX}_{}_{option}", section.path).to_uppercase()
+    let between = if section.path.is_empty() { "" } else { "_" };
+    format!("{PREFIX}_{}{between}{option}", section.path).to_uppercase()
 }
 
 /// What the environment says of the sections, and which variables are slips.
@@ -38,9 +39,13 @@ pub(super) fn from_environment(variables: &[(String, String)]) -> (Vec<Given>, V
 
 /// What was probably meant by a variable that is none of ours.
 fn slip(name: &str) -> Option<Problem> {
-    let section = sections().find(|section| name.starts_with(&variable(section, "")))?;
+    // The file's own options have no section in their name, so every name begins like theirs: they come last.
+    let mut matching: Vec<_> =
+        sections().filter(|section| name.starts_with(&variable(section, ""))).collect();
+    matching.sort_by_key(|section| std::cmp::Reverse(section.path.len()));
+    let section = matching.into_iter().next()?;
     let rest = name[variable(section, "").len()..].to_lowercase();
-    if section.names().any(|option| option == rest) {
+    if !section.path.is_empty() && section.names().any(|option| option == rest) {
         let field = format!("{}.{rest}", section.path);
         let why = "is a list or a table, which a variable cannot say: write it in the file".to_owned();
         return Some(Problem::Misplaced { field, why });

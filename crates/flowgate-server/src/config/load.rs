@@ -7,7 +7,6 @@ use std::{
     env,
     fs::File,
     io::{self, Read},
-    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -15,7 +14,7 @@ use super::{
     Config, ConfigErrors,
     error::{ConfigError, Origin, Problem},
     given::from_environment,
-    read::Given,
+    read::{Given, without_password},
 };
 
 /// The file that is read if none is named, and it is there.
@@ -60,24 +59,14 @@ impl Sources {
         Sources { file, environment, flags: Vec::new() }
     }
 
-    /// Where the server listens, whatever else says so.
+    /// What the command line says of an option, whatever else says so.
     #[must_use]
-    pub(crate) fn listen(self, address: Option<SocketAddr>) -> Self {
-        self.flag("server", "listen", "--listen", address)
-    }
-
-    /// Where the gateway listens, whatever else says so.
-    #[must_use]
-    pub(crate) fn gateway_listen(self, address: Option<SocketAddr>) -> Self {
-        self.flag("gateway", "listen", "--gateway-listen", address)
-    }
-
-    fn flag(
+    pub(crate) fn flag(
         mut self,
         section: &'static str,
         option: &'static str,
         name: &'static str,
-        value: Option<SocketAddr>,
+        value: Option<impl ToString>,
     ) -> Self {
         self.flags.extend(value.map(|value| Given {
             section,
@@ -130,9 +119,10 @@ fn text_of(path: &Path) -> Result<String, Problem> {
 fn overridden(given: Vec<Given>) -> Vec<Overridden> {
     let mut won: Vec<Overridden> = Vec::new();
     for given in given {
-        let field = format!("{}.{}", given.section, given.option);
+        let between = if given.section.is_empty() { "" } else { "." };
+        let field = format!("{}{between}{}", given.section, given.option);
         won.retain(|earlier| earlier.field != field);
-        won.push(Overridden { field, value: given.text, from: given.origin });
+        won.push(Overridden { field, value: without_password(&given.text), from: given.origin });
     }
     won
 }

@@ -27,7 +27,10 @@ mod route;
 mod seal;
 mod sections;
 mod server;
+mod store;
+mod tasks;
 mod upstream;
+mod worker;
 
 pub(crate) use error::{ConfigErrors, Origin};
 pub(crate) use gateway::{Clients, Gateway, Tls, Unlisted};
@@ -40,4 +43,7 @@ pub(crate) use reference::reference;
 pub(crate) use route::{Forward, Route};
 pub(crate) use sections::Config;
 pub(crate) use server::Server;
+pub(crate) use store::StoreAddress;
+pub(crate) use tasks::{Queue, QueueMode, Tasks};
 pub(crate) use upstream::Upstream;
+pub(crate) use worker::WorkerConfig;

@@ -6,19 +6,27 @@
 use toml::de::DeTable;
 
 use super::{
-    ConfigErrors, Gateway, Server,
+    ConfigErrors, Gateway, Queue, Server, StoreAddress, Tasks, WorkerConfig,
     error::{Origin, Problem},
-    options::{FILE, GATEWAY, SERVER},
+    options::{FILE, GATEWAY, SERVER, Section, TASKS, WORKER},
     read::{Fields, Given, Label, Read, Report},
 };
 
 /// What the program is told to do, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
+    /// `store`.
+    pub(crate) store: StoreAddress,
     /// `[server]`.
     pub(crate) server: Server,
     /// `[gateway]`; `None` if the file has none.
     pub(crate) gateway: Option<Gateway>,
+    /// `[tasks]`.
+    pub(crate) tasks: Tasks,
+    /// `[[queue]]`; empty unless the mode is custom.
+    pub(crate) queues: Vec<Queue>,
+    /// `[worker]`.
+    pub(crate) worker: WorkerConfig,
 }
 
 impl Config {
@@ -44,10 +52,18 @@ impl Config {
     }
 
     fn of<'e>(report: &'e Report<'e>, tree: &'e DeTable<'e>, given: &'e [Given]) -> Read<Self> {
-        let file = Fields::new(report, &FILE, Label::table(""), Some(tree), report.at(0));
+        let file = Fields::new(report, &FILE, Label::table(""), Some(tree), report.at(0)).with(given);
         let section = |section| file.section(section).map(|fields| fields.map(|fields| fields.with(given)));
-        let server = section(&SERVER).and_then(|fields| {
-            Server::read(&fields.unwrap_or_else(|| file.none(&SERVER, Label::table("server")).with(given)))
+        let or_none = |of: &'static Section| {
+            section(of)
+                .map(|fields| fields.unwrap_or_else(|| file.none(of, Label::table(of.path)).with(given)))
+        };
+        let store = file.read("store", StoreAddress::read);
+        let server = or_none(&SERVER).and_then(|fields| Server::read(&fields));
+        let tasks = or_none(&TASKS).and_then(|fields| Tasks::read(&fields));
+        let queues = Queue::read_all(&file, tasks.as_ref().ok());
+        let worker = or_none(&WORKER).and_then(|fields| {
+            WorkerConfig::read(&fields, queues.as_ref().ok().filter(|queues| !queues.is_empty()))
         });
         let gateway = section(&GATEWAY).and_then(|fields| {
             if fields.is_none() {
@@ -55,6 +71,7 @@ impl Config {
             }
             fields.map(|fields| Gateway::read(&fields)).transpose()
         });
-        Ok(Config { server: server?, gateway: gateway? })
+        let (store, server, gateway) = (store?, server?, gateway?);
+        Ok(Config { store, server, gateway, tasks: tasks?, queues: queues?, worker: worker? })
     }
 }

@@ -4,6 +4,8 @@ use std::io;
 
 use flowgate_tasks::store::StoreError;
 
+use crate::config::ConfigErrors;
+
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Failure {
@@ -17,6 +19,9 @@ pub(crate) enum Failure {
     #[error("{0} is no address of a server; accepted: a URL like http://127.0.0.1:8080")]
     Url(String),
 
+    #[error(transparent)]
+    Config(ConfigErrors),
+
     #[error("cannot use the store {at}: {error}")]
     Store { at: String, error: StoreError },
 
@@ -29,6 +34,6 @@ pub(crate) enum Failure {
 
 impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
-        if matches!(self, Failure::Url(_)) { 2 } else { 1 }
+        if matches!(self, Failure::Url(_) | Failure::Config(_)) { 2 } else { 1 }
     }
 }

@@ -1,4 +1,4 @@
-//! `flowgate keys` and `flowgate key …`: flow-control keys, and changing them.
+//! `flowgate keys`: flow-control keys, and changing them.
 
 use http::Method;
 use serde_json::Value;
@@ -6,21 +6,24 @@ use serde_json::Value;
 use super::{
     client::{Server, part, say, text},
     failure::Failure,
-    options::{KeyAction, KeyOptions, KeysOptions, OneKey},
+    options::{KeyAction, KeysOptions, OneKey},
 };
 use crate::commands::Table;
 
 const HEADING: [&str; 6] = ["key", "in flight", "waiting", "max", "rate", "state"];
 
 pub(crate) fn keys(options: &KeysOptions) -> Result<(), Failure> {
+    if let Some(action) = &options.action {
+        return one(action);
+    }
     let server = Server::new(&options.server)?;
     let search = options.search.as_deref().map(|text| format!("?search={}", part(text))).unwrap_or_default();
     let found = server.ask(Method::GET, &format!("/v2/flowControl{search}"))?;
     server.print(&found, |found| table(found.as_array().map_or(&[], Vec::as_slice)))
 }
 
-pub(crate) fn key(options: &KeyOptions) -> Result<(), Failure> {
-    match &options.action {
+fn one(action: &KeyAction) -> Result<(), Failure> {
+    match action {
         KeyAction::Show(key) => {
             let server = Server::new(&key.server)?;
             let found = server.ask(Method::GET, &path(key, ""))?;

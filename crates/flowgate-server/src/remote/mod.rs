@@ -13,10 +13,8 @@ mod token;
 
 pub(crate) use dlq::dlq;
 pub(crate) use failure::Failure;
-pub(crate) use keys::{key, keys};
-pub(crate) use options::{
-    DlqOptions, KeyOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions,
-};
+pub(crate) use keys::keys;
+pub(crate) use options::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions};
 pub(crate) use publish::publish;
 pub(crate) use schedule::schedule;
 pub(crate) use token::token;

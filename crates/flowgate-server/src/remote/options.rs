@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::serve::StoreAt;
+use crate::cli::StoreOptions;
 
 /// Where the server is, and who asks.
 #[derive(Clone, Args)]
@@ -96,19 +96,17 @@ pub(crate) struct PublishOptions {
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct KeysOptions {
+    #[command(subcommand)]
+    pub(super) action: Option<KeyAction>,
+
     /// Only keys with this in their name
     #[arg(long, value_name = "TEXT")]
     pub(super) search: Option<String>,
 
     #[command(flatten)]
     pub(super) server: ServerOptions,
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct KeyOptions {
-    #[command(subcommand)]
-    pub(super) action: KeyAction,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -245,9 +243,8 @@ pub(crate) struct TokenOptions {
     #[command(subcommand)]
     pub(super) action: TokenAction,
 
-    /// The store of the server: tokens are made where it keeps them
-    #[arg(long, global = true, env = "FLOWGATE_STORE", value_name = "STORE", default_value = "sqlite:flowgate.db", value_parser = StoreAt::read)]
-    pub(super) store: StoreAt,
+    #[command(flatten)]
+    pub(super) store: StoreOptions,
 }
 
 #[derive(Clone, Debug, Subcommand)]

@@ -7,14 +7,15 @@ use super::{
     failure::Failure,
     options::{TokenAction, TokenOptions},
 };
-use crate::{commands::Table, office::Secrets};
+use crate::{commands::Table, office::Secrets, serve::StoreAt};
 
 pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
-    let failed = |error| Failure::Store { at: options.store.to_string(), error };
+    let at = StoreAt::from(&options.store.sources().load().map_err(Failure::Config)?.config.store);
+    let failed = |error| Failure::Store { at: at.to_string(), error };
     runtime.block_on(async {
-        let store = options.store.open().await.map_err(failed)?;
+        let store = at.open().await.map_err(failed)?;
         match &options.action {
             TokenAction::Create { name } => {
                 let token = Secrets::create(&*store, name).await.map_err(failed)?;

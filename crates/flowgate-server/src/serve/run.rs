@@ -13,6 +13,7 @@ use flowgate_tasks::{
 use tokio::{net::TcpListener, runtime::Runtime, sync::watch, time::timeout};
 
 use super::{
+    StoreAt,
     failure::Failure,
     greeting::{Token, greeting, say},
 };
@@ -51,8 +52,9 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let mut signals = Signals::listen().map_err(Failure::Start)?;
     let listen = |error| Failure::Listen { address, error };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
-    let failed = |error| Failure::Store { at: options.store.to_string(), error };
-    let store = options.store.open().await.map_err(failed)?;
+    let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store));
+    let failed = |error| Failure::Store { at: at.to_string(), error };
+    let store = at.open().await.map_err(failed)?;
     let (desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
     let token = token(options, &desk).await.map_err(failed)?;
     let gateway = match &config.gateway {
@@ -71,7 +73,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let worker = worker(options, &desk, &closed)?;
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);
-    say(&greeting(here, url.as_deref(), &options.store, &token));
+    say(&greeting(here, url.as_deref(), &at, &token));
 
     let server = axum::serve(listener, paths).with_graceful_shutdown(until(closed.clone()));
     let mut serving = tokio::spawn(server.into_future());

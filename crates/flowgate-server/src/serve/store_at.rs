@@ -4,6 +4,8 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use flowgate_tasks::store::{Postgres, Shelf, Sqlite, StoreError};
 
+use crate::config::StoreAddress;
+
 /// A store that can be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoreAt {
@@ -35,6 +37,17 @@ impl StoreAt {
             StoreAt::Memory => Arc::new(Sqlite::in_memory()?),
             StoreAt::Postgres(url) => Arc::new(Postgres::connect(url).await?),
         })
+    }
+}
+
+/// As the configuration names it.
+impl From<&StoreAddress> for StoreAt {
+    fn from(address: &StoreAddress) -> Self {
+        match address {
+            StoreAddress::Sqlite(path) if path.as_os_str() == ":memory:" => StoreAt::Memory,
+            StoreAddress::Sqlite(path) => StoreAt::Sqlite(path.clone()),
+            StoreAddress::Postgres(url) => StoreAt::Postgres(url.clone()),
+        }
     }
 }
 

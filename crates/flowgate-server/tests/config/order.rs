@@ -150,3 +150,34 @@ fn paths_are_relative_to_the_file() {
     let ran = folder.flowgate(&["check", "--config", "inner/flowgate.toml"], &[]);
     assert!(ran.stdout.contains("(TLS)"), "{ran:?}");
 }
+
+#[test]
+fn the_store_and_the_worker_are_said_the_same_way() {
+    // Seen to fail: with `FLOWGATE__STORE` as the name of the variable.
+    let folder = Folder::new("work");
+    folder.write("flowgate.toml", "store = \"sqlite:tasks/here.db\"\n[worker]\nprocesses = 3");
+    let ran = folder.flowgate(&["check", "--json"], &[]);
+    assert_eq!(ran.json()["store"], "sqlite:tasks/here.db");
+    let variables = [
+        ("FLOWGATE_STORE", "postgres://me:secret@db.example/work"),
+        ("FLOWGATE_WORKER_PROCESSES", "5"),
+        ("FLOWGATE_WORKER_QUEUES", "default"),
+        ("FLOWGATE_TASKS_CLUSTER_WIDE_CAP", "20"),
+    ];
+    let checked = folder.flowgate(&["check", "--json"], &variables).json();
+    assert_eq!(checked["store"], "postgres://…@db.example/work");
+    assert_eq!(checked["worker"]["processes"], 5);
+    assert_eq!(checked["worker"]["queues"][0], "default");
+    assert_eq!(checked["tasks"]["cluster_wide_cap"], 20);
+    let ran = folder.flowgate(&["check"], &variables);
+    assert!(
+        ran.stdout.contains("\nstore                   postgres://…@db.example/work  environment"),
+        "{}",
+        ran.stdout
+    );
+    let ran = folder.flowgate(&["check"], &[("FLOWGATE_STOER", "x")]);
+    assert_eq!(
+        ran.errors(),
+        ["environment variable FLOWGATE_STOER: unknown variable; did you mean FLOWGATE_STORE?"]
+    );
+}

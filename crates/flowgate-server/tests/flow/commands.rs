@@ -24,7 +24,7 @@ on_every_store! {
     async fn f6_keys_are_listed_and_changed_from_the_command_line(kit: &Kit) {
         // Seen to fail: with `pin` sent without its numbers.
         let (server, endpoint) = (kit.server_with(&[]), Endpoint::start().await);
-        said(&server, &["key", "pause", "jobs"]);
+        said(&server, &["keys", "pause", "jobs"]);
         for _ in 0..2 {
             let url = endpoint.url("/ok/jobs");
             let id = said(&server, &["publish", &url, "--key", "jobs", "--parallelism", "3", "--body", "hello", "-H", "X-Mine: 1"]);
@@ -33,15 +33,15 @@ on_every_store! {
         let listed = said(&server, &["keys"]);
         let line = listed.lines().nth(1).unwrap();
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["jobs", "0", "2", "3", "-", "paused"]);
-        said(&server, &["key", "pin", "jobs", "--parallelism", "1", "--rate", "9", "--period", "60"]);
-        let shown = said(&server, &["key", "show", "jobs"]);
+        said(&server, &["keys", "pin", "jobs", "--parallelism", "1", "--rate", "9", "--period", "60"]);
+        let shown = said(&server, &["keys", "show", "jobs"]);
         assert!(shown.contains("paused, max pinned, rate pinned") && shown.contains("0 of 9 in 60s"), "{shown}");
-        said(&server, &["key", "unpin", "jobs"]);
-        said(&server, &["key", "reset-rate", "jobs"]);
-        said(&server, &["key", "resume", "jobs"]);
+        said(&server, &["keys", "unpin", "jobs"]);
+        said(&server, &["keys", "reset-rate", "jobs"]);
+        said(&server, &["keys", "resume", "jobs"]);
         let calls = endpoint.came(2).await;
         assert_eq!((calls[0].header("x-mine"), &calls[0].body[..]), ("1", &b"hello"[..]));
-        let unknown = run(&server, &["key", "show", "none"]);
+        let unknown = run(&server, &["keys", "show", "none"]);
         assert_eq!(unknown.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&unknown.stderr).contains("there is no flow-control key"));
     }

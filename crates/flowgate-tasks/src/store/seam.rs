@@ -5,7 +5,7 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
-use flowgate_core::{Limits, OptionError, Tick};
+use flowgate_core::{Hold, Limits, OptionError, Tick};
 
 use crate::{
     record::{Record, Unreadable},
@@ -315,6 +315,75 @@ pub struct TaskLook {
     pub record: Option<Record>,
 }
 
+/// Which tasks are looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Of {
+    /// All.
+    #[default]
+    All,
+    /// Those of one queue.
+    Queue(String),
+    /// Those of one key.
+    Key(String),
+}
+
+/// A task that is claimed or running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The task.
+    pub id: TaskId,
+    /// Its kind.
+    pub kind: String,
+    /// Its queue.
+    pub queue: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// How many slots of its key it holds.
+    pub weight: u32,
+    /// Which start this is, counted from 1.
+    pub attempt: u32,
+    /// Who runs it.
+    pub worker: WorkerId,
+    /// For how long, by the store's clock.
+    pub held_for: Duration,
+}
+
+/// What is known of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerLook {
+    /// Its number.
+    pub id: WorkerId,
+    /// What people call it.
+    pub name: String,
+    /// How many tasks it runs at once.
+    pub slots: u32,
+    /// How many it holds.
+    pub in_use: u32,
+    /// The queues it serves. Empty: all.
+    pub queues: Vec<String>,
+    /// Until when its lease lasts, unless it is renewed.
+    pub lease_until: Tick,
+}
+
+/// Where a task that nobody holds stands, and what its key says to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The store's time.
+    pub now: Tick,
+    /// How many slots of its key it wants.
+    pub weight: u32,
+    /// From when on it must not be started.
+    pub good_until: Option<Tick>,
+    /// The limits of its key that hold for it.
+    pub in_force: Option<Limits>,
+    /// Why its key does not let it start, if it does not.
+    pub hold: Option<Hold>,
+    /// How many of its key stand before it in line.
+    pub ahead_in_key: u64,
+    /// How many of its queue stand before it in line, those of a better priority among them.
+    pub ahead_in_queue: u64,
+}
+
 /// What became of a cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
@@ -399,6 +468,18 @@ pub trait Store: Send + Sync + 'static {
 
     /// Sends a dead task back to its line, as new.
     fn revive(&self, id: TaskId) -> Reply<'_, bool>;
+
+    /// What is claimed or running, the oldest first.
+    fn holders(&self, of: Of, most: u32) -> Reply<'_, Vec<Holder>>;
+
+    /// What stands in line, the oldest first, and then what is delayed.
+    fn line(&self, of: Of, most: u32) -> Reply<'_, Vec<TaskLook>>;
+
+    /// Where a task that nobody holds stands. `None`: it is held, ended or unknown.
+    fn standing(&self, id: TaskId) -> Reply<'_, Option<Standing>>;
+
+    /// The workers whose lease lasts.
+    fn workers(&self) -> Reply<'_, Vec<WorkerLook>>;
 
     /// Recounts everything that is counted and gives what did not agree, in words. Empty: all is well.
     fn audit(&self) -> Reply<'_, Vec<String>>;

@@ -169,6 +169,13 @@ impl<K> GateBuilder<K> {
         self
     }
 
+    /// All limits at once, in place of those set so far.
+    #[cfg(feature = "route")]
+    pub(crate) fn limits(mut self, limits: LimitsBuilder) -> Self {
+        self.limits = limits;
+        self
+    }
+
     fn meta(self, desks: u32) -> Result<(Meta, Limits), OptionError> {
         let limits = self.limits.build()?;
         let time = self.time.map_or_else(Time::system, Time::Given);

@@ -4,17 +4,17 @@
 //! panics is counted and otherwise ignored: no slot depends on it.
 
 use std::{
-    collections::VecDeque,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
-    task::{Context, Poll, Waker},
+    sync::{Arc, OnceLock, PoisonError, RwLock, Weak},
 };
 
 use flowgate_core::{Event, Ident, Key, What};
 
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::{
+    mailbox::{Mailbox, Subscription},
+    sync::{AtomicBool, AtomicU64, Ordering},
+};
 
 /// Hears what happens at a gate, on the thread where it happens: be quick, and do not wait.
 ///
@@ -67,15 +67,14 @@ impl<L: Listener + ?Sized> Listener for Arc<L> {
     }
 }
 
-/// How many events a subscriber may lag behind before it loses the oldest.
-const BACKLOG: usize = 1024;
-
 pub(crate) struct Bus {
     is_on: AtomicBool,
     is_timed: AtomicBool,
     listeners: Box<[Box<dyn Listener>]>,
+    /// The surface that the gate is a part of, once somebody listens there.
+    relay: OnceLock<Box<dyn Listener>>,
     has_subscribers: AtomicBool,
-    subscribers: RwLock<Vec<Weak<Mailbox>>>,
+    subscribers: RwLock<Vec<Weak<Mailbox<Notice>>>>,
     panics: AtomicU64,
 }
 
@@ -85,6 +84,7 @@ impl Bus {
             is_on: AtomicBool::new(!listeners.is_empty()),
             is_timed: AtomicBool::new(listeners.iter().any(|listener| listener.wants_times())),
             listeners: listeners.into(),
+            relay: OnceLock::new(),
             has_subscribers: AtomicBool::new(false),
             subscribers: RwLock::default(),
             panics: AtomicU64::new(0),
@@ -109,7 +109,7 @@ impl Bus {
 
     pub(crate) fn tell(&self, ident: &Arc<Ident>, key: Option<&Key>, what: What) {
         let event = Event { ident, key, what };
-        for listener in &self.listeners {
+        for listener in self.all_listeners() {
             self.call(|| listener.on_event(&event));
         }
         if self.has_subscribers.load(Ordering::Relaxed) {
@@ -141,22 +141,34 @@ impl Bus {
         }
     }
 
-    pub(crate) fn subscribe(&self) -> Subscription {
-        let mailbox = Arc::new(Mailbox::default());
-        self.change(|subscribers| subscribers.push(Arc::downgrade(&mailbox)));
-        Subscription { mailbox }
+    pub(crate) fn subscribe(&self) -> Subscription<Notice> {
+        let subscription = Subscription::default();
+        self.change(|subscribers| subscribers.push(subscription.address()));
+        subscription
+    }
+
+    /// From now on this one hears everything as well. The first one stays.
+    #[cfg(feature = "route")]
+    pub(crate) fn relay(&self, listener: Box<dyn Listener>) {
+        if self.relay.set(listener).is_ok() {
+            self.change(|_| ());
+        }
+    }
+
+    fn all_listeners(&self) -> impl Iterator<Item = &dyn Listener> {
+        self.listeners.iter().chain(self.relay.get()).map(|listener| &**listener)
     }
 
     /// Changes who has subscribed; those who left go first.
-    fn change(&self, change: impl FnOnce(&mut Vec<Weak<Mailbox>>)) {
+    fn change(&self, change: impl FnOnce(&mut Vec<Weak<Mailbox<Notice>>>)) {
         let mut subscribers = self.subscribers.write().unwrap_or_else(PoisonError::into_inner);
         subscribers.retain(|known| known.strong_count() > 0);
         change(&mut subscribers);
         let has_subscribers = !subscribers.is_empty();
-        let is_timed = has_subscribers || self.listeners.iter().any(|listener| listener.wants_times());
+        let is_timed = has_subscribers || self.all_listeners().any(Listener::wants_times);
         self.has_subscribers.store(has_subscribers, Ordering::Relaxed);
         self.is_timed.store(is_timed, Ordering::Relaxed);
-        self.is_on.store(has_subscribers || !self.listeners.is_empty(), Ordering::Relaxed);
+        self.is_on.store(has_subscribers || self.all_listeners().next().is_some(), Ordering::Relaxed);
     }
 }
 
@@ -175,73 +187,4 @@ pub struct Notice {
     pub key: Option<Key>,
     /// What happened.
     pub what: What,
-}
-
-/// The events of a gate, from the moment of subscribing on. Holds the newest 1,024: one that lags further loses the oldest
-/// and is told how many ([`Subscription::lost`]).
-#[derive(Debug)]
-pub struct Subscription {
-    mailbox: Arc<Mailbox>,
-}
-
-#[derive(Debug, Default)]
-struct Mailbox {
-    inside: Mutex<Inside>,
-}
-
-#[derive(Debug, Default)]
-struct Inside {
-    notices: VecDeque<Notice>,
-    lost: u64,
-    waker: Option<Waker>,
-}
-
-impl Mailbox {
-    fn post(&self, notice: Notice) {
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        if inside.notices.len() == BACKLOG {
-            inside.notices.pop_front();
-            inside.lost += 1;
-        }
-        inside.notices.push_back(notice);
-        let waker = inside.waker.take();
-        drop(inside);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-impl Subscription {
-    /// The next event, as soon as there is one.
-    ///
-    /// Cancel safety: dropped while waiting, it takes nothing.
-    pub async fn next(&mut self) -> Notice {
-        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
-    }
-
-    /// The next event, if there is one already.
-    pub fn try_next(&mut self) -> Option<Notice> {
-        self.inside().notices.pop_front()
-    }
-
-    /// How many events were lost because this subscription lagged.
-    pub fn lost(&self) -> u64 {
-        self.inside().lost
-    }
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Notice> {
-        let mut inside = self.inside();
-        match inside.notices.pop_front() {
-            Some(notice) => Poll::Ready(notice),
-            None => {
-                inside.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-
-    fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {
-        self.mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

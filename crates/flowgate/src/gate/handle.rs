@@ -17,7 +17,6 @@ use flowgate_core::{Code, Ident, Key, Limits, OptionError, Refusal, Spot};
 
 use super::{
     builder::{GateBuilder, check_keyed},
-    bus::Subscription,
     close::Closing,
     engine::Engine,
     enter::{Enter, OwnedEnter},
@@ -25,6 +24,7 @@ use super::{
     pass::Pass,
     state::Ask,
 };
+use crate::mailbox::Subscription;
 
 /// A gate without keys: one lane.
 #[derive(Clone, Copy, Debug)]
@@ -217,6 +217,18 @@ impl<K> Gate<K> {
     #[cfg(feature = "http")]
     pub(crate) fn begin(&self, key: Option<&Key>, spot: Spot) -> super::enter::Begun {
         OwnedEnter::begin(&self.engine, key, spot)
+    }
+
+    /// Asks for a pass on behalf of a place that is not the caller; with a key where the gate has keys.
+    #[cfg(feature = "route")]
+    pub(crate) fn enter_at<'a>(&'a self, key: Option<&'a str>, spot: Spot) -> Enter<'a> {
+        Enter::new(&self.engine, key, spot)
+    }
+
+    /// From now on this one hears everything as well.
+    #[cfg(feature = "route")]
+    pub(crate) fn relay(&self, listener: Box<dyn super::Listener>) {
+        self.engine.meta.bus.relay(listener);
     }
 
     pub(crate) fn new(engine: Engine) -> Self {

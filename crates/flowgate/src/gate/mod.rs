@@ -30,8 +30,9 @@ mod state;
 mod timing;
 mod wakes;
 
+pub use crate::mailbox::Subscription;
 pub use builder::GateBuilder;
-pub use bus::{Listener, Notice, Subscription};
+pub use bus::{Listener, Notice};
 pub use close::{Closing, Drained};
 #[cfg(feature = "http")]
 pub(crate) use enter::Begun;

@@ -353,7 +353,7 @@ fn envelope(code: &str, title: &str, message: &str) -> String {
 }
 
 /// The text as it stands between the quotes of a JSON string.
-fn escaped(text: &str) -> Cow<'_, str> {
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     let is_plain = |character: char| character >= ' ' && character != '"' && character != '\\';
     // Without a way out, so that many bytes are looked at in one go.
     let is_special = |found, byte| found | (byte < b' ') | (byte == b'"') | (byte == b'\\');

@@ -7,7 +7,7 @@
 //! a connection that became something else. [`client`] is the other side: a layer for callers of such an API. Who may start
 //! is decided by gates only.
 
-mod answer;
+pub(crate) mod answer;
 mod body;
 mod cidr;
 pub mod client;

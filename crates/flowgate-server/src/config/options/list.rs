@@ -1,12 +1,15 @@
 //! The list of all sections, in the order of the reference page.
 
 use super::{
-    CODEL, Default, GATEWAY, KEY, Kind, LINE, OVERRIDE, Opt, RATE, REFUSAL, ROUTE, SERVER, Section, TLS,
+    CODEL, Default, GATEWAY, KEY, Kind, LINE, OVERRIDE, Opt, QUEUE, RATE, REFUSAL, ROUTE, SERVER, Section,
+    TASKS, TLS, WORKER,
 };
 
 /// Every table that a file may have.
-pub(crate) const SECTIONS: [&Section; 11] =
-    [&FILE, &SERVER, &GATEWAY, &TLS, &ROUTE, &KEY, &RATE, &OVERRIDE, &LINE, &CODEL, &REFUSAL];
+pub(crate) const SECTIONS: [&Section; 14] = [
+    &FILE, &SERVER, &GATEWAY, &TLS, &ROUTE, &KEY, &RATE, &OVERRIDE, &LINE, &CODEL, &REFUSAL, &TASKS, &QUEUE,
+    &WORKER,
+];
 
 /// The file itself.
 pub(crate) static FILE: Section = Section {
@@ -14,6 +17,13 @@ pub(crate) static FILE: Section = Section {
     written: "flowgate.toml",
     about: "A section that is not there has its defaults; without `[gateway]` there is no gateway.",
     options: &[
+        Opt {
+            name: "store",
+            kind: Kind::Text("`sqlite:` and a path, or a `postgres://` URL"),
+            default: Default::Value("\"sqlite:flowgate.db\""),
+            about: "Where tasks wait. A path in the file is relative to the file. `--store` says the same.",
+            why: "One file needs nobody to run a database; a fleet shares one PostgreSQL.",
+        },
         Opt {
             name: "server",
             kind: Kind::Other("table"),
@@ -27,6 +37,27 @@ pub(crate) static FILE: Section = Section {
             default: Default::Words("none"),
             about: "The reverse proxy with limits.",
             why: "A proxy without routes or upstreams has nothing to do.",
+        },
+        Opt {
+            name: "tasks",
+            kind: Kind::Other("table"),
+            default: Default::Words("its defaults"),
+            about: "Durable work.",
+            why: "It costs nothing until something is sent.",
+        },
+        Opt {
+            name: "queue",
+            kind: Kind::Other("list of tables"),
+            default: Default::Words("none"),
+            about: "The queues.",
+            why: "With `queue_mode = \"default\"` there is one, and it needs no words.",
+        },
+        Opt {
+            name: "worker",
+            kind: Kind::Other("table"),
+            default: Default::Words("its defaults"),
+            about: "`flowgate worker`.",
+            why: "What to run is said where it is started.",
         },
     ],
 };

@@ -8,6 +8,7 @@ mod list;
 mod route;
 mod section;
 mod server;
+mod tasks;
 
 pub(super) use gateway::{GATEWAY, TLS};
 pub(super) use limit::{CODEL, KEY, LINE, OVERRIDE, RATE, REFUSAL};
@@ -15,3 +16,4 @@ pub(super) use list::{FILE, SECTIONS};
 pub(super) use route::ROUTE;
 pub(super) use section::{Default, Kind, Opt, Section};
 pub(super) use server::SERVER;
+pub(super) use tasks::{QUEUE, TASKS, WORKER};

@@ -71,7 +71,7 @@ impl Section {
 
     /// Whether a variable of the environment may say it: `FLOWGATE_<SECTION>_<OPTION>`.
     pub(crate) fn has_variables(&self) -> bool {
-        matches!(self.written.strip_prefix('['), Some(rest) if !rest.starts_with('['))
+        self.path.is_empty() || matches!(self.written.strip_prefix('['), Some(rest) if !rest.starts_with('['))
     }
 }
 

@@ -183,7 +183,7 @@ pub(super) fn shortened(text: String) -> String {
 }
 
 /// A URL may have a password, which belongs in no log: `http://…@host`.
-fn without_password(text: &str) -> String {
+pub(crate) fn without_password(text: &str) -> String {
     match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, rest)), Some((_, host))) if rest.contains('@') => format!("{scheme}://…@{host}"),
         _ => text.to_owned(),

@@ -8,7 +8,7 @@ mod fields;
 mod report;
 mod suggestion;
 
-pub(super) use entry::Entry;
+pub(super) use entry::{Entry, without_password};
 pub(super) use fields::{Fields, Given, Label};
 pub(super) use report::{Read, Report, Told};
 pub(super) use suggestion::suggestion;

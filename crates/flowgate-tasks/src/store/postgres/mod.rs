@@ -23,5 +23,6 @@ mod shelf;
 mod store;
 mod turn;
 mod upkeep;
+mod why;
 
 pub use connect::{Postgres, PostgresOptions};

@@ -5,8 +5,8 @@ use tokio::sync::broadcast;
 use super::connect::Postgres;
 use crate::{
     store::{
-        Cancelled, Kept, KeyChange, KeyLook, NewWorker, QueueLimits, QueueLook, Reply, Sent, Store, TaskLook,
-        Turn, Turned, Wake, WorkerId,
+        Cancelled, Holder, Kept, KeyChange, KeyLook, NewWorker, Of, QueueLimits, QueueLook, Reply, Sent,
+        Standing, Store, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
     },
     task::{NewTask, TaskId},
 };
@@ -82,6 +82,22 @@ impl Store for Postgres {
 
     fn revive(&self, id: TaskId) -> Reply<'_, bool> {
         Box::pin(self.send_back(id))
+    }
+
+    fn holders(&self, of: Of, most: u32) -> Reply<'_, Vec<Holder>> {
+        Box::pin(self.see_holders(of, most))
+    }
+
+    fn line(&self, of: Of, most: u32) -> Reply<'_, Vec<TaskLook>> {
+        Box::pin(self.see_line(of, most))
+    }
+
+    fn standing(&self, id: TaskId) -> Reply<'_, Option<Standing>> {
+        Box::pin(self.see_standing(id))
+    }
+
+    fn workers(&self) -> Reply<'_, Vec<WorkerLook>> {
+        Box::pin(self.see_workers())
     }
 
     fn audit(&self) -> Reply<'_, Vec<String>> {

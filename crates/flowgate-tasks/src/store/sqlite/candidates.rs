@@ -172,7 +172,7 @@ impl Loader<'_> {
 }
 
 /// A key's row, from its fourth column on.
-fn read_key(id: i64, row: &Row<'_>) -> Result<Key, Fault> {
+pub(super) fn read_key(id: i64, row: &Row<'_>) -> Result<Key, Fault> {
     let limits = |column: usize| -> Result<Option<Limits>, Fault> {
         let text = row.get_ref(column)?.as_str_or_null().unwrap_or_default();
         Ok(terms::from_text(text.unwrap_or_default())?)

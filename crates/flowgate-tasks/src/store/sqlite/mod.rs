@@ -21,5 +21,6 @@ mod store;
 mod threads;
 mod turn;
 mod upkeep;
+mod why;
 
 pub use store::Sqlite;

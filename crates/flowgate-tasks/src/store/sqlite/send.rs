@@ -161,6 +161,7 @@ pub(super) fn revive(hand: &mut Hand<'_>, id: TaskId) -> Result<bool, Fault> {
         Ok((names, row.get::<_, u32>(4)?, row.get::<_, Vec<u8>>(5)?))
     });
     let Some(((queue, key, priority, limits), weight, record)) = row.optional()? else { return Ok(false) };
+    hand.db.prepare_cached("DELETE FROM cancels WHERE task = ?1")?.execute([id.0])?;
     let queue = lanes::queue(hand.db, &queue)?;
     let key = key.map_or(Ok(0), |name| lanes::key(hand.db, &name))?;
     let lane = lanes::lane(hand.db, queue, key, priority, &limits)?;

@@ -4,12 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use tokio::sync::broadcast;
 
-use super::{audit, limits, look, open, send, settle, threads::Threads, turn, upkeep};
+use super::{audit, limits, look, open, send, settle, threads::Threads, turn, upkeep, why};
 use crate::{
     clock::{SystemWall, Wall},
     store::{
-        Cancelled, Kept, KeyChange, KeyLook, NewWorker, QueueLimits, QueueLook, Reply, Sent, Store,
-        StoreError, TaskLook, Turn, Turned, Wake, WorkerId,
+        Cancelled, Holder, Kept, KeyChange, KeyLook, NewWorker, Of, QueueLimits, QueueLook, Reply, Sent,
+        Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
     },
     task::{NewTask, TaskId},
 };
@@ -124,6 +124,22 @@ impl Store for Sqlite {
 
     fn revive(&self, id: TaskId) -> Reply<'_, bool> {
         self.threads.write("revived a task", move |hand| send::revive(hand, id))
+    }
+
+    fn holders(&self, of: Of, most: u32) -> Reply<'_, Vec<Holder>> {
+        self.threads.read("looked at what runs", move |db, now| why::holders(db, &of, most, now))
+    }
+
+    fn line(&self, of: Of, most: u32) -> Reply<'_, Vec<TaskLook>> {
+        self.threads.read("looked at the line", move |db, now| why::line(db, &of, most, now))
+    }
+
+    fn standing(&self, id: TaskId) -> Reply<'_, Option<Standing>> {
+        self.threads.read("looked at a task", move |db, now| why::standing(db, id, now))
+    }
+
+    fn workers(&self) -> Reply<'_, Vec<WorkerLook>> {
+        self.threads.read("looked at the workers", why::workers)
     }
 
     fn audit(&self) -> Reply<'_, Vec<String>> {

@@ -17,6 +17,7 @@ use super::{candidates::Cursors, error::Fault};
 use crate::{
     clock::Wall,
     store::{Reply, StoreError, Wake},
+    task::TaskId,
 };
 
 /// How many jobs wait for a thread before their callers do.
@@ -24,7 +25,7 @@ const WAITING: usize = 4096;
 /// How many jobs share a commit at most.
 const GROUP: usize = 512;
 /// How often a shared file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(200);
 
 /// What a job works with.
 pub(super) struct Hand<'a> {
@@ -265,12 +266,22 @@ fn watch(db: &Connection, end: &std_mpsc::Receiver<()>, wakes: &broadcast::Sende
     let version = || -> Option<i64> {
         db.prepare_cached("PRAGMA data_version").ok()?.query_row([], |row| row.get(0)).ok()
     };
+    let cancels = || -> Vec<i64> {
+        let Ok(mut find) = db.prepare_cached("SELECT task FROM cancels LIMIT 1000") else {
+            return Vec::new();
+        };
+        let found = find.query_map([], |row| row.get(0)).and_then(Iterator::collect);
+        found.unwrap_or_default()
+    };
     let mut seen = version();
     while let Err(std_mpsc::RecvTimeoutError::Timeout) = end.recv_timeout(LOOK) {
         let found = version();
         if found != seen {
             seen = found;
             let _ = wakes.send(Wake::Work);
+            for task in cancels() {
+                let _ = wakes.send(Wake::Cancel(TaskId(task)));
+            }
         }
     }
 }

@@ -22,6 +22,8 @@ use crate::{
 
 /// At most so many rows of a kind at once, so that claims are not kept waiting.
 const BATCH: u32 = 2000;
+/// How long the workers of other processes are told to stop a task.
+const CANCELLING: Duration = Duration::from_secs(60);
 
 /// Does what has fallen due.
 pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
@@ -92,6 +94,7 @@ fn forget(hand: &mut Hand<'_>) -> Result<(), Fault> {
     for sql in [
         "DELETE FROM results WHERE id IN (SELECT id FROM results WHERE until <= ?1 LIMIT ?2)",
         "DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= ?1 LIMIT ?2)",
+        "DELETE FROM cancels WHERE task IN (SELECT task FROM cancels WHERE until <= ?1 LIMIT ?2)",
     ] {
         hand.db.prepare_cached(sql)?.execute(params![moment(hand.now), BATCH])?;
     }
@@ -145,6 +148,8 @@ pub(super) fn cancel(hand: &mut Hand<'_>, id: TaskId) -> Result<Cancelled, Fault
     }
     if leases::holder(hand.db, id)?.is_some() {
         hand.wakes.push(Wake::Cancel(id));
+        let sql = "INSERT OR REPLACE INTO cancels (task, until) VALUES (?1, ?2)";
+        hand.db.prepare_cached(sql)?.execute(params![id.0, moment(hand.now.after(CANCELLING))])?;
         return Ok(Cancelled::Running);
     }
     Ok(Cancelled::Unknown)

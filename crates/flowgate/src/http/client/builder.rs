@@ -8,13 +8,14 @@ use flowgate_core::{MAX_MAX, MAX_QUEUE, OptionError};
 use http::{header, request::Parts};
 
 use super::{
-    backoff::{self, Backoff, Random},
+    backoff::Backoff,
     clock::Stopwatch,
     destination::{Destinations, Terms},
     layer::{ClientLayer, KeyFn, Retry, RetryFn, Shared},
     pace::Pace,
     verdict::{Codes, Limit},
 };
+use crate::chance::{Random, chance};
 
 const MOST_RETRIES: u32 = 100;
 const MOST_RESERVE: u32 = 1_000_000;
@@ -49,7 +50,7 @@ impl ClientBuilder {
             max_retries: 5,
             max_wait: Duration::from_secs(60),
             deadline: None,
-            random: backoff::chance(),
+            random: chance(),
             on_retry: None,
             max_keys: 1_000,
             terms: Terms {

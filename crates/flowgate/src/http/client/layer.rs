@@ -13,13 +13,14 @@ use http::request::Parts;
 use tower_layer::Layer;
 
 use super::{
-    backoff::{Backoff, Random},
+    backoff::Backoff,
     builder::ClientBuilder,
     clock::Stopwatch,
     destination::Destinations,
     service::Client,
     verdict::{Codes, Limit},
 };
+use crate::chance::Random;
 use crate::gate::Gate;
 
 /// A layer for callers of an API with limits: retries what was refused before it ran, as the server asks and within a budget,

@@ -122,6 +122,12 @@ CREATE TABLE results (
 ) STRICT;
 CREATE INDEX results_until ON results (until);
 
+-- Tasks that run and should be stopped: how a worker of another process comes to know.
+CREATE TABLE cancels (
+    task INTEGER PRIMARY KEY,
+    until INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE dedupes (
     name TEXT PRIMARY KEY,
     task INTEGER NOT NULL,

@@ -1,0 +1,279 @@
+//! Cron expressions: when something is next due.
+//!
+//! Owns the text form and the arithmetic of the calendar. It reads no clock and knows no time zones: whoever asks says what
+//! time it is, and, where local time is meant, how far it is from UTC ([`Cron::next_after_in`]).
+
+use std::{fmt, str::FromStr};
+
+use crate::OptionError;
+
+const ACCEPTED: &str = "five fields (minute hour day month weekday), six with seconds first, or one of @yearly, @monthly, @weekly, @daily, @hourly; each field `*`, a number, a name, `a-b`, `*/n`, `a-b/n`, or several with commas";
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+const MACROS: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+const DAY: i64 = 24 * 60 * 60;
+/// The rarest day there is, a 29th of February on one weekday, comes again after 28 years, or 40 across a century.
+const YEARS_AHEAD: i64 = 40;
+/// The years that are reckoned with: 0000 to 9999.
+const FIRST: i64 = -62_167_219_200;
+const LAST: i64 = 253_402_300_799;
+
+/// A schedule by calendar: a set of seconds, minutes, hours, days, months and weekdays.
+///
+/// A day matches if both the day of the month and the weekday do; where both are restricted, if either does, as in every
+/// cron since the seventies.
+///
+/// ```
+/// # use flowgate_core::Cron;
+/// let weekdays_at_nine: Cron = "0 9 * * mon-fri".parse()?;
+/// // From Friday, 2026-01-02 09:00:00 UTC, to Monday.
+/// assert_eq!(weekdays_at_nine.next_after(1_767_344_400), Some(1_767_603_600));
+/// # Ok::<(), flowgate_core::OptionError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cron {
+    text: String,
+    seconds: u64,
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    /// Whether the day of the month and the weekday are both restricted, so that either is enough.
+    is_either_day: bool,
+}
+
+/// A field of the text: what it is called, its range, and the names for its numbers.
+struct Field {
+    name: &'static str,
+    first: u32,
+    last: u32,
+    names: &'static [&'static str],
+}
+
+const SECOND: Field = Field { name: "second", first: 0, last: 59, names: &[] };
+const MINUTE: Field = Field { name: "minute", first: 0, last: 59, names: &[] };
+const HOUR: Field = Field { name: "hour", first: 0, last: 23, names: &[] };
+const DAY_OF_MONTH: Field = Field { name: "day", first: 1, last: 31, names: &[] };
+const MONTH: Field = Field { name: "month", first: 1, last: 12, names: &MONTHS };
+/// Sunday is 0, and 7 as well.
+const WEEKDAY: Field = Field { name: "weekday", first: 0, last: 7, names: &WEEKDAYS };
+
+impl Cron {
+    /// The first moment after `after` that matches, in seconds since 1970 and in UTC; `None` if there is none within forty
+    /// years (the 30th of February).
+    pub fn next_after(&self, after: i64) -> Option<i64> {
+        let from = after.checked_add(1).filter(|from| (FIRST..=LAST).contains(from))?;
+        let mut day = from.div_euclid(DAY);
+        let mut second = from.rem_euclid(DAY);
+        let last_day = day + YEARS_AHEAD * 366;
+        while day <= last_day {
+            if self.matches_day(day)
+                && let Some(found) = self.second_of_day(second)
+            {
+                return Some(day * DAY + found);
+            }
+            day = self.skip_months(day + 1);
+            second = 0;
+        }
+        None
+    }
+
+    /// The same by local time, which is `offset_at(moment)` seconds ahead of UTC at each moment. A local time that a clock
+    /// change skips is not due that day, one that it repeats is due both times.
+    pub fn next_after_in(&self, after: i64, offset_at: impl Fn(i64) -> i64) -> Option<i64> {
+        let mut after = after;
+        loop {
+            let offset = offset_at(after + 1);
+            let found = self.next_after(after.checked_add(offset)?)? - offset;
+            if offset_at(found) == offset {
+                return Some(found);
+            }
+            // The clock is changed on the way there: go on from the last moment of the old offset.
+            let (mut old, mut new) = (after + 1, found);
+            while new - old > 1 {
+                let middle = old + (new - old) / 2;
+                if offset_at(middle) == offset { old = middle } else { new = middle }
+            }
+            after = old;
+        }
+    }
+
+    fn matches_day(&self, day: i64) -> bool {
+        let (_, month, day_of_month) = civil(day);
+        // 1970 began on a Thursday.
+        let weekday = (day + 4).rem_euclid(7) as u32;
+        let by_month = has(self.days, day_of_month);
+        let by_week = has(self.weekdays, weekday);
+        has(self.months, month) && if self.is_either_day { by_month || by_week } else { by_month && by_week }
+    }
+
+    /// This day, or the first one of the next month that matches: so that a search walks months, not days.
+    fn skip_months(&self, day: i64) -> i64 {
+        let (year, month, day_of_month) = civil(day);
+        if day_of_month != 1 || has(self.months, month) {
+            return day;
+        }
+        let (mut year, mut month) = (year, month);
+        for _ in 0..12 {
+            (year, month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+            if has(self.months, month) {
+                break;
+            }
+        }
+        days_since_1970(year, month, 1)
+    }
+
+    /// The first second of a day from `from` on that matches.
+    fn second_of_day(&self, from: i64) -> Option<i64> {
+        let (hour, minute, second) = ((from / 3600) as u32, (from / 60 % 60) as u32, (from % 60) as u32);
+        for at_hour in (hour..24).filter(|&at| has(self.hours, at)) {
+            let from_minute = if at_hour == hour { minute } else { 0 };
+            for at_minute in (from_minute..60).filter(|&at| has(self.minutes, at)) {
+                let is_first = at_hour == hour && at_minute == minute;
+                let from_second = if is_first { second } else { 0 };
+                if let Some(at) = (from_second..60).find(|&at| has(self.seconds, at)) {
+                    return Some(i64::from(at_hour) * 3600 + i64::from(at_minute) * 60 + i64::from(at));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl FromStr for Cron {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        let lower = text.trim().to_ascii_lowercase();
+        let plain = match MACROS.iter().find(|(name, _)| *name == lower) {
+            Some((_, plain)) => plain,
+            None => lower.as_str(),
+        };
+        let fields: Vec<&str> = plain.split_ascii_whitespace().collect();
+        let (second, rest) = match fields.len() {
+            5 => ("0", &fields[..]),
+            6 => (fields[0], &fields[1..]),
+            _ => return Err(OptionError::new("cron", format_args!("{text:?}"), ACCEPTED)),
+        };
+        let read = |field: &Field, part: &str| {
+            field.read(part).ok_or_else(|| {
+                let given = format!("{text:?} (the {} is {part:?})", field.name);
+                OptionError::new("cron", given, ACCEPTED)
+            })
+        };
+        let weekdays = read(&WEEKDAY, rest[4])?;
+        Ok(Cron {
+            text: text.trim().to_owned(),
+            seconds: read(&SECOND, second)?,
+            minutes: read(&MINUTE, rest[0])?,
+            hours: read(&HOUR, rest[1])?,
+            days: read(&DAY_OF_MONTH, rest[2])?,
+            months: read(&MONTH, rest[3])?,
+            weekdays: weekdays | u64::from(has(weekdays, 7)),
+            is_either_day: !is_open(rest[2]) && !is_open(rest[4]),
+        })
+    }
+}
+
+impl TryFrom<&str> for Cron {
+    type Error = OptionError;
+
+    fn try_from(text: &str) -> Result<Self, OptionError> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Field {
+    /// The numbers that the text allows, as bits.
+    fn read(&self, text: &str) -> Option<u64> {
+        text.split(',').try_fold(0, |all, part| Some(all | self.read_part(part)?))
+    }
+
+    fn read_part(&self, part: &str) -> Option<u64> {
+        let (range, step) = match part.split_once('/') {
+            Some((range, step)) => (range, Some(number(step).filter(|&step| step > 0)?)),
+            None => (part, None),
+        };
+        let (first, last) = match range.split_once('-') {
+            _ if range == "*" || range == "?" => (self.first, self.last.min(self.first + self.count() - 1)),
+            Some((first, last)) => (self.value(first)?, self.value(last)?),
+            None => {
+                let first = self.value(range)?;
+                // `5/15` counts on from 5; a bare number is itself.
+                (first, if step.is_some() { self.last } else { first })
+            }
+        };
+        let step = usize::try_from(step.unwrap_or(1)).ok()?;
+        (first <= last).then(|| (first..=last).step_by(step).fold(0, |bits, value| bits | 1 << value))
+    }
+
+    /// How many different values it has: Sunday has two names and counts once.
+    fn count(&self) -> u32 {
+        if self.last == 7 { 7 } else { self.last - self.first + 1 }
+    }
+
+    fn value(&self, text: &str) -> Option<u32> {
+        let named = self.names.iter().position(|name| *name == text);
+        let value = match named {
+            Some(index) => self.first + u32::try_from(index).ok()?,
+            None => number(text)?,
+        };
+        (self.first..=self.last).contains(&value).then_some(value)
+    }
+}
+
+/// Digits and nothing else: no sign, no blanks.
+fn number(text: &str) -> Option<u32> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_plain { text.parse().ok() } else { None }
+}
+
+/// Whether a field of days restricts nothing, or counts through from the start.
+fn is_open(field: &str) -> bool {
+    field.starts_with(['*', '?'])
+}
+
+fn has(bits: u64, value: u32) -> bool {
+    bits >> value & 1 == 1
+}
+
+/// The year, month and day of the month of a day, counted from 1970-01-01 (the calendar as if it always had been this one).
+fn civil(day: i64) -> (i64, u32, u32) {
+    // Years that begin in March have their leap day at the end; 400 of them are always 146,097 days.
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month as u32, day_of_month as u32)
+}
+
+/// The other way round.
+fn days_since_1970(year: i64, month: u32, day: u32) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let from_march = i64::from(if month > 2 { month - 3 } else { month + 9 });
+    let of_year = (153 * from_march + 2) / 5 + i64::from(day) - 1;
+    let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
+    era * 146_097 + of_era - 719_468
+}

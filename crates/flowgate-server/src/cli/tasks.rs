@@ -1,0 +1,351 @@
+//! The options of the commands for durable work.
+//!
+//! Owns their names, defaults and words. What the configuration can say as well is passed on as text, and checked there.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+
+use super::{time, whole};
+use crate::config::Sources;
+
+/// Where the tasks are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StoreOptions {
+    /// The config file [default: flowgate.toml, if it is there]
+    #[arg(long, env = "FLOWGATE_CONFIG", value_name = "PATH")]
+    config: Option<PathBuf>,
+
+    /// Where tasks wait: sqlite:PATH or postgres://… [env: FLOWGATE_STORE] [default: sqlite:flowgate.db]
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+}
+
+impl StoreOptions {
+    /// The file, the environment and these options.
+    pub(crate) fn sources(&self) -> Sources {
+        Sources::new(self.config.clone()).flag("", "store", "--store", self.store.as_ref())
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WorkerOptions {
+    #[command(flatten)]
+    store: StoreOptions,
+
+    /// How many child processes run, one task at a time each [env: FLOWGATE_WORKER_PROCESSES] [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    processes: Option<String>,
+
+    /// A queue to serve; may be given more than once [env: FLOWGATE_WORKER_QUEUES] [default: all]
+    #[arg(long, value_name = "NAME")]
+    queue: Vec<String>,
+
+    /// How many tasks of one queue are claimed in one pass; 0: as many as there is room for [env: FLOWGATE_WORKER_MAX_CLAIM_BATCH] [default: 0]
+    #[arg(long, value_name = "N")]
+    max_claim_batch: Option<String>,
+
+    /// How many tasks it holds at most; 0: as many as processes [env: FLOWGATE_WORKER_MAX_CLAIM_PER_WORKER] [default: 0]
+    #[arg(long, value_name = "N")]
+    max_claim_per_worker: Option<String>,
+
+    /// How long it may be silent before its tasks are given to others [env: FLOWGATE_WORKER_LEASE] [default: 15s]
+    #[arg(long, value_name = "TIME")]
+    lease: Option<String>,
+
+    /// How long running tasks may go on when it is told to stop [env: FLOWGATE_WORKER_DRAIN] [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    drain: Option<String>,
+
+    /// What people call it [env: FLOWGATE_WORKER_NAME] [default: the host's name]
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+
+    /// What runs the tasks
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl WorkerOptions {
+    /// The file, the environment and these options.
+    pub(crate) fn sources(&self) -> Sources {
+        let queues = (!self.queue.is_empty()).then(|| self.queue.join(","));
+        let texts = [
+            ("name", "--name", &self.name),
+            ("processes", "--processes", &self.processes),
+            ("queues", "--queue", &queues),
+            ("max_claim_batch", "--max-claim-batch", &self.max_claim_batch),
+            ("max_claim_per_worker", "--max-claim-per-worker", &self.max_claim_per_worker),
+            ("lease", "--lease", &self.lease),
+            ("drain", "--drain", &self.drain),
+        ];
+        texts.into_iter().fold(self.store.sources(), |sources, (option, flag, text)| {
+            sources.flag("worker", option, flag, text.as_ref())
+        })
+    }
+}
+
+/// What a worker starts, to become a child that does not outlive it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ChildOptions {
+    /// The process of the worker
+    #[arg(long)]
+    pub(crate) parent: u32,
+
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SendOptions {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+
+    /// Which handler runs it
+    pub(crate) kind: String,
+
+    /// What the handler gets, as JSON or any text; -: from standard input [default: null]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) body: Option<String>,
+
+    /// The queue it waits in
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+
+    /// The key whose slots and rate it shares
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+
+    /// How many of its key may run at once
+    #[arg(long, value_name = "N", requires = "key", value_parser = whole::<1>)]
+    pub(crate) max: Option<u32>,
+
+    /// How many of its key may start per period
+    #[arg(long, value_name = "N", requires = "key", requires = "period", value_parser = whole::<1>)]
+    pub(crate) rate: Option<u32>,
+
+    /// The period of the rate
+    #[arg(long, value_name = "TIME", requires = "rate", value_parser = time)]
+    pub(crate) period: Option<Duration>,
+
+    /// Lower starts first, within its queue
+    #[arg(long, value_name = "N", default_value = "0", allow_hyphen_values = true)]
+    pub(crate) priority: i16,
+
+    /// How many slots of its key it takes
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<1>)]
+    pub(crate) weight: u32,
+
+    /// How long it waits before it joins the line
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) delay: Option<Duration>,
+
+    /// It has to start within so long, or never does
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) good_until: Option<Duration>,
+
+    /// How often it is tried again after a failure
+    #[arg(long, value_name = "N", default_value = "2", value_parser = whole::<0>)]
+    pub(crate) retries: u32,
+
+    /// The wait after the first failure; each further one is twice as long
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    pub(crate) backoff: Duration,
+
+    /// How long a run may take
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Another task of this id is not stored
+    #[arg(long, value_name = "ID")]
+    pub(crate) dedupe: Option<String>,
+
+    /// For how long
+    #[arg(long, value_name = "TIME", default_value = "1h", requires = "dedupe", value_parser = time)]
+    pub(crate) dedupe_window: Duration,
+
+    /// How long its result can be asked for when it is done
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) keep: Option<Duration>,
+
+    /// Waits for the end and prints the result, which is kept for an hour unless --keep says otherwise
+    #[arg(long)]
+    pub(crate) wait: bool,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct QueuesOptions {
+    #[command(subcommand)]
+    pub(crate) change: Option<QueueChange>,
+
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum QueueChange {
+    /// Change the caps that all workers obey, at once
+    Set(SetOptions),
+    /// Start nothing more of a queue
+    Pause(NamedQueue),
+    /// End a pause
+    Resume(NamedQueue),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SetOptions {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+
+    /// The queue; it is made if it is not there
+    #[arg(required_unless_present = "cluster_wide_cap")]
+    pub(crate) name: Option<String>,
+
+    /// How many of its tasks may be claimed or running at once; none: any number
+    #[arg(long, value_name = "N", requires = "name", value_parser = cap)]
+    pub(crate) max_concurrency: Option<Cap>,
+
+    /// Lower is served first
+    #[arg(long, value_name = "N", requires = "name", value_parser = whole::<1>)]
+    pub(crate) priority: Option<u32>,
+
+    /// How many tasks may be claimed or running at once in all; none: any number
+    #[arg(long, value_name = "N", value_parser = cap)]
+    pub(crate) cluster_wide_cap: Option<Cap>,
+}
+
+/// A cap, or that there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cap(pub(crate) Option<u32>);
+
+fn cap(text: &str) -> Result<Cap, String> {
+    match text {
+        "none" => Ok(Cap(None)),
+        _ => whole::<1>(text).map(|cap| Cap(Some(cap))).map_err(|accepted| format!("{accepted}, or none")),
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NamedQueue {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+
+    /// The queue
+    pub(crate) name: String,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TasksOptions {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+
+    /// The number of one task [default: those that run, that wait, and that will not run again]
+    pub(crate) id: Option<i64>,
+
+    /// Only those of this queue
+    #[arg(long, value_name = "NAME", conflicts_with = "id")]
+    pub(crate) queue: Option<String>,
+
+    /// Only those of this key
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["id", "queue"])]
+    pub(crate) key: Option<String>,
+
+    /// How many of each kind
+    #[arg(long, value_name = "N", default_value = "20", value_parser = whole::<1>)]
+    pub(crate) most: u32,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TaskOptions {
+    #[command(subcommand)]
+    pub(crate) change: TaskChange,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum TaskChange {
+    /// Keep a task from starting, or have its worker stop it
+    Cancel(NumberedTask),
+    /// Send a task that failed, expired or was cancelled back to its line, as new
+    Retry(NumberedTask),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NumberedTask {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+
+    /// The number of the task
+    pub(crate) id: i64,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct KeyOptions {
+    #[command(subcommand)]
+    pub(crate) change: KeyChange,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum KeyChange {
+    /// Start nothing more of a key
+    Pause(NamedKey),
+    /// End a pause
+    Resume(NamedKey),
+    /// Give a key limits that overrule all that were sent
+    Pin(PinOptions),
+    /// Let the limits that were sent hold again
+    Unpin(NamedKey),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NamedKey {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+
+    /// The key
+    pub(crate) key: String,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PinOptions {
+    #[command(flatten)]
+    pub(crate) named: NamedKey,
+
+    /// How many may run at once
+    #[arg(long, value_name = "N", required_unless_present = "rate", value_parser = whole::<1>)]
+    pub(crate) max: Option<u32>,
+
+    /// How many may start per period
+    #[arg(long, value_name = "N", requires = "period", value_parser = whole::<1>)]
+    pub(crate) rate: Option<u32>,
+
+    /// The period of the rate
+    #[arg(long, value_name = "TIME", requires = "rate", value_parser = time)]
+    pub(crate) period: Option<Duration>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ExplainOptions {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+
+    /// The number of a task, or key:NAME, or queue:NAME
+    #[arg(value_name = "TASK|key:NAME|queue:NAME")]
+    pub(crate) what: String,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}

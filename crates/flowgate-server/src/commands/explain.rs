@@ -1,0 +1,67 @@
+//! `flowgate explain`: why something waits.
+//!
+//! Owns how an explanation is laid out. What it says is the store's and the rules'.
+
+use flowgate_tasks::explain::{Explanation, Subject, explain as ask};
+
+use super::{
+    failure::Failure,
+    store::{print, with_store},
+    table::Table,
+};
+use crate::cli::ExplainOptions;
+
+/// Prints why it waits, or what became of it.
+pub(crate) fn explain(options: &ExplainOptions) -> Result<(), Failure> {
+    let subject: Subject = options.what.parse()?;
+    with_store(&options.store, async move |store, _| {
+        let told = ask(store.as_ref(), &subject).await?;
+        let told = told.ok_or_else(|| Failure::Unknown(subject.to_string()))?;
+        if options.json {
+            let value = serde_json::to_value(&told).unwrap_or_default();
+            return print(&format!("{value:#}\n"));
+        }
+        print(&text(&told))
+    })
+}
+
+fn text(told: &Explanation) -> String {
+    let mut text = format!("{}: {}\n", told.subject, told.verdict);
+    for fact in &told.facts {
+        text += &format!("  {:<22} {}\n", fact.name, fact.value);
+    }
+    if let Some(place) = told.place {
+        let in_key = place.ahead_in_key.map(|ahead| format!("{ahead} of its key, ")).unwrap_or_default();
+        text += &format!("  {:<22} {in_key}{} of its queue\n", "before it in line", place.ahead_in_queue);
+    }
+    if let Some(estimate) = &told.estimate {
+        text += &format!("  {:<22} {}\n", "the estimate is from", estimate.because);
+    }
+    if !told.holders.is_empty() {
+        let mut table = Table::new(&["held by", "kind", "queue", "key", "worker", "since"]);
+        for holder in &told.holders {
+            table.row(vec![
+                format!("task {}", holder.task),
+                holder.kind.clone(),
+                holder.queue.clone(),
+                holder.key.clone().unwrap_or_else(|| "-".to_owned()),
+                holder.worker.clone(),
+                format!("{:.1} s", holder.for_ms as f64 / 1000.0),
+            ]);
+        }
+        text += &format!("\n{}", table.text());
+    }
+    if !told.workers.is_empty() {
+        let mut table = Table::new(&["worker", "name", "in use", "processes"]);
+        for worker in &told.workers {
+            let numbers = [worker.in_use.to_string(), worker.slots.to_string()];
+            table.row([worker.id.to_string(), worker.name.clone()].into_iter().chain(numbers).collect());
+        }
+        text += &format!("\n{}", table.text());
+    }
+    if !told.help.is_empty() {
+        text += "\nwhat would help:\n";
+        text.extend(told.help.iter().map(|help| format!("  {help}\n")));
+    }
+    text
+}

@@ -1,0 +1,152 @@
+//! `flowgate send`: stores a task.
+
+use std::io::{self, Read as _};
+
+use flowgate::Limits;
+use flowgate_tasks::{
+    Client, DEFAULT_QUEUE, MAX_BODY, NewTask, Retry, When,
+    store::{State, TaskLook},
+};
+use serde_json::json;
+
+use super::{
+    failure::Failure,
+    store::{print, with_store},
+};
+use crate::{
+    cli::SendOptions,
+    config::{Config, QueueMode},
+    worker::known_queue,
+};
+
+/// How long the result of a task is kept whose sender waits for it.
+const KEPT: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// Sends a task and prints its number; or its result, if it waits for that.
+pub(crate) fn send(options: SendOptions) -> Result<(), Failure> {
+    let store_options = options.store.clone();
+    with_store(&store_options, async move |store, config| {
+        let queue = queue(&options, config)?;
+        known_queue(store.as_ref(), config, &queue).await?;
+        let client = Client::new(store);
+        let sent = client.send(task(&options, queue)?).await?;
+        if options.wait {
+            let end = client.wait(sent.id).await?;
+            return told(&options, sent.id.0, end);
+        }
+        let id = sent.id;
+        print(&match (options.json, sent.is_duplicate) {
+            (true, is_duplicate) => format!("{}\n", json!({ "id": id.0, "duplicate": is_duplicate })),
+            (false, false) => format!("{id}\n"),
+            (false, true) => format!("{id} (sent before with the same dedupe id)\n"),
+        })
+    })
+}
+
+/// The queue that is meant: with custom queues there is no other than those.
+fn queue(options: &SendOptions, config: &Config) -> Result<String, Failure> {
+    match (&options.queue, config.tasks.queue_mode) {
+        (Some(queue), _) => Ok(queue.clone()),
+        (None, QueueMode::Default) => Ok(DEFAULT_QUEUE.to_owned()),
+        (None, QueueMode::Custom) => match config.queues.as_slice() {
+            [only] => Ok(only.name.clone()),
+            queues if queues.iter().any(|queue| queue.name == DEFAULT_QUEUE) => Ok(DEFAULT_QUEUE.to_owned()),
+            queues => {
+                let known = queues.iter().map(|queue| queue.name.clone()).collect();
+                Err(Failure::UnknownQueue { name: DEFAULT_QUEUE.to_owned(), known })
+            }
+        },
+    }
+}
+
+fn task(options: &SendOptions, queue: String) -> Result<NewTask, Failure> {
+    let mut task = NewTask::new(options.kind.as_str(), body(options.body.as_deref())?)
+        .queue(queue)
+        .priority(options.priority)
+        .weight(options.weight)
+        .retry(Retry {
+            max_attempts: options.retries.saturating_add(1),
+            backoff: options.backoff,
+            ..Retry::default()
+        });
+    if let Some(key) = &options.key {
+        task = task.key(key.as_str());
+    }
+    if let Some(limits) = limits(options.max, options.rate, options.period)? {
+        task = task.limits(limits);
+    }
+    if let Some(delay) = options.delay {
+        task = task.delay(delay);
+    }
+    if let Some(span) = options.good_until {
+        task = task.good_until(When::After(span));
+    }
+    if let Some(timeout) = options.timeout {
+        task = task.timeout(timeout);
+    }
+    if let Some(id) = &options.dedupe {
+        task = task.dedupe(id.as_str(), options.dedupe_window);
+    }
+    if let Some(keep) = options.keep.or(options.wait.then_some(KEPT)) {
+        task = task.keep_result(keep);
+    }
+    Ok(task)
+}
+
+/// The limits that were asked for, if any.
+pub(super) fn limits(
+    max: Option<u32>,
+    rate: Option<u32>,
+    period: Option<std::time::Duration>,
+) -> Result<Option<Limits>, Failure> {
+    let mut limits = Limits::builder();
+    if let Some(max) = max {
+        limits = limits.max(max);
+    }
+    if let (Some(rate), Some(period)) = (rate, period) {
+        limits = limits.rate(rate, period);
+    }
+    if max.is_none() && rate.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(limits.build()?))
+}
+
+fn body(given: Option<&str>) -> Result<Vec<u8>, Failure> {
+    match given {
+        None => Ok(b"null".to_vec()),
+        Some("-") => {
+            let mut body = Vec::new();
+            // One more than is allowed is enough to be refused.
+            io::stdin().take(MAX_BODY as u64 + 1).read_to_end(&mut body).map_err(Failure::Read)?;
+            Ok(body)
+        }
+        Some(text) => Ok(text.as_bytes().to_vec()),
+    }
+}
+
+fn told(options: &SendOptions, id: i64, end: Option<State>) -> Result<(), Failure> {
+    match end {
+        Some(State::Done { result }) if options.json => {
+            let result = String::from_utf8_lossy(&result);
+            let result = serde_json::from_str(&result).unwrap_or_else(|_| json!(result));
+            print(&format!("{}\n", json!({ "id": id, "result": result })))
+        }
+        Some(State::Done { result }) => print(&format!("{}\n", String::from_utf8_lossy(&result))),
+        Some(State::Dead { reason, error }) => Err(Failure::NotDone(format!("task {id} {reason}: {error}"))),
+        // It was sent before by one who did not keep the result.
+        _ => print(&format!("task {id} is done, and left no result\n")),
+    }
+}
+
+/// A task's state in a word or two.
+pub(super) fn state_of(look: &TaskLook) -> String {
+    match &look.state {
+        State::Waiting { ahead } => format!("waiting, {ahead} ahead in its lane"),
+        State::Delayed { .. } => "delayed".to_owned(),
+        State::Held { .. } => "running".to_owned(),
+        State::Done { .. } => "done".to_owned(),
+        State::Dead { reason, .. } => reason.clone(),
+        _ => "unknown".to_owned(),
+    }
+}

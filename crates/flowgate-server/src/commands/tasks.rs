@@ -1,0 +1,169 @@
+//! `flowgate tasks`: what runs, what waits, and what will not run again.
+
+use flowgate_tasks::{
+    TaskId,
+    store::{Holder, Of, State, Store, TaskLook, WorkerLook},
+};
+use serde_json::{Value, json};
+
+use super::{
+    failure::Failure,
+    send::state_of,
+    store::{print, with_store},
+    table::Table,
+};
+use crate::cli::TasksOptions;
+
+const NONE: &str = "-";
+/// As much of an error as fits a row.
+const MOST_SHOWN: usize = 80;
+
+/// Shows one task, or the lists.
+pub(crate) fn tasks(options: TasksOptions) -> Result<(), Failure> {
+    let TasksOptions { store, id, queue, key, most, json } = options;
+    let of = match (queue, key) {
+        (Some(queue), _) => Of::Queue(queue),
+        (None, Some(key)) => Of::Key(key),
+        (None, None) => Of::All,
+    };
+    with_store(&store, async move |store, _| match id {
+        Some(id) => {
+            let look = store.look_at_task(TaskId(id)).await?;
+            let look = look.ok_or_else(|| Failure::Unknown(format!("task {id}")))?;
+            if json { print(&format!("{:#}\n", as_json(&look))) } else { print(&one(&look)) }
+        }
+        None => {
+            let lists = Lists::load(store.as_ref(), of, most).await?;
+            if json { print(&format!("{:#}\n", lists.json())) } else { print(&lists.text()) }
+        }
+    })
+}
+
+struct Lists {
+    running: Vec<Holder>,
+    waiting: Vec<TaskLook>,
+    dead: Vec<TaskLook>,
+    workers: Vec<WorkerLook>,
+}
+
+impl Lists {
+    async fn load(store: &dyn Store, of: Of, most: u32) -> Result<Self, Failure> {
+        let is_of = |look: &TaskLook| match &of {
+            Of::All => true,
+            Of::Queue(name) => look.queue == *name,
+            Of::Key(name) => look.key.as_ref() == Some(name),
+        };
+        let dead = store.dead(None, most).await?.into_iter().filter(is_of).collect();
+        let (running, waiting) = (store.holders(of.clone(), most).await?, store.line(of, most).await?);
+        Ok(Lists { running, waiting, dead, workers: store.workers().await? })
+    }
+
+    fn worker(&self, holder: &Holder) -> &str {
+        let worker = self.workers.iter().find(|worker| worker.id == holder.worker);
+        worker.map_or("gone", |worker| &worker.name)
+    }
+
+    fn json(&self) -> Value {
+        let running = self.running.iter().map(|holder| {
+            json!({
+                "id": holder.id.0, "kind": holder.kind, "queue": holder.queue, "key": holder.key,
+                "attempt": holder.attempt, "worker": self.worker(holder), "for_ms": holder.held_for.as_millis() as u64,
+            })
+        });
+        json!({
+            "running": running.collect::<Vec<_>>(),
+            "waiting": self.waiting.iter().map(as_json).collect::<Vec<_>>(),
+            "dead": self.dead.iter().map(as_json).collect::<Vec<_>>(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut table = Table::new(&["task", "state", "kind", "queue", "key", "start", ""]);
+        for holder in &self.running {
+            let since = format!("on {}, for {:.1?}", self.worker(holder), holder.held_for);
+            let texts = [&*holder.kind, &*holder.queue, holder.key.as_deref().unwrap_or(NONE)];
+            let mut row = vec![holder.id.to_string(), "running".to_owned()];
+            row.extend(texts.map(str::to_owned));
+            row.extend([holder.attempt.to_string(), since]);
+            table.row(row);
+        }
+        for look in self.waiting.iter().chain(&self.dead) {
+            let kind = look.record.as_ref().map_or(NONE, |record| &record.kind);
+            let error = match &look.state {
+                State::Dead { error, .. } => {
+                    error.lines().next().unwrap_or_default().chars().take(MOST_SHOWN).collect()
+                }
+                _ => String::new(),
+            };
+            let texts = [kind, &look.queue, look.key.as_deref().unwrap_or(NONE)];
+            let mut row = vec![look.id.to_string(), state_of(look)];
+            row.extend(texts.map(str::to_owned));
+            row.extend([look.attempt.to_string(), error]);
+            table.row(row);
+        }
+        if self.running.is_empty() && self.waiting.is_empty() && self.dead.is_empty() {
+            return "nothing runs, nothing waits, and nothing failed\n".to_owned();
+        }
+        table.text()
+    }
+}
+
+fn as_json(look: &TaskLook) -> Value {
+    let mut value = json!({
+        "id": look.id.0, "state": state_word(look), "queue": look.queue, "key": look.key, "priority": look.priority,
+        "attempt": look.attempt,
+    });
+    if let Some(record) = &look.record {
+        value["kind"] = json!(record.kind);
+        value["max_attempts"] = json!(record.retry.max_attempts);
+        value["body"] = text_or_json(&record.body);
+    }
+    match &look.state {
+        State::Waiting { ahead } => value["ahead"] = json!(ahead),
+        State::Delayed { until } => value["until_ms"] = json!(until.as_nanos() / 1_000_000),
+        State::Held { worker, since } => {
+            value["worker"] = json!(worker.0);
+            value["since_ms"] = json!(since.as_nanos() / 1_000_000);
+        }
+        State::Done { result } => value["result"] = text_or_json(result),
+        State::Dead { error, .. } => value["error"] = json!(error),
+        _ => {}
+    }
+    value
+}
+
+fn state_word(look: &TaskLook) -> String {
+    match &look.state {
+        State::Waiting { .. } => "waiting".to_owned(),
+        _ => state_of(look),
+    }
+}
+
+fn text_or_json(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(bytes)))
+}
+
+fn one(look: &TaskLook) -> String {
+    let mut text = format!("task {}: {}\n", look.id, state_of(look));
+    let mut line = |name: &str, value: &str| text += &format!("  {name:<9} {value}\n");
+    if let Some(record) = &look.record {
+        line("kind", &record.kind);
+        line("body", &String::from_utf8_lossy(&record.body));
+        line("starts", &format!("{} of {}", look.attempt, record.retry.max_attempts));
+    }
+    if !look.queue.is_empty() {
+        line("queue", &look.queue);
+    }
+    if let Some(key) = &look.key {
+        line("key", key);
+    }
+    match &look.state {
+        State::Done { result } => line("result", &String::from_utf8_lossy(result)),
+        State::Dead { error, .. } if !error.is_empty() => line("error", error),
+        State::Waiting { .. } | State::Delayed { .. } => {
+            line("why", &format!("flowgate explain {}", look.id));
+        }
+        _ => {}
+    }
+    text
+}

@@ -1,0 +1,18 @@
+//! A worker that runs tasks in child processes of any language.
+//!
+//! Reading order: [`run`] is the worker from its start to its end; [`caps`] brings the configuration's caps and the store's
+//! together; [`pool`] has a seat for each child process; [`child`] is one process, and [`line`] the two lines that a task is
+//! there: a question and an answer. [`shim`] is how a child comes not to outlive its worker.
+
+mod caps;
+mod child;
+mod command;
+mod known;
+mod line;
+mod pool;
+mod run;
+mod shim;
+
+pub(crate) use known::queue as known_queue;
+pub(crate) use run::run;
+pub(crate) use shim::become_child;

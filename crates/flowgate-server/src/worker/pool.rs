@@ -1,0 +1,170 @@
+//! A seat for each child process of a worker.
+//!
+//! Owns which seat runs what, and when a process that ended is started again. A seat is free when its process has answered, or
+//! is gone.
+
+use std::{
+    io::{self, Write as _},
+    sync::{Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use flowgate_tasks::worker::{Context, Failure};
+use tokio::sync::Semaphore;
+
+use super::{
+    child::Child,
+    command::Program,
+    line::{answer, question},
+};
+
+/// The shortest and the longest rest before a process that died is started again.
+const SHORT: Duration = Duration::from_millis(100);
+const LONG: Duration = Duration::from_secs(10);
+/// How often free seats are looked after.
+const TEND: Duration = Duration::from_millis(250);
+
+/// The child processes of a worker.
+#[derive(Debug)]
+pub(super) struct Pool {
+    program: Program,
+    seats: Mutex<Vec<Seat>>,
+    free: Semaphore,
+}
+
+#[derive(Debug)]
+struct Seat {
+    number: u32,
+    child: Option<Child>,
+    /// How many processes in a row ended here without having answered.
+    deaths: u32,
+    rest_until: Option<Instant>,
+}
+
+impl Pool {
+    /// Starts so many processes.
+    pub(super) fn start(program: Program, processes: u32) -> io::Result<Self> {
+        let seat = |number| {
+            let child = Child::start(&program, number)?;
+            Ok(Seat { number, child: Some(child), deaths: 0, rest_until: None })
+        };
+        // The first one is taken last, that is first.
+        let seats = (1..=processes).rev().map(seat).collect::<io::Result<Vec<_>>>()?;
+        Ok(Pool { program, seats: Mutex::new(seats), free: Semaphore::new(processes as usize) })
+    }
+
+    /// Has a process run a task.
+    ///
+    /// # Cancel safety
+    /// Dropped, the process and all that it started is killed before this returns.
+    pub(super) async fn run(&self, context: &Context, body: &[u8]) -> Result<Vec<u8>, Failure> {
+        let _permit = self.free.acquire().await.map_err(|_| Failure::new("its worker has stopped"))?;
+        let mut busy = Busy { pool: self, seat: self.seats().pop(), is_asked: false };
+        let seat = busy.seat.as_mut().expect("there is a seat for each permit");
+        seat.be_ready(&self.program).await;
+        let child = seat.child.as_mut().expect("it was made ready");
+        busy.is_asked = true;
+        let line = child.ask(&question(context, body)).await;
+        let ended = match line {
+            Ok(line) => answer(context, &line),
+            Err(broken) => Err(broken.to_string()),
+        };
+        busy.is_asked = ended.is_err();
+        match ended {
+            Ok(ended) => {
+                child.has_answered = true;
+                ended
+            }
+            Err(why) => {
+                seat.bury(&why);
+                Err(Failure::new(why))
+            }
+        }
+    }
+
+    /// Starts again what ended while nothing was asked of it. Never ends.
+    pub(super) async fn tend(&self) {
+        loop {
+            tokio::time::sleep(TEND).await;
+            for seat in self.seats().iter_mut() {
+                seat.look_after(&self.program);
+            }
+        }
+    }
+
+    /// Lets every process end.
+    pub(super) async fn close(&self) {
+        let children: Vec<Child> = self.seats().drain(..).filter_map(|seat| seat.child).collect();
+        futures_util::future::join_all(children.into_iter().map(Child::close)).await;
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
+        self.seats.lock().expect("no panic under the pool's lock")
+    }
+}
+
+impl Seat {
+    /// Waits until there is a process that runs.
+    async fn be_ready(&mut self, program: &Program) {
+        loop {
+            self.look_after(program);
+            match self.rest_until {
+                Some(until) if self.child.is_none() => tokio::time::sleep_until(until.into()).await,
+                _ => return,
+            }
+        }
+    }
+
+    /// Sees whether the process has ended, and starts another one if it may.
+    fn look_after(&mut self, program: &Program) {
+        if let Some(status) = self.child.as_mut().and_then(Child::ended) {
+            self.bury(&format!("its process ended ({status})"));
+        }
+        if self.child.is_some() || self.rest_until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        match Child::start(program, self.number) {
+            Ok(child) => (self.child, self.rest_until) = (Some(child), None),
+            Err(error) => self.bury(&format!("its process cannot be started ({error})")),
+        }
+    }
+
+    /// The process is of no more use. One that never answered is not started again at once.
+    fn bury(&mut self, why: &str) {
+        let child = self.child.take();
+        let has_answered = child.as_ref().is_some_and(|child| child.has_answered);
+        self.deaths = if has_answered { 0 } else { self.deaths.saturating_add(1) };
+        let rest = match self.deaths {
+            0 => Duration::ZERO,
+            deaths => SHORT.saturating_mul(1 << (deaths - 1).min(10)).min(LONG),
+        };
+        self.rest_until = Some(Instant::now() + rest);
+        let when = if rest.is_zero() { "at once".to_owned() } else { format!("in {rest:?}") };
+        say(&format!("[{}] {why}; it is started again {when}", self.number));
+    }
+}
+
+/// A seat in use; it goes back whatever happens.
+struct Busy<'a> {
+    pool: &'a Pool,
+    seat: Option<Seat>,
+    /// Whether there is no answer yet.
+    is_asked: bool,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let Some(mut seat) = self.seat.take() else { return };
+        if self.is_asked {
+            // Its task was cancelled, took too long, or belongs to others now.
+            seat.child = None;
+        }
+        self.pool.seats().push(seat);
+    }
+}
+
+/// A line of the worker's own log.
+pub(super) fn say(line: &str) {
+    // Nobody may be left to read it.
+    let _ = writeln!(io::stderr(), "{line}");
+}

@@ -1,0 +1,106 @@
+//! The worker from its start to its end.
+
+use std::{ffi::OsString, io, sync::Arc};
+
+use flowgate_tasks::{
+    store::Store,
+    worker::{Ending, Handlers, Worker, WorkerOptions},
+};
+
+use super::{
+    caps::{agree, number},
+    command::Program,
+    pool::{Pool, say},
+};
+use crate::{commands::Failure, config::Config, signals::Signals};
+
+/// Runs tasks until a signal asks to stop, and then those that run until they have ended. A second signal ends everything at
+/// once: what ran is run again when the lease has run out.
+pub(crate) async fn run(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Result<(), Failure> {
+    let command = || words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let cannot = |error: io::Error| Failure::Command { command: command(), error };
+    let program = Program::find(words).map_err(cannot)?;
+    let options = config.worker.options.clone();
+    let agreed = agree(store.as_ref(), config).await?;
+    are_known(store.as_ref(), config).await?;
+    let pool = Arc::new(Pool::start(program, options.processes).map_err(cannot)?);
+    let mut signals = Signals::listen().map_err(Failure::Start)?;
+    for note in &agreed.notes {
+        say(note);
+    }
+    say(&concurrency(&options, agreed.cluster_wide_cap));
+    say(&format!("runs `{}` for {} of {}; Ctrl-C stops it", command(), served(&options), config.store));
+
+    let handlers = {
+        let pool = Arc::clone(&pool);
+        Handlers::new().otherwise(move |context, body| {
+            let pool = Arc::clone(&pool);
+            async move { pool.run(&context, &body).await }
+        })
+    };
+    let drain = options.drain;
+    let worker = Worker::new(store, handlers, options)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let asked = async {
+        signals.next().await;
+        say(&format!("stopping: running tasks may go on for {drain:?}; again to stop at once"));
+        let _ = stop.send(());
+        signals.next().await;
+    };
+    tokio::select! {
+        ending = worker.run(async { drop(stopped.await) }) => {
+            let ending = ending?;
+            pool.close().await;
+            say(&farewell(&ending));
+            Ok(())
+        }
+        () = asked => {
+            say("stopped at once: what ran is run again when the lease has run out");
+            Err(Failure::Interrupted)
+        }
+        () = pool.tend() => unreachable!("it never ends"),
+    }
+}
+
+/// The line that a worker begins its log with.
+fn concurrency(options: &WorkerOptions, cap: Option<u32>) -> String {
+    let most = match options.max_claim_per_worker {
+        0 => options.processes,
+        most => most.min(options.processes),
+    };
+    let batch = Some(options.max_claim_batch).filter(|batch| *batch > 0);
+    format!(
+        "Concurrency config: processes={}, cluster_wide_cap={}, max_claim_per_worker={most}, max_claim_batch={}",
+        options.processes,
+        number(cap),
+        number(batch)
+    )
+}
+
+fn served(options: &WorkerOptions) -> String {
+    match options.queues.as_slice() {
+        [] => "all queues".to_owned(),
+        queues => format!("queues {}", queues.join(", ")),
+    }
+}
+
+fn farewell(ending: &Ending) -> String {
+    let Ending { settled, lost, stopped } = ending;
+    let mut text = format!("stopped: {settled} tasks settled");
+    if *lost > 0 {
+        text += &format!(", {lost} lost to others");
+    }
+    if !stopped.is_empty() {
+        let ids = stopped.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        text += &format!(", {} ended by the deadline and tried again: {ids}", stopped.len());
+    }
+    text
+}
+
+/// A queue that nobody knows is a slip: with custom queues the configuration has said so already.
+async fn are_known(store: &dyn Store, config: &Config) -> Result<(), Failure> {
+    for name in &config.worker.options.queues {
+        super::known::queue(store, config, name).await?;
+    }
+    Ok(())
+}

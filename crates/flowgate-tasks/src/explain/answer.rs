@@ -1,0 +1,148 @@
+//! What an explanation says, as data.
+
+use serde::Serialize;
+
+use super::estimate::Estimate;
+
+/// Why something waits, and what would help. Times are milliseconds, from the store's clock.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// `task 17`, ``key `acme` `` or ``queue `email` ``.
+    pub subject: String,
+    /// The answer in one sentence.
+    pub verdict: String,
+    /// What holds it: the first one decides. Empty: nothing does.
+    pub held_by: Vec<Limit>,
+    /// What is known of it.
+    pub facts: Vec<Fact>,
+    /// Where it stands.
+    pub place: Option<Spot>,
+    /// When it should start.
+    pub estimate: Option<Estimate>,
+    /// Who holds the slots of the limit that decides, the oldest first; not all of them, if they are many.
+    pub holders: Vec<Running>,
+    /// The workers that serve its queue.
+    pub workers: Vec<Serving>,
+    /// What would free it.
+    pub help: Vec<String>,
+    /// Of a key or a queue: the first in its line.
+    pub first: Option<Box<Explanation>>,
+}
+
+/// Something worth knowing: a name and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// `attempt`.
+    pub name: &'static str,
+    /// `2 of 3`.
+    pub value: String,
+}
+
+/// A limit that keeps a task from starting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "limit", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Limit {
+    /// It is not to start before then.
+    Delay {
+        /// In so long.
+        for_ms: u64,
+    },
+    /// Its queue is paused.
+    QueuePaused {
+        /// The queue.
+        queue: String,
+    },
+    /// Its key is paused.
+    KeyPaused {
+        /// The key.
+        key: String,
+    },
+    /// Its key's rate is spent.
+    KeyRate {
+        /// The key.
+        key: String,
+        /// The rate in words.
+        rate: String,
+        /// For so long.
+        for_ms: u64,
+    },
+    /// Its key has too few free slots.
+    KeyMax {
+        /// The key.
+        key: String,
+        /// How many are taken.
+        in_use: u32,
+        /// How many there are.
+        max: u32,
+        /// How many it wants.
+        weight: u32,
+    },
+    /// Its queue has no free slot.
+    QueueMax {
+        /// The queue.
+        queue: String,
+        /// How many are taken.
+        in_use: u32,
+        /// How many there are.
+        max: u32,
+    },
+    /// The cluster has no free slot.
+    ClusterCap {
+        /// How many are taken.
+        in_use: u32,
+        /// How many there are.
+        cap: u32,
+    },
+    /// No worker serves its queue.
+    NoWorker {
+        /// The queue.
+        queue: String,
+    },
+    /// All workers that serve its queue are full.
+    WorkersBusy {
+        /// How many tasks they run.
+        in_use: u32,
+        /// How many they can.
+        slots: u32,
+    },
+}
+
+/// A place in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Spot {
+    /// How many of its key stand before it; `None` without a key.
+    pub ahead_in_key: Option<u64>,
+    /// How many of its queue stand before it.
+    pub ahead_in_queue: u64,
+}
+
+/// One who holds a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Running {
+    /// The task.
+    pub task: i64,
+    /// Its kind.
+    pub kind: String,
+    /// Its queue.
+    pub queue: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// Who runs it.
+    pub worker: String,
+    /// Since so long.
+    pub for_ms: u64,
+}
+
+/// A worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Serving {
+    /// Its number.
+    pub id: i64,
+    /// What people call it.
+    pub name: String,
+    /// How many tasks it holds.
+    pub in_use: u32,
+    /// How many it can.
+    pub slots: u32,
+}

@@ -1,0 +1,304 @@
+//! Asking the store.
+//!
+//! Owns the order in which limits are looked at: what holds a task whatever else changes comes first.
+
+use std::{collections::HashMap, time::Duration};
+
+use flowgate_core::Hold;
+
+use super::{
+    answer::{Explanation, Fact, Limit, Running, Serving, Spot},
+    estimate::{Estimate, millis},
+    subject::Subject,
+    words,
+};
+use crate::{
+    store::{Holder, Of, QueueLook, Standing, State, Store, StoreError, TaskLook, WorkerLook},
+    task::TaskId,
+};
+
+/// So many holders are worth a line each.
+const MOST: u32 = 20;
+/// From so many of them an estimate is made.
+const MOST_COUNTED: u32 = 1000;
+
+/// Why this waits, or what became of it. `None`: the store does not know it.
+pub async fn explain(store: &dyn Store, subject: &Subject) -> Result<Option<Explanation>, StoreError> {
+    let scene = Scene::load(store).await?;
+    match subject {
+        Subject::Task(id) => scene.task(*id).await,
+        Subject::Key(key) => scene.key(key).await,
+        Subject::Queue(queue) => scene.queue(queue).await,
+    }
+}
+
+/// What the store says as a whole.
+struct Scene<'a> {
+    store: &'a dyn Store,
+    queues: Vec<QueueLook>,
+    cluster: (u32, Option<u32>),
+    workers: Vec<WorkerLook>,
+}
+
+impl<'a> Scene<'a> {
+    async fn load(store: &'a dyn Store) -> Result<Self, StoreError> {
+        let (queues, cluster) = (store.queues().await?, store.cluster().await?);
+        Ok(Scene { store, queues, cluster, workers: store.workers().await? })
+    }
+
+    async fn task(&self, id: TaskId) -> Result<Option<Explanation>, StoreError> {
+        let Some(look) = self.store.look_at_task(id).await? else { return Ok(None) };
+        let standing = self.store.standing(id).await?;
+        let mut told = Explanation {
+            subject: Subject::Task(id).to_string(),
+            facts: facts(&look, standing.as_ref()),
+            workers: self.serving(&look.queue),
+            ..Explanation::empty()
+        };
+        match (&look.state, standing) {
+            (State::Waiting { .. } | State::Delayed { .. }, Some(standing)) => {
+                self.waits(&look, &standing, &mut told).await?;
+            }
+            (State::Held { worker, .. }, _) => {
+                let holders = self.store.holders(Of::All, u32::MAX).await?;
+                let own = holders.into_iter().filter(|holder| holder.id == id);
+                told.holders = self.running(own.collect());
+                let name = self.names().remove(&worker.0);
+                told.verdict = words::held(name.as_deref(), told.holders.first().map(|holder| holder.for_ms));
+            }
+            (State::Done { .. }, _) => told.verdict = "it is done".to_owned(),
+            (State::Dead { reason, error }, _) => {
+                told.verdict = words::dead(reason, error, look.attempt);
+                told.help.push(format!("`flowgate task retry {id}` sends it back to its line, as new"));
+            }
+            // It went on while it was looked at.
+            (State::Waiting { .. } | State::Delayed { .. }, None) => {
+                told.verdict = "it has just started or ended: ask again".to_owned();
+            }
+        }
+        Ok(Some(told))
+    }
+
+    /// A task that nobody holds.
+    async fn waits(
+        &self,
+        look: &TaskLook,
+        standing: &Standing,
+        told: &mut Explanation,
+    ) -> Result<(), StoreError> {
+        let ahead_in_key = look.key.as_ref().map(|_| standing.ahead_in_key);
+        let ahead_in_queue = standing.ahead_in_queue;
+        told.place = Some(Spot { ahead_in_key, ahead_in_queue });
+        told.held_by = self.limits(look, standing).await?;
+        let of = match told.held_by.first() {
+            Some(Limit::KeyMax { key, .. } | Limit::KeyRate { key, .. } | Limit::KeyPaused { key }) => {
+                Of::Key(key.clone())
+            }
+            Some(
+                Limit::QueueMax { queue, .. } | Limit::QueuePaused { queue } | Limit::NoWorker { queue },
+            ) => Of::Queue(queue.clone()),
+            _ => Of::All,
+        };
+        told.holders = self.running(self.store.holders(of, MOST_COUNTED).await?);
+        told.estimate = match told.held_by.first() {
+            None => None,
+            Some(Limit::Delay { for_ms }) => Some(Estimate::at(*for_ms, "that is when it joins its line")),
+            Some(Limit::KeyRate { for_ms, .. }) => {
+                let rate = standing.in_force.as_ref().and_then(|limits| limits.rate().copied());
+                let wait = Duration::from_millis(*for_ms);
+                rate.map(|rate| Estimate::by_rate(wait, &rate, standing.ahead_in_key))
+            }
+            Some(Limit::KeyMax { max, .. }) => {
+                Estimate::by_service(&told.holders, *max, standing.ahead_in_key)
+            }
+            Some(Limit::QueueMax { max, .. }) => Estimate::by_service(&told.holders, *max, ahead_in_queue),
+            Some(Limit::ClusterCap { cap, .. }) => Estimate::by_service(&told.holders, *cap, ahead_in_queue),
+            Some(Limit::WorkersBusy { slots, .. }) => {
+                Estimate::by_service(&told.holders, *slots, ahead_in_queue)
+            }
+            Some(_) => None,
+        };
+        told.holders.truncate(MOST as usize);
+        told.help = told.held_by.iter().flat_map(words::help).collect();
+        told.help.extend(words::uneven(&told.workers, &told.held_by));
+        told.verdict = words::verdict(&told.held_by, told.place, told.estimate.as_ref());
+        Ok(())
+    }
+
+    /// Everything that keeps it from starting.
+    async fn limits(&self, look: &TaskLook, standing: &Standing) -> Result<Vec<Limit>, StoreError> {
+        let mut limits = Vec::new();
+        if let State::Delayed { until } = look.state {
+            limits.push(Limit::Delay { for_ms: millis(until.since(standing.now)) });
+        }
+        let queue = self.queues.iter().find(|queue| queue.limits.name == look.queue);
+        if queue.is_some_and(|queue| queue.is_paused) {
+            limits.push(Limit::QueuePaused { queue: look.queue.clone() });
+        }
+        if let Some(key) = &look.key {
+            limits.extend(self.key_limit(key, standing).await?);
+        }
+        let capped = queue.and_then(|queue| Some((queue.in_use, queue.limits.max?)));
+        if let Some((in_use, max)) = capped.filter(|(in_use, max)| in_use >= max) {
+            limits.push(Limit::QueueMax { queue: look.queue.clone(), in_use, max });
+        }
+        let (in_use, cap) = self.cluster;
+        limits.extend(cap.filter(|cap| in_use >= *cap).map(|cap| Limit::ClusterCap { in_use, cap }));
+        let serving = self.serving(&look.queue);
+        let (in_use, slots) =
+            serving.iter().fold((0, 0), |sum, worker| (sum.0 + worker.in_use, sum.1 + worker.slots));
+        if serving.is_empty() {
+            limits.push(Limit::NoWorker { queue: look.queue.clone() });
+        } else if serving.iter().all(|worker| worker.in_use >= worker.slots) {
+            limits.push(Limit::WorkersBusy { in_use, slots });
+        }
+        Ok(limits)
+    }
+
+    async fn key_limit(&self, key: &str, standing: &Standing) -> Result<Option<Limit>, StoreError> {
+        let key = key.to_owned();
+        Ok(match standing.hold {
+            None | Some(Hold::Line) => None,
+            Some(Hold::Paused) => Some(Limit::KeyPaused { key }),
+            Some(Hold::Rate { until }) => {
+                let rate = standing.in_force.and_then(|limits| limits.rate().map(ToString::to_string));
+                let for_ms = millis(until.since(standing.now));
+                Some(Limit::KeyRate { key, rate: rate.unwrap_or_default(), for_ms })
+            }
+            Some(Hold::Slots) => {
+                let in_use = self.store.look_at_key(key.clone()).await?.map_or(0, |look| look.in_use);
+                let max = standing.in_force.and_then(|limits| limits.max()).unwrap_or_default();
+                Some(Limit::KeyMax { key, in_use, max, weight: standing.weight })
+            }
+        })
+    }
+
+    async fn key(&self, key: &str) -> Result<Option<Explanation>, StoreError> {
+        let Some(look) = self.store.look_at_key(key.to_owned()).await? else { return Ok(None) };
+        let mut told =
+            self.group(Subject::Key(key.to_owned()), Of::Key(key.to_owned()), look.waiting).await?;
+        let rule = if look.is_latest { "the newest that were sent" } else { "each task's own" };
+        let in_force = match (&look.pinned, &look.sent) {
+            (Some(pinned), _) => format!("{} (pinned)", words::limits(pinned)),
+            (None, Some(sent)) => format!("{rule}; last sent: {}", words::limits(sent)),
+            (None, None) => "none were sent".to_owned(),
+        };
+        told.facts = vec![
+            Fact { name: "in use", value: look.in_use.to_string() },
+            Fact { name: "waiting", value: look.waiting.to_string() },
+            Fact { name: "delayed", value: look.delayed.to_string() },
+            Fact { name: "limits in force", value: in_force },
+            Fact { name: "paused", value: words::yes(look.is_paused) },
+        ];
+        if look.is_paused && told.held_by.is_empty() {
+            told.held_by.push(Limit::KeyPaused { key: key.to_owned() });
+            told.help = told.held_by.iter().flat_map(words::help).collect();
+        }
+        Ok(Some(told))
+    }
+
+    async fn queue(&self, name: &str) -> Result<Option<Explanation>, StoreError> {
+        let Some(look) = self.queues.iter().find(|queue| queue.limits.name == name) else { return Ok(None) };
+        let of = Of::Queue(name.to_owned());
+        let mut told = self.group(Subject::Queue(name.to_owned()), of, look.waiting).await?;
+        told.facts = vec![
+            Fact { name: "in use", value: words::of(look.in_use, look.limits.max) },
+            Fact { name: "waiting", value: look.waiting.to_string() },
+            Fact { name: "delayed", value: look.delayed.to_string() },
+            Fact { name: "priority", value: look.limits.priority.to_string() },
+            Fact { name: "paused", value: words::yes(look.is_paused) },
+            Fact { name: "in use in the cluster", value: words::of(self.cluster.0, self.cluster.1) },
+        ];
+        told.workers = self.serving(name);
+        Ok(Some(told))
+    }
+
+    /// A key or a queue: what holds the first in its line holds all of it, or at least that one.
+    async fn group(&self, subject: Subject, of: Of, waiting: u64) -> Result<Explanation, StoreError> {
+        let holders = self.store.holders(of.clone(), MOST).await?;
+        let first = self.store.line(of, 1).await?.into_iter().next();
+        let first = match first {
+            Some(look) => self.task(look.id).await?,
+            None => None,
+        };
+        let mut told = Explanation { subject: subject.to_string(), ..Explanation::empty() };
+        told.holders = self.running(holders);
+        told.verdict = match &first {
+            None => "nothing waits".to_owned(),
+            Some(first) => format!("{waiting} wait; {}: {}", first.subject, first.verdict),
+        };
+        if let Some(first) = &first {
+            (told.held_by, told.help) = (first.held_by.clone(), first.help.clone());
+        }
+        told.first = first.map(Box::new);
+        Ok(told)
+    }
+
+    fn serving(&self, queue: &str) -> Vec<Serving> {
+        let serves =
+            |worker: &&WorkerLook| worker.queues.is_empty() || worker.queues.iter().any(|name| name == queue);
+        let serving = |worker: &WorkerLook| Serving {
+            id: worker.id.0,
+            name: worker.name.clone(),
+            in_use: worker.in_use,
+            slots: worker.slots,
+        };
+        self.workers.iter().filter(serves).map(serving).collect()
+    }
+
+    fn names(&self) -> HashMap<i64, String> {
+        self.workers.iter().map(|worker| (worker.id.0, worker.name.clone())).collect()
+    }
+
+    fn running(&self, holders: Vec<Holder>) -> Vec<Running> {
+        let names = self.names();
+        let running = |holder: Holder| Running {
+            task: holder.id.0,
+            worker: names
+                .get(&holder.worker.0)
+                .cloned()
+                .unwrap_or_else(|| "a worker that is gone".to_owned()),
+            kind: holder.kind,
+            queue: holder.queue,
+            key: holder.key,
+            for_ms: millis(holder.held_for),
+        };
+        holders.into_iter().map(running).collect()
+    }
+}
+
+impl Explanation {
+    fn empty() -> Self {
+        Explanation {
+            subject: String::new(),
+            verdict: String::new(),
+            held_by: Vec::new(),
+            facts: Vec::new(),
+            place: None,
+            estimate: None,
+            holders: Vec::new(),
+            workers: Vec::new(),
+            help: Vec::new(),
+            first: None,
+        }
+    }
+}
+
+fn facts(look: &TaskLook, standing: Option<&Standing>) -> Vec<Fact> {
+    let mut facts = vec![Fact { name: "queue", value: look.queue.clone() }];
+    facts.extend(look.key.iter().map(|key| Fact { name: "key", value: key.clone() }));
+    facts.push(Fact { name: "priority", value: look.priority.to_string() });
+    if let Some(record) = &look.record {
+        facts.push(Fact { name: "kind", value: record.kind.clone() });
+        facts.push(Fact { name: "starts", value: words::of(look.attempt, Some(record.retry.max_attempts)) });
+    }
+    let Some(standing) = standing else { return facts };
+    if let Some(limits) = &standing.in_force {
+        facts.push(Fact { name: "limits in force", value: words::limits(limits) });
+    }
+    if let Some(until) = standing.good_until {
+        let value = format!("in {}", words::span(millis(until.since(standing.now))));
+        facts.push(Fact { name: "expires", value });
+    }
+    facts
+}

@@ -1,0 +1,138 @@
+//! What runs, what waits, and what stands between a task and its start. Changes nothing.
+
+use std::time::Duration;
+
+use tokio_postgres::Row;
+
+use super::{
+    connect::{Line, Postgres},
+    look,
+    rows::{self, tick},
+    session::failed,
+};
+use crate::{
+    record::Record,
+    store::{Holder, Of, Standing, State, StoreError, TaskLook, WorkerId, WorkerLook},
+    task::TaskId,
+    terms,
+};
+
+const OF: &str = "($1::text IS NULL OR queues.name = $1) AND ($2::text IS NULL OR keys.name = $2)";
+const HOLDERS: &str = "SELECT held.id, held.attempt, held.weight, held.record, queues.name AS queue, keys.name AS key, worker, now_ns($4::bigint) - since AS held_for \
+    FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, weights, records) AS held (id, lane, attempt, weight, record) \
+    JOIN lanes ON lanes.id = held.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
+    WHERE held.id <> ALL(done) AND ";
+const LINE: &str = "SELECT tasks.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
+    (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND ahead.place < tasks.place) AS ahead, now_ns($4::bigint) AS now \
+    FROM tasks JOIN lanes ON lanes.id = tasks.lane JOIN queues ON queues.id = lanes.queue \
+    LEFT JOIN keys ON keys.id = lanes.key WHERE ";
+const STANDING: &str = "SELECT now_ns($2::bigint) AS now, tasks.weight, tasks.good_until, lanes.limits, lanes.key, \
+    in_use, paused, pinned, sent, latest, rates, \
+    (SELECT count(*) FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \
+    WHERE others.key = lanes.key AND ahead.place < coalesce(tasks.place, 9223372036854775807)) AS ahead_in_key, \
+    (SELECT count(*) FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \
+    WHERE others.queue = lanes.queue AND ahead.place IS NOT NULL AND (others.priority < lanes.priority \
+    OR others.priority = lanes.priority AND ahead.place < coalesce(tasks.place, 9223372036854775807))) AS ahead_in_queue \
+    FROM tasks JOIN lanes ON lanes.id = tasks.lane LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = $1";
+const WORKERS: &str = "SELECT id, name, slots, lease_until, \
+    coalesce((SELECT array_agg(queues.name ORDER BY queues.name) FROM queues WHERE queues.id = ANY(workers.queues)), '{}') AS served, \
+    (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0)::bigint FROM leases WHERE leases.worker = workers.id) AS held \
+    FROM workers WHERE lease_until > now_ns($1::bigint) ORDER BY id";
+
+impl Postgres {
+    async fn of(
+        &self,
+        head: &'static str,
+        order: &'static str,
+        of: Of,
+        most: u32,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.job(Line::Rest, move |shared, session| async move {
+            let (queue, key) = match of {
+                Of::All => (None, None),
+                Of::Queue(name) => (Some(name), None),
+                Of::Key(name) => (None, Some(name)),
+            };
+            let sql = format!("{head}{OF} ORDER BY {order} LIMIT $3");
+            let most = i64::from(most);
+            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+                [&queue, &key, &most, &shared.told_time()];
+            session.client().query(&sql, &params).await.map_err(failed("looked"))
+        })
+        .await
+    }
+
+    pub(super) async fn see_holders(&self, of: Of, most: u32) -> Result<Vec<Holder>, StoreError> {
+        let holder = |row: &Row| {
+            Ok(Holder {
+                id: TaskId(row.get("id")),
+                kind: Record::from_bytes(row.get("record"))?.kind,
+                queue: row.get("queue"),
+                key: row.get("key"),
+                weight: row.get::<_, i32>("weight").cast_unsigned(),
+                attempt: row.get::<_, i32>("attempt").cast_unsigned(),
+                worker: WorkerId(row.get("worker")),
+                held_for: Duration::from_nanos(row.get::<_, i64>("held_for").max(0).cast_unsigned()),
+            })
+        };
+        self.of(HOLDERS, "since, held.id", of, most).await?.iter().map(holder).collect()
+    }
+
+    pub(super) async fn see_line(&self, of: Of, most: u32) -> Result<Vec<TaskLook>, StoreError> {
+        let task = |row: &Row| {
+            let state = match row.get::<_, Option<i64>>("due_at") {
+                Some(due) => State::Delayed { until: tick(due) },
+                None => State::Waiting { ahead: row.get::<_, i64>("ahead").cast_unsigned() },
+            };
+            look::look(row, TaskId(row.get("id")), state)
+        };
+        self.of(LINE, "place NULLS LAST, due_at, tasks.id", of, most).await?.iter().map(task).collect()
+    }
+
+    pub(super) async fn see_standing(&self, id: TaskId) -> Result<Option<Standing>, StoreError> {
+        self.job(Line::Rest, move |shared, session| async move {
+            let row = session.client().query_opt(STANDING, &[&id.0, &shared.told_time()]).await;
+            let Some(row) = row.map_err(failed("looked at a task"))? else { return Ok(None) };
+            let now = tick(row.get("now"));
+            let weight = row.get::<_, i32>("weight").cast_unsigned();
+            let own = terms::from_text(row.get("limits"))?;
+            let (in_force, hold) = match row.get::<_, Option<i64>>("key") {
+                None => (None, None),
+                Some(id) => {
+                    let key = rows::key(&row, id)?;
+                    let in_force = key.in_force(own);
+                    (in_force, key.hold_weight(in_force.as_ref(), weight, now))
+                }
+            };
+            Ok(Some(Standing {
+                now,
+                weight,
+                good_until: row.get::<_, Option<i64>>("good_until").map(tick),
+                in_force,
+                hold,
+                ahead_in_key: row.get::<_, i64>("ahead_in_key").cast_unsigned(),
+                ahead_in_queue: row.get::<_, i64>("ahead_in_queue").cast_unsigned(),
+            }))
+        })
+        .await
+    }
+
+    pub(super) async fn see_workers(&self) -> Result<Vec<WorkerLook>, StoreError> {
+        let worker = |row: &Row| WorkerLook {
+            id: WorkerId(row.get("id")),
+            name: row.get("name"),
+            slots: row.get::<_, i32>("slots").cast_unsigned(),
+            in_use: u32::try_from(row.get::<_, i64>("held")).unwrap_or(u32::MAX),
+            queues: row.get("served"),
+            lease_until: tick(row.get("lease_until")),
+        };
+        let rows = self.job(Line::Rest, |shared, session| async move {
+            session
+                .client()
+                .query(WORKERS, &[&shared.told_time()])
+                .await
+                .map_err(failed("looked at the workers"))
+        });
+        Ok(rows.await?.iter().map(worker).collect())
+    }
+}

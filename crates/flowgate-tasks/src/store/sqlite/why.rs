@@ -1,0 +1,128 @@
+//! What runs, what waits, and what stands between a task and its start. Changes nothing.
+
+use flowgate_core::Tick;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{candidates::read_key, error::Fault, lanes::moment, lanes::tick, leases, look};
+use crate::{
+    record::Record,
+    store::{Holder, Of, Standing, TaskLook, WorkerId, WorkerLook},
+    task::TaskId,
+    terms,
+};
+
+/// The tasks that are held, the oldest first.
+pub(super) fn holders(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<Vec<Holder>, Fault> {
+    let mut statement = db.prepare_cached("SELECT id, worker, since FROM leases ORDER BY since, id")?;
+    let mut rows = statement.query([])?;
+    let mut holders = Vec::new();
+    while let Some(row) = rows.next()? {
+        for task in leases::held(db, row.get(0)?)? {
+            let (queue, key, _) = look::names(db, task.place.lane)?;
+            let is_of = match of {
+                Of::All => true,
+                Of::Queue(name) => queue == *name,
+                Of::Key(name) => key.as_ref() == Some(name),
+            };
+            if !is_of {
+                continue;
+            }
+            if holders.len() >= most as usize {
+                return Ok(holders);
+            }
+            let kind = Record::from_bytes(&task.record)?.kind;
+            let (worker, held_for) = (WorkerId(row.get(1)?), now.since(tick(row.get(2)?)));
+            let (weight, attempt) = (task.weight, task.attempt);
+            holders.push(Holder { id: task.id, kind, queue, key, weight, attempt, worker, held_for });
+        }
+    }
+    Ok(holders)
+}
+
+/// The tasks that nobody holds: those in line by their place, then those that are delayed.
+pub(super) fn line(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<Vec<TaskLook>, Fault> {
+    let (condition, name) = match of {
+        Of::All => ("?1 = ''", ""),
+        Of::Queue(name) => ("lanes.queue = (SELECT id FROM queues WHERE name = ?1)", name.as_str()),
+        Of::Key(name) => ("lanes.key = (SELECT id FROM keys WHERE name = ?1)", name.as_str()),
+    };
+    let sql = format!(
+        "SELECT tasks.id FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE {condition}
+            ORDER BY place IS NULL, place, due_at, tasks.id LIMIT ?2"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let ids = statement.query_map(params![name, most], |row| row.get(0))?;
+    let ids = ids.collect::<Result<Vec<i64>, _>>()?;
+    let looks = ids.into_iter().map(|id| look::task(db, TaskId(id), now));
+    looks.filter_map(Result::transpose).collect()
+}
+
+/// Where a task that nobody holds stands.
+pub(super) fn standing(db: &Connection, id: TaskId, now: Tick) -> Result<Option<Standing>, Fault> {
+    let sql = "SELECT lanes.id, lanes.key, lanes.limits,
+            keys.in_use, keys.paused, keys.pinned, keys.sent, keys.latest, keys.rates,
+            tasks.place, tasks.weight, tasks.good_until, lanes.queue, lanes.priority
+        FROM tasks JOIN lanes ON lanes.id = tasks.lane LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = ?1";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([id.0])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let key_id: i64 = row.get(1)?;
+    let weight: u32 = row.get(10)?;
+    let own = terms::from_text(row.get_ref(2)?.as_str().unwrap_or_default())?;
+    let (in_force, hold) = match key_id {
+        0 => (None, None),
+        id => {
+            let key = read_key(id, row)?;
+            let in_force = key.in_force(own);
+            (in_force, key.hold_weight(in_force.as_ref(), weight, now))
+        }
+    };
+    let place = row.get::<_, Option<i64>>(9)?.unwrap_or(i64::MAX);
+    let count = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<u64, Fault> {
+        let count: i64 = db.prepare_cached(sql)?.query_row(values, |row| row.get(0))?;
+        Ok(count.unsigned_abs())
+    };
+    let in_key =
+        "SELECT count(*) FROM lanes JOIN tasks ON tasks.lane = lanes.id WHERE lanes.key = ?1 AND place < ?2";
+    let in_queue = "SELECT count(*) FROM lanes JOIN tasks ON tasks.lane = lanes.id
+        WHERE lanes.queue = ?1 AND (lanes.priority < ?2 AND place IS NOT NULL OR lanes.priority = ?2 AND place < ?3)";
+    Ok(Some(Standing {
+        now,
+        weight,
+        good_until: row.get::<_, Option<i64>>(11)?.map(tick),
+        in_force,
+        hold,
+        ahead_in_key: if key_id == 0 { 0 } else { count(in_key, &[&key_id, &place])? },
+        ahead_in_queue: count(in_queue, &[&row.get::<_, i64>(12)?, &row.get::<_, i64>(13)?, &place])?,
+    }))
+}
+
+/// The workers whose lease lasts.
+pub(super) fn workers(db: &Connection, now: Tick) -> Result<Vec<WorkerLook>, Fault> {
+    let sql = "SELECT id, name, slots, queues, lease_until FROM workers WHERE lease_until > ?1 ORDER BY id";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([moment(now)])?;
+    let mut workers = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id: i64 = row.get(0)?;
+        let mut in_use = 0;
+        let mut leases = db.prepare_cached("SELECT id FROM leases WHERE worker = ?1")?;
+        for lease in leases.query_map([id], |row| row.get(0))? {
+            in_use += leases::held(db, lease?)?.len() as u32;
+        }
+        let mut queues = Vec::new();
+        for queue in row.get::<_, String>(3)?.split(',').filter(|queue| !queue.is_empty()) {
+            let mut find = db.prepare_cached("SELECT name FROM queues WHERE id = ?1")?;
+            queues.extend(find.query_row([queue], |row| row.get::<_, String>(0)).optional()?);
+        }
+        workers.push(WorkerLook {
+            id: WorkerId(id),
+            name: row.get(1)?,
+            slots: row.get(2)?,
+            in_use,
+            queues,
+            lease_until: tick(row.get(4)?),
+        });
+    }
+    Ok(workers)
+}

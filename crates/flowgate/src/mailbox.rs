@@ -1,0 +1,96 @@
+//! Events kept for whoever reads them later.
+//!
+//! Owns a bounded box of events and the one who empties it. It never makes the sender wait: one that lags loses the oldest.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Poll, Waker},
+};
+
+use crate::gate::Notice;
+
+/// How many events a subscriber may lag behind before it loses the oldest.
+const BACKLOG: usize = 1024;
+
+/// Events, from the moment of subscribing on. Holds the newest 1,024: one that lags further loses the oldest and is told how
+/// many ([`Subscription::lost`]).
+#[derive(Debug)]
+pub struct Subscription<T = Notice> {
+    mailbox: Arc<Mailbox<T>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Mailbox<T> {
+    inside: Mutex<Inside<T>>,
+}
+
+#[derive(Debug)]
+struct Inside<T> {
+    notices: VecDeque<T>,
+    lost: u64,
+    waker: Option<Waker>,
+}
+
+impl<T> Mailbox<T> {
+    pub(crate) fn post(&self, notice: T) {
+        let mut inside = self.lock();
+        if inside.notices.len() == BACKLOG {
+            inside.notices.pop_front();
+            inside.lost += 1;
+        }
+        inside.notices.push_back(notice);
+        let waker = inside.waker.take();
+        drop(inside);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside<T>> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Default for Subscription<T> {
+    fn default() -> Self {
+        let inside = Inside { notices: VecDeque::new(), lost: 0, waker: None };
+        Subscription { mailbox: Arc::new(Mailbox { inside: Mutex::new(inside) }) }
+    }
+}
+
+impl<T> Subscription<T> {
+    /// Where to post.
+    pub(crate) fn address(&self) -> Weak<Mailbox<T>> {
+        Arc::downgrade(&self.mailbox)
+    }
+
+    /// The next event, as soon as there is one.
+    ///
+    /// Cancel safety: dropped while waiting, it takes nothing.
+    pub async fn next(&mut self) -> T {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The next event, if there is one already.
+    pub fn try_next(&mut self) -> Option<T> {
+        self.mailbox.lock().notices.pop_front()
+    }
+
+    /// How many events were lost because this subscription lagged.
+    pub fn lost(&self) -> u64 {
+        self.mailbox.lock().lost
+    }
+
+    fn poll_next(&self, cx: &Context<'_>) -> Poll<T> {
+        let mut inside = self.mailbox.lock();
+        match inside.notices.pop_front() {
+            Some(notice) => Poll::Ready(notice),
+            None => {
+                inside.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Events of a context on their way to listeners.
+//!
+//! Owns who listens to the routes of one context. With nobody listening it costs one load of one flag. A listener that panics
+//! is ignored: no exchange depends on it.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{PoisonError, RwLock, Weak},
+};
+
+use super::event::Event;
+use crate::{
+    mailbox::{Mailbox, Subscription},
+    sync::{AtomicBool, Ordering},
+};
+
+/// Hears events on the thread where they happen: be quick, and do not wait.
+pub(crate) type Listener = Box<dyn Fn(&Event) + Send + Sync>;
+
+#[derive(Default)]
+pub(crate) struct Bus {
+    is_on: AtomicBool,
+    listeners: Box<[Listener]>,
+    subscribers: RwLock<Vec<Weak<Mailbox<Event>>>>,
+}
+
+impl Bus {
+    pub(crate) fn new(listeners: Vec<Listener>) -> Self {
+        let is_on = AtomicBool::new(!listeners.is_empty());
+        Bus { is_on, listeners: listeners.into(), subscribers: RwLock::default() }
+    }
+
+    /// Whether anybody listens, or ever has.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn subscribe(&self) -> Subscription<Event> {
+        let subscription = Subscription::default();
+        let mut subscribers = self.subscribers.write().unwrap_or_else(PoisonError::into_inner);
+        subscribers.retain(|known| known.strong_count() > 0);
+        subscribers.push(subscription.address());
+        drop(subscribers);
+        self.is_on.store(true, Ordering::Relaxed);
+        subscription
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
+        for listener in &self.listeners {
+            // The panic hook has told of it already.
+            let _ = catch_unwind(AssertUnwindSafe(|| listener(event)));
+        }
+        for mailbox in self.subscribers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            if let Some(mailbox) = mailbox.upgrade() {
+                // It wakes the subscriber, by a waker that is not ours.
+                let _ = catch_unwind(AssertUnwindSafe(|| mailbox.post(event.clone())));
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Another route of the same context.
+
+use std::{any::type_name, marker::PhantomData};
+
+use flowgate_core::Code;
+
+use crate::route::{
+    cx::Cx, destination::Destination, error::Error, exchange::Exchange, mounted::Direct, plan::Link,
+    step::Outcome,
+};
+
+/// The route of the same context that has this id and begins with `direct()`. It is a new exchange there, with the same
+/// correlation and headers, and runs inside this one. Starting the context fails if there is no such route or its bodies are
+/// others.
+pub fn direct_to<I, O>(id: &str) -> DirectTo<I, O> {
+    DirectTo { id: id.to_owned(), bodies: PhantomData }
+}
+
+/// See [`direct_to`].
+#[derive(Clone, Debug)]
+pub struct DirectTo<I, O> {
+    id: String,
+    bodies: PhantomData<fn(I) -> O>,
+}
+
+impl<I: Send + 'static, O: Send + 'static> Destination<I> for DirectTo<I, O> {
+    type Reply = O;
+
+    async fn send<'a>(&'a self, exchange: Exchange<I>, cx: Cx<'a>) -> Outcome<O> {
+        let found = cx.site.context.upgrade().and_then(|context| context.find::<Direct<I, O>>(&self.id));
+        let Some(route) = found else {
+            let message =
+                format!("no route `{}` takes {} and answers {}", self.id, type_name::<I>(), type_name::<O>());
+            return Err(Error::new(Code::NoHandler, message).into());
+        };
+        let (body, rest) = exchange.take();
+        let answer = route.send_on(rest.caused(body), cx.sent_at).await?;
+        Ok(rest.with(answer.body))
+    }
+
+    #[expect(private_interfaces, reason = "see the trait")]
+    fn link(&self) -> Option<Link> {
+        Some(Link::of::<Direct<I, O>>(&self.id))
+    }
+}

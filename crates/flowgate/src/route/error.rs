@@ -1,0 +1,197 @@
+//! What can go wrong in a route.
+//!
+//! Owns the error and what is known of each code: its category, whether trying again can help, what to do, and its page. A
+//! refusal of a gate stays the value it is ([`Error::refusal`]).
+
+use std::{error::Error as StdError, fmt};
+
+use flowgate_core::{Code, OptionError, Refusal};
+
+/// Any error of the user's.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// Why an exchange, or the building of a route, failed.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    code: Code,
+    message: String,
+    is_retryable: bool,
+    refusal: Option<Refusal>,
+    source: Option<BoxError>,
+}
+
+/// What kind of mistake a code stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Category {
+    /// Routes that do not go together.
+    Definition,
+    /// Wrappers and steps in the wrong place.
+    Placement,
+    /// Starting and stopping.
+    Lifecycle,
+    /// A step, a source or a destination.
+    Step,
+    /// A mistake in the program.
+    Runtime,
+}
+
+impl Error {
+    /// An error of this code; whether it is retryable follows from the code.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let is_retryable = is_retryable(code);
+        Error(Box::new(Inner { code, message: message.into(), is_retryable, refusal: None, source: None }))
+    }
+
+    /// What a step of the user's returned: an [`Error`] stays what it is, all else is RC5001.
+    pub fn of(error: impl Into<BoxError>) -> Self {
+        Error::coded(Code::StepFailed, error.into())
+    }
+
+    /// An [`Error`] stays what it is, all else gets this code.
+    pub(crate) fn coded(code: Code, error: BoxError) -> Self {
+        match error.downcast::<Error>() {
+            Ok(known) => *known,
+            Err(other) => Error::new(code, other.to_string()).caused_by(other),
+        }
+    }
+
+    /// The same, saying whether trying again can help.
+    #[must_use]
+    pub fn retryable(mut self, is_retryable: bool) -> Self {
+        self.0.is_retryable = is_retryable;
+        self
+    }
+
+    /// The same, with what led to it.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<BoxError>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Its code.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// What kind of mistake it is.
+    pub fn category(&self) -> Category {
+        match self.code().as_str().as_bytes()[2] {
+            b'1' => Category::Definition,
+            b'2' => Category::Placement,
+            b'3' => Category::Lifecycle,
+            b'9' => Category::Runtime,
+            _ => Category::Step,
+        }
+    }
+
+    /// What happened, without the code.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// What to do about it.
+    pub fn suggestion(&self) -> &'static str {
+        suggestion(self.code())
+    }
+
+    /// The page of its code, in this repository.
+    pub fn docs(&self) -> String {
+        format!("docs/errors/{}.md", self.code())
+    }
+
+    /// Whether the same exchange may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        self.0.is_retryable
+    }
+
+    /// Why there was no pass, where a gate refused.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.0.refusal.as_ref()
+    }
+
+    /// Whether one of our own limits shed the exchange: it never ran.
+    pub fn is_shed(&self) -> bool {
+        matches!(self.code(), Code::Refused | Code::RateRefused)
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        let text = refusal.to_string();
+        let message = text.split_once(": ").map_or(text.as_str(), |(_, message)| message);
+        let mut error = Error::new(refusal.code(), message).retryable(refusal.is_retryable());
+        error.0.refusal = Some(refusal);
+        error
+    }
+}
+
+impl From<OptionError> for Error {
+    fn from(error: OptionError) -> Self {
+        let message =
+            format!("option `{}` is {}; accepted: {}", error.option(), error.value(), error.accepted());
+        Error::new(Code::Misconfigured, message)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code(), self.message())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("code", &self.code())
+            .field("message", &self.message())
+            .field("is_retryable", &self.is_retryable())
+            .field("source", &self.0.source)
+            .finish_non_exhaustive()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+fn is_retryable(code: Code) -> bool {
+    matches!(
+        code,
+        Code::StepFailed
+            | Code::Unreachable
+            | Code::TimedOut
+            | Code::RateRefused
+            | Code::BreakerOpen
+            | Code::Refused
+    )
+}
+
+fn suggestion(code: Code) -> &'static str {
+    match code {
+        Code::DuplicateRoute => "give each route of a context an id of its own",
+        Code::Misplaced => "declare it once, and before the step that it is for",
+        Code::NotStarted => "start the context once, inside a tokio runtime, with every route it sends to",
+        Code::Stopping => "send it to an instance that is not shutting down",
+        Code::StepFailed => "read the message and its source; wrap the step in `retry` if it may pass",
+        Code::Invalid => "mend the body, or the rule that it broke",
+        Code::Misconfigured => "mend the option that the message names",
+        Code::NoHandler => {
+            "add the route that takes it in, with this id and these bodies, and start the context"
+        }
+        Code::Unreachable => "see whether the other side runs and can be reached from here",
+        Code::TimedOut => "allow it more time, or find out what it waits for",
+        Code::RateRefused => {
+            "come again after `retry_after`, or let callers wait: `delay` instead of `reject`"
+        }
+        Code::Unreadable => "see what the source sends, and what the route's `input` expects",
+        Code::BreakerOpen => "wait for the cooldown, or give the breaker a `fallback`",
+        Code::Refused => "come again later: a slot frees as work ends; see the reason",
+        Code::Panicked => "mend the code that panicked; the panic hook has its place",
+        _ => "see the page of its code",
+    }
+}

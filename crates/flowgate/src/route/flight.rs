@@ -1,0 +1,291 @@
+//! An exchange in flight.
+//!
+//! Owns the future that takes an exchange through its route, and the roster of those under way: how many there are, who can
+//! be woken to be cancelled, and whether newcomers are taken in. An exchange that never has to wait is counted and nothing
+//! else.
+
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    task::{Context, Poll, Waker},
+};
+
+use flowgate_core::{Code, Spot};
+
+use super::{
+    cx::Cx,
+    error::Error,
+    event::What,
+    exchange::{Exchange, ExchangeId},
+    site::{Site, as_current},
+    step::{BoxFuture, Erased, Halt, Outcome},
+};
+use crate::sync::{Mutex, lock};
+
+/// The exchanges of one site that are under way.
+#[derive(Default)]
+pub(crate) struct Flights {
+    count: AtomicU64,
+    /// Tasks of ours, which end by themselves once they are woken.
+    tasks: AtomicU64,
+    is_closing: AtomicBool,
+    is_cancelled: AtomicBool,
+    /// Whether anybody waits for the end.
+    is_watched: AtomicBool,
+    roster: Mutex<Roster>,
+}
+
+#[derive(Default)]
+struct Roster {
+    /// Those who wait for something.
+    seats: Vec<Option<(ExchangeId, Waker)>>,
+    free: Vec<usize>,
+    /// Those who had to be told that they are cancelled because they were not seated when all others were.
+    late: Vec<ExchangeId>,
+    watchers: Vec<Waker>,
+}
+
+impl Flights {
+    /// Counts one more, unless newcomers are turned away. What an exchange under way leads to is not a newcomer.
+    fn open(&self, is_inner: bool) -> bool {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        let is_refused = self.is_closing() && !is_inner;
+        if is_refused {
+            self.close();
+        }
+        !is_refused
+    }
+
+    fn close(&self) {
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        self.look_again();
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::SeqCst)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// It waits: whoever cancels can wake it. `false` if all are cancelled already.
+    fn seat(&self, seat: &mut Option<usize>, id: ExchangeId, waker: &Waker) -> bool {
+        let mut roster = lock(&self.roster);
+        if self.is_cancelled() {
+            if seat.is_none() {
+                roster.late.push(id);
+            }
+            return false;
+        }
+        match *seat {
+            Some(taken) => {
+                if let Some((_, known)) = &mut roster.seats[taken] {
+                    let before = std::mem::replace(known, waker.clone());
+                    drop(roster);
+                    drop(before);
+                }
+            }
+            None => {
+                let place = roster.free.pop().unwrap_or(roster.seats.len());
+                if place == roster.seats.len() {
+                    roster.seats.push(None);
+                }
+                roster.seats[place] = Some((id, waker.clone()));
+                *seat = Some(place);
+                drop(roster);
+                self.look_again();
+            }
+        }
+        true
+    }
+
+    fn leave(&self, seat: usize) {
+        let mut roster = lock(&self.roster);
+        let left = roster.seats[seat].take();
+        roster.free.push(seat);
+        drop(roster);
+        drop(left);
+    }
+
+    /// A task of ours begins.
+    pub(crate) fn begin_task(&self) {
+        self.tasks.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn end_task(&self) {
+        self.tasks.fetch_sub(1, Ordering::SeqCst);
+        self.look_again();
+    }
+
+    /// From now on nobody is taken in.
+    pub(crate) fn stop_intake(&self) {
+        self.is_closing.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether none is under way; else the waker is woken when that may have changed.
+    pub(crate) fn poll_empty(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_until(cx, || {
+            self.count.load(Ordering::SeqCst) == 0 && self.tasks.load(Ordering::SeqCst) == 0
+        })
+    }
+
+    /// Cancels all; whoever waits for something is woken and named.
+    pub(crate) fn cancel(&self) -> Vec<ExchangeId> {
+        let mut roster = lock(&self.roster);
+        self.is_cancelled.store(true, Ordering::SeqCst);
+        let seated = roster.seats.iter_mut().flatten();
+        let (ids, wakers): (Vec<_>, Vec<_>) = seated.map(|(id, waker)| (*id, waker.clone())).unzip();
+        drop(roster);
+        wakers.into_iter().for_each(Waker::wake);
+        ids
+    }
+
+    /// Once cancelled: whether all our tasks have ended and nobody runs unseen; and who was cancelled late.
+    pub(crate) fn poll_cancelled(&self, cx: &Context<'_>) -> Poll<Vec<ExchangeId>> {
+        let is_quiet = || {
+            let roster = lock(&self.roster);
+            let seated = roster.seats.len() - roster.free.len();
+            drop(roster);
+            self.tasks.load(Ordering::SeqCst) == 0 && self.count.load(Ordering::SeqCst) <= seated as u64
+        };
+        self.poll_until(cx, is_quiet).map(|()| std::mem::take(&mut lock(&self.roster).late))
+    }
+
+    fn poll_until(&self, cx: &Context<'_>, is_so: impl Fn() -> bool) -> Poll<()> {
+        let mut roster = lock(&self.roster);
+        if !roster.watchers.iter().any(|known| known.will_wake(cx.waker())) {
+            roster.watchers.push(cx.waker().clone());
+        }
+        drop(roster);
+        self.is_watched.store(true, Ordering::SeqCst);
+        if is_so() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Wakes whoever waits for the end.
+    fn look_again(&self) {
+        if self.is_watched.load(Ordering::SeqCst) {
+            let watchers = std::mem::take(&mut lock(&self.roster).watchers);
+            watchers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// An exchange on its way through a route.
+///
+/// Cancel safety: nothing happens before the first poll. Dropped, its work is dropped where it stands, and with it every pass
+/// and every place in a line that it holds.
+#[must_use = "futures do nothing unless polled"]
+pub(crate) struct Flight<'a, I, O> {
+    site: &'a Site,
+    chain: &'a Erased<I, O>,
+    id: ExchangeId,
+    sent_at: Spot,
+    is_inner: bool,
+    seat: Option<usize>,
+    stage: Stage<'a, I, O>,
+}
+
+/// Nothing in it is pinned in place: the work is behind a pointer.
+impl<I, O> Unpin for Flight<'_, I, O> {}
+
+enum Stage<'a, I, O> {
+    New(Exchange<I>),
+    Going(BoxFuture<'a, Outcome<O>>),
+    Done,
+}
+
+impl<'a, I: Send + 'static, O: Send + 'static> Flight<'a, I, O> {
+    pub(crate) fn new(site: &'a Site, chain: &'a Erased<I, O>, exchange: Exchange<I>, sent_at: Spot) -> Self {
+        let id = exchange.id();
+        Flight { site, chain, id, sent_at, is_inner: false, seat: None, stage: Stage::New(exchange) }
+    }
+
+    /// It was taken in already, by a source or as a part of another exchange's way: no newcomer.
+    pub(crate) fn inner(mut self) -> Self {
+        self.is_inner = true;
+        self
+    }
+
+    fn take_off(&mut self) -> Result<(), Error> {
+        if !matches!(self.stage, Stage::New(_)) {
+            return Ok(());
+        }
+        let Stage::New(exchange) = std::mem::replace(&mut self.stage, Stage::Done) else {
+            unreachable!("it is new")
+        };
+        if !self.site.flights.open(self.is_inner) {
+            let message = format!("route `{}` takes nothing in: its context shuts down", self.site.route);
+            return Err(Error::new(Code::Stopping, message));
+        }
+        self.site.tell(Some(self.id), || What::Started);
+        let cx = Cx { site: self.site, exchange: self.id, sent_at: self.sent_at };
+        self.stage = Stage::Going(self.chain.boxed(exchange, cx));
+        Ok(())
+    }
+
+    fn work(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<O>> {
+        let Stage::Going(work) = &mut self.stage else { panic!("an exchange was polled after it was done") };
+        // A panic ends the exchange and nobody else's; its state is dropped with it.
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            if self.site.bus.is_on() {
+                as_current(self.id, || work.as_mut().poll(cx))
+            } else {
+                work.as_mut().poll(cx)
+            }
+        }));
+        polled.unwrap_or_else(|_| {
+            let message = format!("a step of route `{}` panicked", self.site.route);
+            Poll::Ready(Err(Error::new(Code::Panicked, message).into()))
+        })
+    }
+}
+
+impl<I, O> Flight<'_, I, O> {
+    /// Ends it, the work first; what is told comes last.
+    fn land(&mut self, what: impl FnOnce() -> What) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Done);
+        as_current(self.id, || drop(stage));
+        if let Some(seat) = self.seat.take() {
+            self.site.flights.leave(seat);
+        }
+        self.site.tell(Some(self.id), what);
+        self.site.flights.close();
+    }
+}
+
+impl<I: Send + 'static, O: Send + 'static> Future for Flight<'_, I, O> {
+    type Output = Outcome<O>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<O>> {
+        let me = &mut *self;
+        me.take_off()?;
+        let flights = &me.site.flights;
+        if !flights.is_cancelled()
+            && let Poll::Ready(outcome) = me.work(cx)
+        {
+            me.land(|| match &outcome {
+                Ok(_) => What::Completed,
+                Err(Halt::Dropped) => What::Dropped,
+                Err(Halt::Failed(error)) => What::Failed { code: error.code() },
+            });
+            return Poll::Ready(outcome);
+        }
+        if flights.seat(&mut me.seat, me.id, cx.waker()) {
+            return Poll::Pending;
+        }
+        me.land(|| What::Cancelled);
+        let message = format!("cancelled in route `{}`: its context has shut down", me.site.route);
+        Poll::Ready(Err(Error::new(Code::Stopping, message).into()))
+    }
+}
+
+impl<I, O> Drop for Flight<'_, I, O> {
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::Going(_)) {
+            self.land(|| What::Cancelled);
+        }
+    }
+}

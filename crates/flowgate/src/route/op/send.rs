@@ -1,0 +1,69 @@
+//! Operations that send something somewhere.
+
+use flowgate_core::Spot;
+
+use crate::route::{
+    cx::Cx,
+    destination::Destination,
+    event::What,
+    exchange::Exchange,
+    step::{Halt, Outcome, Step},
+};
+
+/// Sends the exchange, and goes on with the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct To<D> {
+    pub(crate) destination: D,
+    pub(crate) spot: Spot,
+}
+
+impl<B: Send + 'static, D: Destination<B>> Step<B> for To<D> {
+    type Out = D::Reply;
+
+    async fn run<'a>(&'a self, exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<D::Reply> {
+        self.destination.send(exchange, Cx { sent_at: self.spot, ..cx }).await
+    }
+}
+
+/// Sends a copy, and goes on whatever came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Tap<D> {
+    pub(crate) destination: D,
+    pub(crate) spot: Spot,
+}
+
+impl<B: Clone + Send + 'static, D: Destination<B>> Step<B> for Tap<D> {
+    type Out = B;
+
+    async fn run<'a>(&'a self, exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<B> {
+        let copy = exchange.part(exchange.body.clone());
+        if let Err(Halt::Failed(error)) = self.destination.send(copy, Cx { sent_at: self.spot, ..cx }).await {
+            cx.tell(|| What::TapFailed { code: error.code() });
+        }
+        Ok(exchange)
+    }
+}
+
+/// Sends a copy, and merges the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Enrich<D, F> {
+    pub(crate) destination: D,
+    pub(crate) merge: F,
+    pub(crate) spot: Spot,
+}
+
+impl<B, T, D, F> Step<B> for Enrich<D, F>
+where
+    B: Clone + Send + 'static,
+    T: Send + 'static,
+    D: Destination<B>,
+    F: Fn(B, D::Reply) -> T + Send + Sync + 'static,
+{
+    type Out = T;
+
+    async fn run<'a>(&'a self, exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<T> {
+        let copy = exchange.part(exchange.body.clone());
+        let answer = self.destination.send(copy, Cx { sent_at: self.spot, ..cx }).await?;
+        Ok(exchange.map(|body| (self.merge)(body, answer.body)))
+    }
+}

@@ -1,0 +1,57 @@
+//! Something by the calendar.
+
+use std::time::Duration;
+
+use flowgate_core::{Cron, OptionError};
+
+use crate::route::{
+    error::Error,
+    exchange::Exchange,
+    intake::Intake,
+    source::{Feed, Source},
+};
+
+const NANOS: i128 = 1_000_000_000;
+/// The wall clock may be set meanwhile: it is looked at again at least this often.
+const LONGEST_SLEEP: i128 = 3_600 * NANOS;
+
+/// One exchange at each moment of the schedule, in UTC; its body is that moment, in seconds since 1970. Moments that pass
+/// while there is no room are left out, not made up for.
+pub fn cron(schedule: &str) -> CronSource {
+    CronSource { schedule: schedule.parse() }
+}
+
+/// See [`cron`].
+#[derive(Clone, Debug)]
+pub struct CronSource {
+    schedule: Result<Cron, OptionError>,
+}
+
+impl<O: Send + 'static> Source<O> for CronSource {
+    type Body = i64;
+
+    fn check(&self) -> Result<(), Error> {
+        self.schedule.as_ref().map(drop).map_err(|error| error.clone().into())
+    }
+
+    fn open(&self, intake: Intake<i64, O>) -> Result<Feed, Error> {
+        let schedule = self.schedule.clone()?;
+        Ok(Feed::new(async move {
+            let seconds = |wall: i128| i64::try_from(wall.div_euclid(NANOS)).unwrap_or(i64::MAX);
+            let mut after = seconds(intake.wall());
+            while let Some(due) = schedule.next_after(after) {
+                loop {
+                    let missing = i128::from(due) * NANOS - intake.wall();
+                    if missing <= 0 {
+                        break;
+                    }
+                    let nanos = u64::try_from(missing.min(LONGEST_SLEEP)).unwrap_or(0);
+                    intake.sleep(Duration::from_nanos(nanos)).await;
+                }
+                intake.place().await?.launch(Exchange::new(due));
+                after = due.max(seconds(intake.wall()));
+            }
+            Ok(())
+        }))
+    }
+}

@@ -1,0 +1,102 @@
+//! What comes in over HTTP.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use axum::{
+    body::to_bytes,
+    extract::Request,
+    response::{IntoResponse, Response},
+    routing::{MethodFilter, on},
+};
+use bytes::Bytes;
+use flowgate_core::OptionError;
+use http::{Method, StatusCode};
+
+use crate::{
+    route::{
+        error::Error,
+        exchange::Exchange,
+        intake::Intake,
+        mounted::Mounted,
+        source::{Feed, Source},
+        step::Halt,
+    },
+    sync::lock,
+};
+
+/// The header by which a correlation is handed on.
+const CORRELATION: &str = "x-correlation-id";
+const MAX_BODY: usize = 1024 * 1024;
+
+/// Requests of this method to this path, which is written as axum writes it (`/orders/{id}`). The exchange runs inside of the
+/// request: a client that hangs up cancels it. What the route leaves is the response; an exchange that is dropped is answered
+/// with 204, one that failed with a problem document. [`Context::router`](super::super::Context::router) has them all.
+pub fn http_in(method: Method, path: &str) -> HttpSource {
+    HttpSource { method, path: path.to_owned(), max_body: MAX_BODY }
+}
+
+/// See [`http_in`].
+#[derive(Clone, Debug)]
+pub struct HttpSource {
+    method: Method,
+    path: String,
+    max_body: usize,
+}
+
+impl HttpSource {
+    /// How many bytes the body of a request may have: default 1 MiB. Beyond it, 413.
+    #[must_use]
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.max_body = bytes;
+        self
+    }
+}
+
+impl<O: IntoResponse + Send + 'static> Source<O> for HttpSource {
+    type Body = http::Request<Bytes>;
+
+    fn open(&self, intake: Intake<http::Request<Bytes>, O>) -> Result<Feed, Error> {
+        let filter = MethodFilter::try_from(self.method.clone())
+            .map_err(|_| OptionError::new("method", &self.method, "a method that axum routes by"))?;
+        let (mounted, max_body) = (Arc::clone(&intake.mounted), self.max_body);
+        let handler = move |request| {
+            let mounted = Arc::clone(&mounted);
+            async move { answer(&mounted, request, max_body).await }
+        };
+        let mut router = lock(&intake.shared.router);
+        let before = router.clone();
+        let added = catch_unwind(AssertUnwindSafe(|| before.route(&self.path, on(filter, handler))));
+        *router = added.map_err(|_| {
+            OptionError::new(
+                "path",
+                format_args!("{:?}", self.path),
+                "a path of axum's that no other route has",
+            )
+        })?;
+        Ok(Feed::none())
+    }
+}
+
+async fn answer<O: IntoResponse + Send + 'static>(
+    mounted: &Mounted<http::Request<Bytes>, O>,
+    request: Request,
+    max_body: usize,
+) -> Response {
+    let (head, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, max_body).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let correlation = head.headers.get(CORRELATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let mut exchange = Exchange::new(http::Request::from_parts(head, body));
+    if let Some(correlation) = correlation {
+        exchange = exchange.correlated(&correlation);
+    }
+    match mounted.fly(exchange, mounted.spot).await {
+        Ok(settled) => settled.body.into_response(),
+        Err(Halt::Dropped) => StatusCode::NO_CONTENT.into_response(),
+        Err(Halt::Failed(error)) => error.into_response(),
+    }
+}

@@ -1,0 +1,147 @@
+//! A step of a route, and how steps become a chain.
+//!
+//! Owns the trait that operations and wrappers implement. Chains are plain types, so that a step costs a call and no
+//! allocation; only where the number of wrappers is known at run time alone are they put behind a pointer ([`Erased`]).
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+use flowgate_core::Code;
+
+use super::{cx::Cx, error::Error, exchange::Exchange};
+
+/// What came of a step: the exchange with its next body, or the end of its way.
+pub type Outcome<T> = Result<Exchange<T>, Halt>;
+
+/// Why an exchange goes no further.
+#[derive(Debug)]
+pub enum Halt {
+    /// A filter dropped it: it has settled, and nothing is wrong.
+    Dropped,
+    /// It failed.
+    Failed(Error),
+}
+
+impl Halt {
+    /// What went wrong, if anything did.
+    pub fn error(&self) -> Option<&Error> {
+        match self {
+            Halt::Dropped => None,
+            Halt::Failed(error) => Some(error),
+        }
+    }
+
+    /// The code of what went wrong, if anything did.
+    pub fn code(&self) -> Option<Code> {
+        self.error().map(Error::code)
+    }
+}
+
+impl fmt::Display for Halt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Halt::Dropped => f.write_str("dropped by a filter"),
+            Halt::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Halt {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error().and_then(std::error::Error::source)
+    }
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Halt::Failed(error)
+    }
+}
+
+/// Something that is done with an exchange. Implement it for an operation of your own, and use it with
+/// [`Steps::step`](super::Steps::step).
+///
+/// Cancel safety: the future is dropped at any await when the exchange is cancelled or its time is over; what it holds has to
+/// come back by being dropped.
+pub trait Step<I>: Send + Sync + 'static {
+    /// The body it leaves.
+    type Out: Send + 'static;
+
+    /// Does it.
+    fn run<'a>(
+        &'a self,
+        exchange: Exchange<I>,
+        cx: Cx<'a>,
+    ) -> impl Future<Output = Outcome<Self::Out>> + Send + 'a;
+}
+
+/// The start of a chain: nothing is done yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Start;
+
+impl<I: Send + 'static> Step<I> for Start {
+    type Out = I;
+
+    async fn run<'a>(&'a self, exchange: Exchange<I>, _: Cx<'a>) -> Outcome<I> {
+        Ok(exchange)
+    }
+}
+
+/// One step after another.
+#[derive(Clone, Copy, Debug)]
+pub struct Then<A, B> {
+    pub(crate) first: A,
+    pub(crate) second: B,
+}
+
+impl<I, A, B> Step<I> for Then<A, B>
+where
+    I: Send + 'static,
+    A: Step<I>,
+    B: Step<A::Out>,
+{
+    type Out = B::Out;
+
+    async fn run<'a>(&'a self, exchange: Exchange<I>, cx: Cx<'a>) -> Outcome<B::Out> {
+        let exchange = self.first.run(exchange, cx).await?;
+        self.second.run(exchange, cx).await
+    }
+}
+
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A step behind a pointer. Running it takes one allocation.
+pub(crate) struct Erased<I, O>(Arc<dyn DynStep<I, O>>);
+
+impl<I, O> Clone for Erased<I, O> {
+    fn clone(&self) -> Self {
+        Erased(Arc::clone(&self.0))
+    }
+}
+
+trait DynStep<I, O>: Send + Sync {
+    fn run_boxed<'a>(&'a self, exchange: Exchange<I>, cx: Cx<'a>) -> BoxFuture<'a, Outcome<O>>;
+}
+
+impl<I: Send + 'static, S: Step<I>> DynStep<I, S::Out> for S {
+    fn run_boxed<'a>(&'a self, exchange: Exchange<I>, cx: Cx<'a>) -> BoxFuture<'a, Outcome<S::Out>> {
+        Box::pin(self.run(exchange, cx))
+    }
+}
+
+impl<I: Send + 'static, O: Send + 'static> Erased<I, O> {
+    pub(crate) fn new(step: impl Step<I, Out = O>) -> Self {
+        Erased(Arc::new(step))
+    }
+
+    pub(crate) fn boxed<'a>(&'a self, exchange: Exchange<I>, cx: Cx<'a>) -> BoxFuture<'a, Outcome<O>> {
+        self.0.run_boxed(exchange, cx)
+    }
+}
+
+impl<I: Send + 'static, O: Send + 'static> Step<I> for Erased<I, O> {
+    type Out = O;
+
+    fn run<'a>(&'a self, exchange: Exchange<I>, cx: Cx<'a>) -> impl Future<Output = Outcome<O>> + Send + 'a {
+        self.boxed(exchange, cx)
+    }
+}

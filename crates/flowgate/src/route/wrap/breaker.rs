@@ -1,0 +1,237 @@
+//! Not asking what keeps failing.
+//!
+//! Owns the options of `circuit_breaker` and the step around which it stands. Load that our own limits shed says nothing about
+//! the other side, and does not open it unless asked to.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use flowgate_core::{Code, OptionError};
+
+use super::{
+    circuit::{Circuit, Let, Terms, Turn},
+    stack::Wrap,
+};
+use crate::route::{
+    cx::Cx,
+    error::{BoxError, Error},
+    event::{Scope, What},
+    exchange::Exchange,
+    step::{Halt, Outcome, Step},
+};
+
+const MOST: u32 = 10_000;
+
+/// When to stop asking, and for how long: the options of `circuit_breaker`. `T` is the body that a fallback gives.
+///
+/// ```
+/// use flowgate::route::CircuitBreaker;
+/// use std::time::Duration;
+///
+/// let breaker: CircuitBreaker<u32> = CircuitBreaker::new()
+///     .failure_threshold(5)
+///     .window(Duration::from_secs(60))
+///     .cooldown(Duration::from_secs(30))
+///     .fallback(|_| Ok::<_, flowgate::route::Error>(0));
+/// ```
+#[must_use = "options do nothing until a route has them"]
+pub struct CircuitBreaker<T> {
+    terms: Terms,
+    counts_shed: bool,
+    fallback: Option<Fallback<T>>,
+}
+
+type Fallback<T> = Arc<dyn Fn(Error) -> Result<T, Error> + Send + Sync>;
+
+impl<T> Default for CircuitBreaker<T> {
+    fn default() -> Self {
+        CircuitBreaker::new()
+    }
+}
+
+impl<T> CircuitBreaker<T> {
+    /// Opens after 5 failures within a minute, for 30 seconds; then one trial decides.
+    pub fn new() -> Self {
+        let terms = Terms {
+            failure_threshold: 5,
+            window: Duration::from_secs(60),
+            cooldown: Duration::from_secs(30),
+            half_open_max: 1,
+        };
+        CircuitBreaker { terms, counts_shed: false, fallback: None }
+    }
+
+    /// How many failures within the window open it: 1 to 10,000, default 5.
+    pub fn failure_threshold(mut self, failures: u32) -> Self {
+        self.terms.failure_threshold = failures;
+        self
+    }
+
+    /// For how long a failure counts. Default 60 s.
+    pub fn window(mut self, window: Duration) -> Self {
+        self.terms.window = window;
+        self
+    }
+
+    /// How long it stays open before a trial. Default 30 s.
+    pub fn cooldown(mut self, cooldown: Duration) -> Self {
+        self.terms.cooldown = cooldown;
+        self
+    }
+
+    /// How many trials may be under way at once: 1 to 10,000, default 1. The first that ends decides.
+    pub fn half_open_max(mut self, trials: u32) -> Self {
+        self.terms.half_open_max = trials;
+        self
+    }
+
+    /// Counts what our own limits shed (RC5026, RC5013) as failures too. Default: it says nothing about the other side.
+    pub fn count_shed(mut self) -> Self {
+        self.counts_shed = true;
+        self
+    }
+
+    /// What to give while it is open, instead of RC5025.
+    pub fn fallback<E: Into<BoxError>>(
+        mut self,
+        fallback: impl Fn(Error) -> Result<T, E> + Send + Sync + 'static,
+    ) -> Self {
+        self.fallback = Some(Arc::new(move |error| fallback(error).map_err(Error::of)));
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), OptionError> {
+        for (option, value) in
+            [("failure_threshold", self.terms.failure_threshold), ("half_open_max", self.terms.half_open_max)]
+        {
+            if !(1..=MOST).contains(&value) {
+                return Err(OptionError::new(option, value, "an integer from 1 to 10000"));
+            }
+        }
+        for (option, value) in [("window", self.terms.window), ("cooldown", self.terms.cooldown)] {
+            if value.is_zero() {
+                return Err(OptionError::new(option, format_args!("{value:?}"), "a time above zero"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// The wrapper, with its state at this place among the breakers of the site.
+    pub(crate) fn wrapper(self, index: usize, scope: Scope) -> Broken<T> {
+        let CircuitBreaker { counts_shed, fallback, .. } = self;
+        Broken { index, scope, counts_shed, fallback, inner: () }
+    }
+}
+
+impl<T> fmt::Debug for CircuitBreaker<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CircuitBreaker").field("terms", &self.terms).finish_non_exhaustive()
+    }
+}
+
+/// A step that is not asked while it keeps failing.
+pub struct Broken<T, S = ()> {
+    index: usize,
+    scope: Scope,
+    counts_shed: bool,
+    fallback: Option<Fallback<T>>,
+    inner: S,
+}
+
+impl<T, S> Broken<T, S> {
+    /// The same around a step.
+    pub(crate) fn with<N>(self, inner: N) -> Broken<T, N> {
+        let Broken { index, scope, counts_shed, fallback, .. } = self;
+        Broken { index, scope, counts_shed, fallback, inner }
+    }
+
+    fn reject<B>(&self, exchange: Exchange<B>, wait: Duration, cx: Cx<'_>) -> Outcome<T> {
+        let (scope, has_fallback) = (self.scope, self.fallback.is_some());
+        cx.tell(|| What::BreakerRejected { scope, has_fallback });
+        let message = match wait {
+            Duration::ZERO => format!("a breaker of route `{}` is being tried", cx.route()),
+            wait => format!("a breaker of route `{}` is open for {wait:?}", cx.route()),
+        };
+        let error = Error::new(Code::BreakerOpen, message);
+        match &self.fallback {
+            Some(fallback) => Ok(exchange.take().1.with(fallback(error)?)),
+            None => Err(error.into()),
+        }
+    }
+}
+
+impl<B: Send + 'static, T: Send + 'static, S: Step<B, Out = T>> Step<B> for Broken<T, S> {
+    type Out = T;
+
+    async fn run<'a>(&'a self, exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<T> {
+        let circuit = &cx.site.circuits[self.index];
+        let scope = self.scope;
+        let is_trial = match circuit.enter(cx.now()) {
+            Let::Nobody { wait } => return self.reject(exchange, wait, cx),
+            Let::Through => false,
+            Let::Trial { is_first } => {
+                if is_first {
+                    cx.tell(|| What::BreakerHalfOpened { scope });
+                }
+                true
+            }
+        };
+        let mut under_way = UnderWay { circuit, cx, is_trial, scope, is_settled: false };
+        let outcome = self.inner.run(exchange, cx).await;
+        match &outcome {
+            Err(Halt::Failed(error)) if error.is_shed() && !self.counts_shed => {}
+            Err(Halt::Failed(_)) => under_way.settle(true),
+            Ok(_) | Err(Halt::Dropped) => under_way.settle(false),
+        }
+        outcome
+    }
+}
+
+/// One that was let through. If it says nothing before it is dropped, its place is another's; if it panicked, it failed.
+struct UnderWay<'a> {
+    circuit: &'a Circuit,
+    cx: Cx<'a>,
+    is_trial: bool,
+    scope: Scope,
+    is_settled: bool,
+}
+
+impl UnderWay<'_> {
+    fn settle(&mut self, has_failed: bool) {
+        self.is_settled = true;
+        let scope = self.scope;
+        match self.circuit.settle(self.is_trial, has_failed, self.cx.now()) {
+            Turn::Stays => {}
+            Turn::Opened => self.cx.tell(|| What::BreakerOpened { scope }),
+            Turn::Closed => self.cx.tell(|| What::BreakerClosed { scope }),
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        match self.is_settled {
+            true => {}
+            false if std::thread::panicking() => self.settle(true),
+            false if self.is_trial => self.circuit.forget_trial(),
+            false => {}
+        }
+    }
+}
+
+impl<B: Send + 'static, T: Send + 'static> Wrap<B, T> for Broken<T> {
+    type Around<S: Step<B, Out = T>> = Broken<T, S>;
+
+    fn around<S: Step<B, Out = T>>(self, inner: S) -> Broken<T, S> {
+        self.with(inner)
+    }
+}
+
+impl<T, S> fmt::Debug for Broken<T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broken").field("index", &self.index).finish_non_exhaustive()
+    }
+}

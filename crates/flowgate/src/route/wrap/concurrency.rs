@@ -1,0 +1,135 @@
+//! How many exchanges run at once.
+//!
+//! Owns the options of `concurrency` and the step that takes its passes. The slots and the line are a gate's.
+
+use std::{fmt, time::Duration};
+
+use flowgate_core::{Limits, LimitsBuilder};
+
+use super::{passes::Passes, stack::Wrap};
+use crate::route::{
+    cx::Cx,
+    error::{BoxError, Error},
+    event::Scope,
+    exchange::Exchange,
+    limiter::{GateSpec, KeyFn, Kind, Limiter},
+    step::{Outcome, Step},
+};
+
+/// At most so many exchanges at once: the options of `concurrency`.
+///
+/// ```
+/// use flowgate::route::{Concurrency, Exchange};
+///
+/// struct Order { tenant: String }
+///
+/// let each: Concurrency<Order> = Concurrency::max(2)
+///     .max_queue(50)
+///     .key(|exchange: &Exchange<Order>| exchange.body.tenant.clone())
+///     .label("per tenant");
+/// ```
+#[must_use = "options do nothing until a route has them"]
+pub struct Concurrency<B> {
+    limits: LimitsBuilder,
+    key: Option<KeyFn<B>>,
+    max_keys: Option<u32>,
+    label: Option<String>,
+}
+
+impl<B> Concurrency<B> {
+    /// At most `max` at once (per key): 1 to 1,000,000,000. The others wait in line, first in first out, however many.
+    pub fn max(max: u32) -> Self {
+        Concurrency { limits: Limits::builder().max(max), key: None, max_keys: None, label: None }
+    }
+
+    /// Nobody waits: who finds no slot free fails with RC5026 (`busy`).
+    pub fn reject(mut self) -> Self {
+        self.limits = self.limits.reject();
+        self
+    }
+
+    /// At most so many wait (per key), 1 to 1,000,000,000; the next one fails with RC5026 (`queue-full`). Not set: any
+    /// number.
+    pub fn max_queue(mut self, max_queue: u32) -> Self {
+        self.limits = self.limits.queue(max_queue);
+        self
+    }
+
+    /// Nobody waits longer than this: RC5026 (`queue-timeout`). Not set: as long as it takes.
+    pub fn queue_timeout(mut self, queue_timeout: Duration) -> Self {
+        self.limits = self.limits.timeout(queue_timeout);
+        self
+    }
+
+    /// A pool of its own for each key. Asked for once per exchange.
+    pub fn key<K: Into<String>>(self, key: impl Fn(&Exchange<B>) -> K + Send + Sync + 'static) -> Self {
+        self.try_key(move |exchange| Ok::<_, BoxError>(key(exchange)))
+    }
+
+    /// The same with a function that may fail; then the exchange fails with RC5003 and no slot is touched.
+    pub fn try_key<K: Into<String>, E: Into<BoxError>>(
+        mut self,
+        key: impl Fn(&Exchange<B>) -> Result<K, E> + Send + Sync + 'static,
+    ) -> Self {
+        self.key =
+            Some(std::sync::Arc::new(move |exchange| key(exchange).map(Into::into).map_err(Into::into)));
+        self
+    }
+
+    /// At most so many keys in use at once: 1 to 1,000,000, default 10,000. A further one fails with RC5026 (`keys-full`).
+    pub fn max_keys(mut self, max_keys: u32) -> Self {
+        self.max_keys = Some(max_keys);
+        self
+    }
+
+    /// Tells this limiter from its siblings, in events and errors.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// The gate that is wanted, and the way to its key.
+    pub(crate) fn split(self, scope: Scope) -> (GateSpec, Option<KeyFn<B>>) {
+        let Concurrency { limits, key, max_keys, label } = self;
+        (GateSpec { kind: Kind::Concurrency, scope, label, limits, is_keyed: key.is_some(), max_keys }, key)
+    }
+}
+
+impl<B> fmt::Debug for Concurrency<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Concurrency").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// A step of which only so many run at once. Several gates nest: the first is the outermost.
+#[derive(Debug)]
+pub struct Bounded<B, S = ()> {
+    pub(crate) limiters: Vec<Limiter<B>>,
+    /// Whether an exchange may come with a pass of its source's instead of one of the outermost gate.
+    pub(crate) takes_claims: bool,
+    pub(crate) inner: S,
+}
+
+impl<B: Send + 'static, S: Step<B>> Step<B> for Bounded<B, S> {
+    type Out = S::Out;
+
+    async fn run<'a>(&'a self, mut exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<S::Out> {
+        // Dropped in the reverse order: first the work, then the passes, the innermost first.
+        let mut passes = Passes::default();
+        let claimed = usize::from(self.takes_claims && exchange.is_admitted());
+        for limiter in self.limiters.iter().skip(claimed) {
+            let key = limiter.key_of(&mut exchange, cx)?;
+            let pass = passes.hold(cx.sent_at, limiter.enter(key.as_ref(), cx)).await.map_err(Error::from)?;
+            passes.add(pass);
+        }
+        passes.hold(cx.sent_at, self.inner.run(exchange, cx)).await
+    }
+}
+
+impl<B: Send + 'static, T> Wrap<B, T> for Bounded<B> {
+    type Around<S: Step<B, Out = T>> = Bounded<B, S>;
+
+    fn around<S: Step<B, Out = T>>(self, inner: S) -> Bounded<B, S> {
+        Bounded { limiters: self.limiters, takes_claims: self.takes_claims, inner }
+    }
+}

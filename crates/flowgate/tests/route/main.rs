@@ -1,0 +1,13 @@
+//! R1 to R8: routes.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+mod cancel;
+mod ends;
+mod examples;
+mod kit;
+mod order;
+mod seed;
+mod shutdown;
+mod web;
+mod wrappers;

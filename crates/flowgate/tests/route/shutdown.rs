@@ -1,0 +1,202 @@
+//! R8: events on the bus, and stopping.
+
+use std::{cell::RefCell, sync::Arc, time::Duration};
+
+use flowgate::route::{Concurrency, Exchange, Report, Retry, Route, channel, direct, direct_to, values};
+use flowgate_testkit::Driven;
+
+use crate::kit::{MS, Stage, Work, code, message};
+
+#[test]
+fn r8_a_subscriber_that_comes_late_hears_everything_from_then_on_with_its_exchange() {
+    // Seen to fail: with `Context::subscribe` not relaying the gates.
+    let stage = Stage::unheard();
+    let work = Work::default();
+    let route = Route::new("late").concurrency(Concurrency::max(1)).from(direct()).to(work.step::<u32>());
+    let handle = stage.direct(&route.build().unwrap());
+    let first = Driven::pending(handle.call(1));
+    let mut events = stage.context.subscribe();
+    let exchange = Exchange::new(2);
+    let id = exchange.id();
+    let second = Driven::pending(handle.send(exchange));
+    drop(first);
+    drop(second);
+    let mut names = Vec::new();
+    while let Some(event) = events.try_next() {
+        assert_eq!(&*event.route, "late");
+        if event.exchange == Some(id) {
+            names.push(event.what.name());
+        }
+    }
+    assert_eq!(
+        names,
+        [
+            "route:exchange:started",
+            "route:concurrency:queued",
+            "route:concurrency:left",
+            "route:exchange:cancelled"
+        ]
+    );
+    assert_eq!(events.lost(), 0);
+}
+
+#[test]
+fn r8_a_listener_that_panics_changes_nothing() {
+    // Seen to fail: without the `catch_unwind` of `Bus::tell`, the exchange fails with RC9901.
+    let stage = Stage::with(|builder| builder.listener(|_| panic!("as it was told to")));
+    let route =
+        Route::new("heard").concurrency(Concurrency::max(1)).from(direct()).transform(|body: u32| body);
+    let handle = stage.direct(&route.build().unwrap());
+    assert_eq!(Driven::new(handle.call(1)).poll().unwrap().unwrap(), 1);
+    stage.assert_quiet();
+}
+
+#[test]
+fn r8_shutdown_takes_nothing_in_drains_within_the_bound_and_cancels_the_rest_by_name() {
+    // Seen to fail: with `Flights::open` never refusing.
+    let stage = Stage::new();
+    let work = Work::default();
+    let route = Route::new("stops").concurrency(Concurrency::max(1)).from(direct()).to(work.step::<u32>());
+    let handle = stage.direct(&route.build().unwrap());
+    let exchanges: Vec<_> = (0..4).map(Exchange::new).collect();
+    let ids: Vec<_> = exchanges.iter().map(Exchange::id).collect();
+    let mut calls: Vec<_> =
+        exchanges.into_iter().map(|exchange| Driven::pending(handle.send(exchange))).collect();
+    let mut shutdown = Driven::pending(stage.context.shutdown(Duration::from_secs(5)));
+
+    assert_eq!(
+        message(Driven::new(handle.call(9)).poll().unwrap()),
+        "RC3003: route `stops` takes nothing in: its context shuts down"
+    );
+    work.end(2);
+    for call in calls.iter_mut().take(2) {
+        assert!(call.poll().expect("those in line go on").is_ok());
+    }
+    assert!(calls[2].poll().is_none());
+    assert_eq!((work.most(), stage.gates()), (1, vec![(1, 1)]), "within the bound");
+    assert!(shutdown.poll().is_none());
+
+    stage.advance(Duration::from_secs(5));
+    let report = shutdown.ready();
+    let named: Vec<_> = report.cancelled.iter().map(|(route, id)| (&**route, *id)).collect();
+    assert_eq!(named, [("stops", ids[2]), ("stops", ids[3])]);
+    assert!(!report.is_clean());
+    for call in &mut calls[2..] {
+        assert_eq!(message(call.ready()), "RC3003: cancelled in route `stops`: its context has shut down");
+    }
+    stage.assert_quiet();
+    let ends = stage.diary.take_of("route:exchange");
+    assert_eq!(ends.iter().filter(|line| *line == "route:exchange:cancelled").count(), 2);
+}
+
+#[test]
+fn r8_what_is_under_way_may_still_call_other_routes_while_it_drains() {
+    // Seen to fail: with calls of routes under way refused like newcomers.
+    let stage = Stage::new();
+    let work = Work::default();
+    let inner = Route::new("inner").from(direct()).transform(|body: u32| body + 1).build().unwrap();
+    stage.context.add(&inner).unwrap();
+    let outer = Route::new("outer").from(direct()).to(work.step::<u32>()).to(direct_to("inner"));
+    let handle = stage.direct(&outer.build().unwrap());
+    let mut call = Driven::pending(handle.call(1));
+    let mut shutdown = Driven::pending(stage.context.shutdown(Duration::from_secs(5)));
+    work.end(1);
+    let answer: u32 = call.ready().unwrap();
+    assert_eq!(answer, 2);
+    assert!(shutdown.ready().is_clean());
+}
+
+#[tokio::test]
+async fn r8_a_source_that_is_stopped_loses_no_message_and_its_exchanges_are_drained() {
+    // Seen to fail: with `Channel` taking its message before its place, one of five is lost.
+    let stage = Arc::new(Stage::with(|builder| builder.intake(2)));
+    let work = Work::default();
+    let (jobs, source) = channel(16);
+    let route = Route::new("jobs").from(source).to(work.step::<u32>()).build().unwrap();
+    stage.context.add(&route).unwrap();
+    stage.context.start().unwrap();
+    for job in 0..5 {
+        jobs.send(Exchange::new(job)).await.unwrap();
+    }
+    while work.running() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let stopping = tokio::spawn({
+        let stage = Arc::clone(&stage);
+        async move { stage.context.shutdown(Duration::from_secs(5)).await }
+    });
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    work.end(2);
+    assert!(stopping.await.unwrap().is_clean());
+    assert_eq!(work.started(), 2, "two had been taken in");
+
+    // The other three are still in the channel, for the next context.
+    let next = Stage::new();
+    next.context.add(&route).unwrap();
+    next.context.start().unwrap();
+    drop(jobs);
+    work.end(3);
+    next.context.finished().await;
+    assert_eq!(work.started(), 5);
+}
+
+#[tokio::test]
+async fn r8_tasks_of_ours_have_ended_when_shutdown_has() {
+    // Seen to fail: with the cancelled not woken, it never ends.
+    let stage = Arc::new(Stage::new());
+    let work = Work::default();
+    let route = Route::new("jobs")
+        .retry(Retry::new())
+        .concurrency(Concurrency::max(2))
+        .from(values(0..10_u32))
+        .to(work.step::<u32>())
+        .build()
+        .unwrap();
+    stage.context.add(&route).unwrap();
+    stage.context.start().unwrap();
+    while stage.gates() != [(2, 8)] {
+        tokio::task::yield_now().await;
+    }
+    let stopping = tokio::spawn({
+        let stage = Arc::clone(&stage);
+        async move { stage.context.shutdown(Duration::from_millis(10)).await }
+    });
+    while stage.context.sleeping() == 0 {
+        tokio::task::yield_now().await;
+    }
+    stage.advance(10 * MS);
+    let report = stopping.await.unwrap();
+    assert_eq!(report.cancelled.len(), 10);
+    assert_eq!((work.running(), work.most()), (0, 2));
+    stage.assert_quiet();
+}
+
+#[test]
+fn r8_cancelled_while_it_is_being_polled_for_the_first_time_it_is_named_all_the_same() {
+    // Seen to fail: with `Flights::seat` not keeping the late ones.
+    thread_local! {
+        static STOPPING: RefCell<Option<Driven<'static, Report>>> = const { RefCell::new(None) };
+    }
+    let stage: &'static Stage = Box::leak(Box::new(Stage::new()));
+    let route = Route::new("first")
+        .from(direct())
+        .transform(|body: u32| {
+            // Within the first poll of the exchange: intake stops and the deadline is over.
+            let mut shutdown = Driven::pending(stage.context.shutdown(MS));
+            stage.advance(MS);
+            assert!(shutdown.poll().is_none(), "somebody runs unseen");
+            STOPPING.set(Some(shutdown));
+            body
+        })
+        .to(Work::default().step::<u32>())
+        .build()
+        .unwrap();
+    let handle = stage.direct(&route);
+    let exchange = Exchange::new(1);
+    let id = exchange.id();
+    assert_eq!(code(Driven::new(handle.send(exchange)).poll().expect("cancelled")), "RC3003");
+    let report = STOPPING.take().unwrap().ready();
+    assert_eq!(report.cancelled, [(Arc::from("first"), id)]);
+}
