@@ -242,9 +242,6 @@ pub(super) struct OneSchedule {
 pub(crate) struct TokenOptions {
     #[command(subcommand)]
     pub(super) action: TokenAction,
-
-    #[command(flatten)]
-    pub(super) store: StoreOptions,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -254,12 +251,19 @@ pub(super) enum TokenAction {
         /// What it is called in the list
         #[arg(long, value_name = "NAME", default_value = "token")]
         name: String,
+        #[command(flatten)]
+        store: StoreOptions,
     },
     /// The tokens of the store: their ids and names, not themselves
-    List,
+    List {
+        #[command(flatten)]
+        store: StoreOptions,
+    },
     /// From now on a token is not accepted any more
     Revoke {
         /// Its id, as the list has it
         id: String,
+        #[command(flatten)]
+        store: StoreOptions,
     },
 }

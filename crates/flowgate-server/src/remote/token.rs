@@ -12,16 +12,18 @@ use crate::{commands::Table, office::Secrets, serve::StoreAt};
 pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
-    let at = StoreAt::from(&options.store.sources().load().map_err(Failure::Config)?.config.store);
+    let (TokenAction::Create { store, .. } | TokenAction::List { store } | TokenAction::Revoke { store, .. }) =
+        &options.action;
+    let at = StoreAt::from(&store.sources().load().map_err(Failure::Config)?.config.store);
     let failed = |error| Failure::Store { at: at.to_string(), error };
     runtime.block_on(async {
         let store = at.open().await.map_err(failed)?;
         match &options.action {
-            TokenAction::Create { name } => {
+            TokenAction::Create { name, .. } => {
                 let token = Secrets::create(&*store, name).await.map_err(failed)?;
                 say(&format!("{token}\n"))
             }
-            TokenAction::List => {
+            TokenAction::List { .. } => {
                 let mut table = Table::new(&["id", "name", "made"]);
                 for (id, note) in Secrets::list(&*store).await.map_err(failed)? {
                     let made = jiff::Timestamp::from_millisecond(note.created as i64);
@@ -31,7 +33,7 @@ pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
                 }
                 say(&table.text())
             }
-            TokenAction::Revoke { id } => match Secrets::revoke(&*store, id).await.map_err(failed)? {
+            TokenAction::Revoke { id, .. } => match Secrets::revoke(&*store, id).await.map_err(failed)? {
                 true => say(&format!("{id} is not accepted any more\n")),
                 false => {
                     Err(Failure::Refused(format!("there is no token {id:?}, or more than one begins so")))

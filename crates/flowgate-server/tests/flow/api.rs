@@ -9,7 +9,7 @@ use crate::{endpoint::Endpoint, kit::Kit};
 on_every_store! {
     #[test]
     async fn s3_only_a_token_opens_the_api(kit: &Kit) {
-        // Seen to fail: with the check left out for GET.
+        // Seen to fail: with requests without a token let through.
         let server = kit.server_with(&[]);
         let bearer = format!("Bearer {}", server.token);
         let wrong = format!("Bearer {}x", server.token);
@@ -58,7 +58,7 @@ on_every_store! {
 
     #[test]
     async fn f7_a_batch_is_taken_in_whole_and_in_order(kit: &Kit) {
-        // Seen to fail: with the entries sent one by one, the first was stored though the second was wrong.
+        // Seen to fail: with the place of the entry left out of the error.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         let entry = |path: &str, headers: Value| json!({ "destination": endpoint.url(path), "headers": headers, "body": "x" });
         let wrong = json!([entry("/ok/a", json!({})), entry("/ok/b", json!({ "Upstash-Delay": "never" }))]);
@@ -77,7 +77,7 @@ on_every_store! {
 
     #[test]
     async fn f7_the_log_is_read_page_by_page_and_by_filters(kit: &Kit) {
-        // Seen to fail: with the cursor on the last page, the client asks for ever.
+        // Seen to fail: with a cursor on the last page as well, it asked for ever.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         let mut ids = Vec::new();
         for number in 0..3 {
@@ -106,7 +106,7 @@ on_every_store! {
 
     #[test]
     async fn f7_a_schedule_sends_when_it_is_due(kit: &Kit) {
-        // Seen to fail: with no next tick made, it is due once and never again.
+        // Seen to fail: with the pause not written to the schedule.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         let path = format!("/v2/schedules/{}", endpoint.url("/ok/due"));
         let headers = [("Upstash-Cron", "* * * * *"), ("Upstash-Schedule-Id", "mine"), ("Content-Type", "text/plain")];
@@ -148,7 +148,7 @@ async fn s3_private_addresses_can_be_denied() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s3_bodies_have_a_bound() {
-    // Seen to fail: without the layer, eleven million bytes were taken in.
+    // Seen to fail: with the bound taken away, eleven million bytes were taken in.
     let kit = Kit::sqlite();
     let server = kit.server();
     let answer =

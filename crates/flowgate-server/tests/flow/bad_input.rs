@@ -8,7 +8,7 @@ use crate::kit::Kit;
 on_every_store! {
     #[test]
     async fn s2_what_cannot_be_is_told_with_what_can_and_nothing_is_stored(kit: &Kit) {
-        // Seen to fail: with the headers read after the message is stored.
+        // Seen to fail: with any text accepted as a number of retries.
         let server = kit.server();
         let header = |name: &'static str, value: &'static str, says: &'static str| {
             (Method::POST, "/v2/publish/https://example.com", vec![(name, value)], "", says)

@@ -22,7 +22,7 @@ fn said(server: &Server, arguments: &[&str]) -> String {
 on_every_store! {
     #[test]
     async fn f6_keys_are_listed_and_changed_from_the_command_line(kit: &Kit) {
-        // Seen to fail: with `pin` sent without its numbers.
+        // Seen to fail: with the rate of a pin left out.
         let (server, endpoint) = (kit.server_with(&[]), Endpoint::start().await);
         said(&server, &["keys", "pause", "jobs"]);
         for _ in 0..2 {
@@ -48,7 +48,7 @@ on_every_store! {
 
     #[test]
     async fn f7_dead_letters_and_schedules_from_the_command_line(kit: &Kit) {
-        // Seen to fail: with the id of the message taken for that of the letter.
+        // Seen to fail: with another id asked for than the one given.
         let (server, endpoint) = (kit.server_with(&[]), Endpoint::start().await);
         let url = endpoint.url("/status/500/x");
         let id = said(&server, &["publish", &url, "--retries", "0", "--label", "lost"]);

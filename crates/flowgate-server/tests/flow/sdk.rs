@@ -82,13 +82,13 @@ fn run(kit: &Kit, program: &str, script: &str, folder: &Path) {
 on_every_store! {
     #[test]
     async fn f1_the_seeds_samples_run_as_they_are_written(kit: &Kit) {
-        // Seen to fail: with the workflow headers refused, the first trigger throws.
+        // Seen to fail: with the key left out of the task.
         tokio::task::block_in_place(|| run(kit, "node", "seed.mjs", npm()));
     }
 
     #[test]
     async fn f7_every_method_of_the_javascript_client_works(kit: &Kit) {
-        // Seen to fail: without `cancelled` in the answer to a cancellation.
+        // Seen to fail: without `period` on a message that has a flow-control key.
         tokio::task::block_in_place(|| run(kit, "node", "qstash.mjs", npm()));
     }
 
