@@ -69,7 +69,8 @@ impl Stage {
     pub(super) fn ours(&self, name: &str, ours: &Ours) -> Result<Process, String> {
         let (port, demo) = (free_port()?, free_port()?);
         let config = self.write(&format!("{name}.toml"), &ours.config(port, demo))?;
-        self.start(name, self.flowgate()?, &["serve".to_owned(), "--config".to_owned(), config], port)
+        let arguments = ["serve", "--store", "sqlite::memory:", "--config", &config].map(str::to_owned);
+        self.start(name, self.flowgate()?, &arguments, port)
     }
 
     /// Starts nginx like this.

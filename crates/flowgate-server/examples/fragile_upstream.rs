@@ -99,7 +99,16 @@ impl Gateway {
         let text = std::fs::read_to_string(here)?.replace("127.0.0.1:9000", &upstream.to_string());
         std::fs::write(&config, text)?;
         let mut process = Command::new(beside("flowgate")?)
-            .args(["serve", "--listen", "127.0.0.1:0", "--gateway-listen", "127.0.0.1:0", "--config"])
+            .args([
+                "serve",
+                "--store",
+                "sqlite::memory:",
+                "--listen",
+                "127.0.0.1:0",
+                "--gateway-listen",
+                "127.0.0.1:0",
+                "--config",
+            ])
             .arg(&config)
             .stdout(Stdio::piped())
             .spawn()?;

@@ -10,7 +10,11 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use flowgate::Period;
 
-use crate::config::Sources;
+use crate::{
+    config::Sources,
+    remote::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions},
+    serve::StoreAt,
+};
 
 pub(crate) use tasks::{
     ChildOptions, ExplainOptions, KeyChange, KeyOptions, NamedKey, NamedQueue, PinOptions, QueueChange,
@@ -19,13 +23,17 @@ pub(crate) use tasks::{
 };
 
 const SERVE_HELP: &str = "\
+The API is that of QStash v2: point its official clients at the address, with the token that is printed. A store of the form
+postgres://user@host/database makes this server one of a fleet.";
+
+const DEMO_HELP: &str = "\
 Paths:
   GET /               both gates, live
   GET /work           waits in line for a pass, then works for ?ms=100
   GET /tenant/{key}   the same with a lane for each key, and never waits
   GET /figures        what the page shows, as JSON
 
-Times are text like 250ms, 10s, 1m or 1h30m. An option goes before its variable, and that before the config file.";
+Times are text like 250ms, 10s, 1m or 1h30m. An option goes before its variable.";
 
 const CHECK_HELP: &str = "\
 Exit status: 0 all is well, 2 something is wrong; then every error is told, with its place.";
@@ -54,9 +62,28 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve a small HTTP demo guarded by gates, with live figures at /
+    /// Serve the flow-control API and deliver its messages; and the gateway, if the config file has one
     #[command(after_help = SERVE_HELP)]
     Serve(ServeOptions),
+
+    /// Send a message through a running server
+    Publish(PublishOptions),
+
+    /// List the flow-control keys of a running server, or change one
+    Keys(KeysOptions),
+
+    /// Look at dead letters, send them again or delete them
+    Dlq(DlqOptions),
+
+    /// Make, list or change schedules
+    Schedule(ScheduleOptions),
+
+    /// Make, list or revoke tokens of the API
+    Token(TokenOptions),
+
+    /// Serve a small HTTP demo guarded by gates, with live figures at /
+    #[command(after_help = DEMO_HELP)]
+    Demo(DemoOptions),
 
     /// Check the configuration, and show what it comes to
     #[command(after_help = CHECK_HELP)]
@@ -146,6 +173,33 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) config: ConfigOptions,
 
+    /// Where messages are kept: sqlite:PATH, sqlite::memory: or postgres://… [env: FLOWGATE_STORE] [default: sqlite:flowgate.db]
+    #[arg(long, value_name = "STORE", value_parser = StoreAt::read)]
+    pub(crate) store: Option<StoreAt>,
+
+    /// Accept the public development token and sign with the public development keys; on loopback only
+    #[arg(long, env = "FLOWGATE_DEV")]
+    pub(crate) dev: bool,
+
+    /// A token to accept beside those of the store
+    #[arg(long, env = "FLOWGATE_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+
+    /// Deliver nothing to addresses of this machine or of private networks
+    #[arg(long, env = "FLOWGATE_DENY_PRIVATE")]
+    pub(crate) deny_private: bool,
+
+    /// How many deliveries this server has under way at once
+    #[arg(long, env = "FLOWGATE_DELIVERIES", value_name = "N", default_value = "1000", value_parser = deliveries)]
+    pub(crate) deliveries: u32,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DemoOptions {
+    /// Where to listen; port 0 takes any free one
+    #[arg(long, env = "FLOWGATE_DEMO_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
+    pub(crate) listen: SocketAddr,
+
     /// How many may be in flight at once, on /work and for each tenant
     #[arg(long, env = "FLOWGATE_MAX", value_name = "N", default_value = "4", value_parser = whole::<1>)]
     pub(crate) max: u32,
@@ -178,6 +232,11 @@ fn whole<const LEAST: u32>(text: &str) -> Result<u32, String> {
         .ok()
         .filter(|number| (LEAST..=MOST).contains(number))
         .ok_or_else(|| format!("accepted: a whole number from {LEAST} to {MOST}"))
+}
+
+fn deliveries(text: &str) -> Result<u32, &'static str> {
+    let number = text.parse().ok().filter(|number| (1..=100_000).contains(number));
+    number.ok_or("accepted: a whole number from 1 to 100000")
 }
 
 fn time(text: &str) -> Result<Duration, &'static str> {

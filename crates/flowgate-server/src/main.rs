@@ -2,11 +2,18 @@
 //!
 //! Owns the process: reads the command line, runs the command, and turns a failure into words and an exit code.
 
+mod api;
 mod cli;
+mod clock;
 mod commands;
 mod config;
+mod delivery;
 mod demo;
 mod gateway;
+mod message;
+mod office;
+mod remote;
+mod serve;
 mod signals;
 mod worker;
 
@@ -25,6 +32,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(options) => commands::serve(&options),
+        Command::Demo(options) => demo::serve(&options).map_err(commands::Failure::from),
+        Command::Publish(options) => remote::publish(&options).map_err(commands::Failure::from),
+        Command::Keys(options) => remote::keys(&options).map_err(commands::Failure::from),
+        Command::Dlq(options) => remote::dlq(&options).map_err(commands::Failure::from),
+        Command::Schedule(options) => remote::schedule(&options).map_err(commands::Failure::from),
+        Command::Token(options) => remote::token(&options).map_err(commands::Failure::from),
         Command::Check(options) => commands::check(&options),
         Command::Reload(options) => commands::reload(&options),
         Command::Worker(options) => commands::worker(&options),

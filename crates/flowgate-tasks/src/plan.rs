@@ -6,7 +6,7 @@
 
 use flowgate_core::{Hold, Lane, Limits, Tick};
 
-use crate::ledger::Ledger;
+use crate::{ledger::Ledger, terms};
 
 /// The row of a queue.
 pub(crate) type QueueId = i64;
@@ -77,7 +77,7 @@ pub(crate) struct Key {
 impl Key {
     /// The limits that hold for a task sent with `own`.
     pub(crate) fn in_force(&self, own: Option<Limits>) -> Option<Limits> {
-        self.pinned.or(self.latest).or(own)
+        terms::in_force(self.pinned, self.latest.or(own))
     }
 
     fn hold(&self, limits: Option<&Limits>, now: Tick) -> Option<Hold> {

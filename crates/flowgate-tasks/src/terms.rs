@@ -45,6 +45,34 @@ pub(crate) fn from_text(text: &str) -> Result<Option<Limits>, OptionError> {
     limits.build().map(Some)
 }
 
+/// The limits that hold where these are pinned and those were sent.
+pub(crate) fn in_force(pinned: Option<Limits>, sent: Option<Limits>) -> Option<Limits> {
+    match (pinned, sent) {
+        (Some(pinned), Some(sent)) => Some(over(&pinned, &sent)),
+        (pinned, sent) => pinned.or(sent),
+    }
+}
+
+/// What is pinned, and of what was sent the half that is not.
+fn over(pinned: &Limits, sent: &Limits) -> Limits {
+    let (max, rate) = (pinned.max().or(sent.max()), pinned.rate().or(sent.rate()));
+    if max == pinned.max() && rate == pinned.rate() {
+        return *pinned;
+    }
+    let mut limits = Limits::builder();
+    if let Some(max) = max {
+        limits = limits.max(max);
+    }
+    if let Some(rate) = rate {
+        limits = limits.rate(rate.rate(), rate.period());
+        if let Shape::Bucket { burst } = rate.shape() {
+            limits = limits.burst(burst.get());
+        }
+    }
+    // Both halves were built before: together they are no less sound.
+    limits.build().unwrap_or(*pinned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

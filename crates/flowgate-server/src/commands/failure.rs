@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr};
 use flowgate::OptionError;
 use flowgate_tasks::store::StoreError;
 
-use crate::{config::ConfigErrors, demo};
+use crate::{config::ConfigErrors, demo, remote, serve};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,6 +17,12 @@ pub(crate) enum Failure {
 
     #[error(transparent)]
     Demo(#[from] demo::Failure),
+
+    #[error(transparent)]
+    Serve(#[from] serve::Failure),
+
+    #[error(transparent)]
+    Remote(#[from] remote::Failure),
 
     #[error("no server answers on {address}: {error}; is it running, and with this configuration?")]
     Unreachable { address: SocketAddr, error: io::Error },
@@ -74,6 +80,8 @@ impl Failure {
             | Failure::NotYet { .. }
             | Failure::Command { .. } => 2,
             Failure::Demo(failure) => failure.exit_code(),
+            Failure::Serve(failure) => failure.exit_code(),
+            Failure::Remote(failure) => failure.exit_code(),
             Failure::Interrupted => 130,
             Failure::Unreachable { .. }
             | Failure::NotReloaded(_)

@@ -28,6 +28,7 @@ pub(crate) use reference::config_reference;
 pub(crate) use reload::reload;
 pub(crate) use send::send;
 pub(crate) use serve::serve;
+pub(crate) use table::Table;
 pub(crate) use task::task;
 pub(crate) use tasks::tasks;
 pub(crate) use worker::{worker, worker_child};

@@ -11,7 +11,7 @@ use flowgate::{
 use tokio::sync::watch;
 
 use super::tally::Tally;
-use crate::cli::ServeOptions;
+use crate::cli::DemoOptions;
 
 /// Keys in use, and keys whose rate still remembers something: enough for a demo, and bounded.
 const MOST_TENANTS: u32 = 1_000;
@@ -36,7 +36,7 @@ pub(super) struct App {
 
 impl App {
     /// All gates, or the first option that is wrong.
-    pub(super) fn new(options: &ServeOptions) -> Result<Self, OptionError> {
+    pub(super) fn new(options: &DemoOptions) -> Result<Self, OptionError> {
         let work_tally = Arc::new(Tally::default());
         let tenants_tally = Arc::new(Tally::default());
         Ok(App {
@@ -77,7 +77,7 @@ impl App {
     }
 }
 
-fn line(gate: GateBuilder, options: &ServeOptions) -> GateBuilder {
+fn line(gate: GateBuilder, options: &DemoOptions) -> GateBuilder {
     match options.queue {
         0 => gate.reject(),
         queue => gate.queue(queue).timeout(options.timeout),

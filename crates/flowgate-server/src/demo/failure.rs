@@ -6,8 +6,6 @@ use std::{io, net::SocketAddr};
 
 use flowgate::OptionError;
 
-use crate::gateway;
-
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Failure {
@@ -23,16 +21,13 @@ pub(crate) enum Failure {
 
     #[error("stopped serving: {0}")]
     Serve(io::Error),
-
-    #[error(transparent)]
-    Gateway(#[from] gateway::Failure),
 }
 
 impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Option(_) => 2,
-            Failure::Listen { .. } | Failure::Start(_) | Failure::Serve(_) | Failure::Gateway(_) => 1,
+            Failure::Listen { .. } | Failure::Start(_) | Failure::Serve(_) => 1,
         }
     }
 }

@@ -11,15 +11,13 @@ use std::{
 use flowgate::gate::Drained;
 
 use super::app::App;
-use crate::gateway::Ended;
 
 /// Says it, if anybody reads it: a closed pipe is no reason to stop serving.
 pub(super) fn say(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 
-pub(super) fn greeting(listens_on: SocketAddr, gateway: Option<&str>, app: &App) -> String {
-    let gateway = gateway.map_or_else(String::new, |url| format!("the gateway listens on {url}\n"));
+pub(super) fn greeting(listens_on: SocketAddr, app: &App) -> String {
     let url = format!("http://{}", reached_at(listens_on));
     let version = env!("CARGO_PKG_VERSION");
     let (work, tenants) = (app.work.limits(), app.tenants.limits());
@@ -31,7 +29,7 @@ pub(super) fn greeting(listens_on: SocketAddr, gateway: Option<&str>, app: &App)
     format!(
         "\
 flowgate {version} listens on {url}/ (open it for live figures)
-{gateway}
+
   work      {work}
   tenants   {tenants}; for each key
 
@@ -45,20 +43,11 @@ Ctrl-C drains and stops."
     )
 }
 
-pub(super) fn farewell(
-    drain: Duration,
-    (work, tenants): (Drained, Drained),
-    gateway: Option<Ended>,
-) -> String {
-    let passes = match work.still_out + tenants.still_out {
-        0 => "all passes came back".to_owned(),
-        1 => format!("1 pass was still out after {drain:?}"),
-        out => format!("{out} passes were still out after {drain:?}"),
-    };
-    match gateway.map(|ended| ended.cut) {
-        None | Some(0) => format!("stopped: {passes}"),
-        Some(1) => format!("stopped: {passes}; 1 connection of the gateway was cut"),
-        Some(cut) => format!("stopped: {passes}; {cut} connections of the gateway were cut"),
+pub(super) fn farewell(drain: Duration, (work, tenants): &(Drained, Drained)) -> String {
+    match work.still_out + tenants.still_out {
+        0 => "stopped: all passes came back".to_owned(),
+        1 => format!("stopped: 1 pass was still out after {drain:?}"),
+        out => format!("stopped: {out} passes were still out after {drain:?}"),
     }
 }
 

@@ -51,8 +51,11 @@ impl Program {
         let path = folder.join("flowgate.toml");
         fs::write(&path, config).expect("the folder can be written to");
         let mut command = flowgate("serve", &path);
-        let mut child =
-            command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut child = command
+            .args(["--listen", "127.0.0.1:0", "--store", "sqlite::memory:"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
         let mut said = BufReader::new(child.stdout.take().expect("it was asked for")).lines();
         let mut greeting = Vec::new();
         while greeting.last().is_none_or(|line: &String| !line.contains("Ctrl-C")) {

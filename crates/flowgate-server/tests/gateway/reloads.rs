@@ -181,7 +181,7 @@ fn w4_at_the_end_what_is_under_way_finishes_and_nothing_new_begins() {
     assert_eq!((answer.status(), answer.header("connection")), (200, Some("close")));
     let gateway = program.gateway;
     let (said, code) = program.end();
-    assert_eq!((said.as_str(), code), ("stopped: all passes came back", Some(0)));
+    assert_eq!((said.as_str(), code), ("stopped: nothing was left under way", Some(0)));
     assert!(std::net::TcpStream::connect(gateway).is_err());
 }
 
@@ -196,7 +196,7 @@ fn w4_at_the_end_what_does_not_finish_in_time_is_cut() {
     let (said, code) = program.end();
     assert_eq!(
         (said.as_str(), code),
-        ("stopped: all passes came back; 1 connection of the gateway was cut", Some(0))
+        ("stopped: nothing was left under way; 1 connection of the gateway was cut", Some(0))
     );
     assert!(held.client.ends());
 }

@@ -60,7 +60,7 @@ key = "fragile:1"
 max = 2
 `,
 );
-const server = spawn(binary, ["serve", "--config", config], { stdio: ["ignore", "pipe", "inherit"] });
+const server = spawn(binary, ["serve", "--store", "sqlite::memory:", "--config", config], { stdio: ["ignore", "pipe", "inherit"] });
 process.on("exit", () => server.kill("SIGKILL"));
 const gateway = await new Promise((resolve, reject) => {
   server.on("exit", (code) => reject(new Error(`flowgate ended with ${code}`)));

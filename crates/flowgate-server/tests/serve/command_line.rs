@@ -7,7 +7,7 @@ use crate::server::{Server, flowgate, run};
 #[test]
 fn the_help_reads_as_written() {
     // Seen to fail: with any word of an option changed.
-    let help = run(&mut flowgate(&["serve", "--help"]));
+    let help = run(&mut flowgate(&["demo", "--help"]));
     assert_eq!(help.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&help.stdout), include_str!("help.txt"));
     let version = run(&mut flowgate(&["--version"]));
@@ -39,9 +39,9 @@ fn the_greeting_has_lines_that_work_as_pasted() {
 #[test]
 fn every_option_may_come_from_the_environment_and_an_argument_goes_first() {
     // Seen to fail: with a slip in the name of any variable.
-    let mut command = flowgate(&["serve", "--max", "7"]);
+    let mut command = flowgate(&["demo", "--max", "7"]);
     let variables = [
-        ("FLOWGATE_SERVER_LISTEN", "127.0.0.1:0"),
+        ("FLOWGATE_DEMO_LISTEN", "127.0.0.1:0"),
         ("FLOWGATE_MAX", "3"),
         ("FLOWGATE_QUEUE", "5"),
         ("FLOWGATE_TIMEOUT", "1m30s"),
@@ -74,7 +74,7 @@ fn an_option_that_is_not_accepted_is_named_with_what_is() {
         ),
     ];
     for (option, value, message) in table {
-        let output = run(&mut flowgate(&["serve", option, value]));
+        let output = run(&mut flowgate(&["demo", option, value]));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.starts_with(&format!("error: {message}")), "{said}");
@@ -86,7 +86,7 @@ fn a_port_in_use_is_one_clear_line() {
     // Seen to fail: with the error of the system alone, which names no address.
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
-    let output = run(&mut flowgate(&["serve", "--listen", &address]));
+    let output = run(&mut flowgate(&["demo", "--listen", &address]));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
     assert!(said.starts_with(&format!("error: cannot listen on {address}: ")), "{said}");

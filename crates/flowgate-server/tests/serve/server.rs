@@ -29,7 +29,7 @@ pub(crate) struct Server {
 pub(crate) fn flowgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
     command.args(arguments).stdin(Stdio::null());
-    for name in ["CONFIG", "SERVER_LISTEN", "GATEWAY_LISTEN", "MAX", "QUEUE", "TIMEOUT", "RATE", "PERIOD"] {
+    for name in ["CONFIG", "DEMO_LISTEN", "MAX", "QUEUE", "TIMEOUT", "RATE", "PERIOD"] {
         command.env_remove(format!("FLOWGATE_{name}"));
     }
     command
@@ -42,7 +42,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
 
 impl Server {
     pub(crate) fn start(options: &[&str]) -> Self {
-        let mut command = flowgate(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut command = flowgate(&["demo", "--listen", "127.0.0.1:0"]);
         Server::launch(command.args(options))
     }
 

@@ -3,6 +3,7 @@
 #[cfg(feature = "postgres")]
 mod postgres;
 mod seam;
+mod shelf;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -10,5 +11,6 @@ mod sqlite;
 pub use postgres::{Postgres, PostgresOptions};
 pub(crate) use seam::Place;
 pub use seam::*;
+pub use shelf::{Document, KeySpent, NewNote, Note, NoteQuery, Shelf};
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;

@@ -214,7 +214,8 @@ pub enum KeyChange {
     Pause,
     /// Ends a pause.
     Resume,
-    /// These limits overrule all that were sent.
+    /// These limits overrule all that were sent: a pinned max every max, a pinned rate every rate. What is not pinned holds
+    /// as it was sent.
     Pin(Limits),
     /// The limits that were sent hold again.
     Unpin,

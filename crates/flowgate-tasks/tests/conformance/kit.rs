@@ -13,8 +13,8 @@ use flowgate_tasks::{
     NewTask, TaskId,
     clock::Wall,
     store::{
-        Again, Claimed, End, Kept, KeyChange, NewWorker, QueueLimits, Settle, Sqlite, State, Store, Turn,
-        Turned, Want, WorkerId,
+        Again, Claimed, End, Kept, KeyChange, NewWorker, QueueLimits, Settle, Shelf, Sqlite, State, Store,
+        Turn, Turned, Want, WorkerId,
     },
 };
 
@@ -69,6 +69,7 @@ impl Wall for HandWall {
 /// The store under test.
 pub(crate) struct Kit {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) shelf: Arc<dyn Shelf>,
     wall: Arc<HandWall>,
 }
 
@@ -76,7 +77,7 @@ impl Kit {
     pub(crate) fn sqlite() -> Kit {
         let wall = HandWall::new();
         let store = Sqlite::in_memory_with(Arc::clone(&wall) as Arc<dyn Wall>).expect("a store in memory");
-        Kit { store: Arc::new(store), wall }
+        Kit::over(Arc::new(store), wall)
     }
 
     /// A database of its own on the tests' server; names are cut to what PostgreSQL takes.
@@ -91,7 +92,11 @@ impl Kit {
         let wall = HandWall::new();
         let options = PostgresOptions { clock: Some(Arc::clone(&wall) as Arc<dyn Wall>) };
         let store = Postgres::connect_with(&url, options).await.expect("a store");
-        Kit { store: Arc::new(store), wall }
+        Kit::over(Arc::new(store), wall)
+    }
+
+    fn over(shelf: Arc<dyn Shelf>, wall: Arc<HandWall>) -> Kit {
+        Kit { store: shelf.clone(), shelf, wall }
     }
 
     /// Time passes.

@@ -76,6 +76,18 @@ on_every_store! {
     }
 
     #[test]
+    async fn f3_what_is_not_pinned_holds_as_it_was_sent(kit: &Kit) {
+        // Seen to fail: with the pinned limits in place of all that was sent, the pinned max took the rate away.
+        let worker = kit.worker().await;
+        let limits = Limits::builder().max(1).rate(3, "1m").build().expect("limits");
+        kit.send_all(vec![keyed("key", limits); 5]).await;
+        kit.change_key("key", KeyChange::Pin(max(5))).await;
+        assert_eq!(worker.claim(10).await.len(), 3, "the rate that was sent holds");
+        kit.change_key("key", KeyChange::Pin(rate(100, "1m"))).await;
+        assert_eq!(worker.claim(10).await.len(), 0, "the max that was sent holds");
+    }
+
+    #[test]
     async fn f3_pinned_limits_overrule_all_at_once(kit: &Kit) {
         // Seen to fail: without `release_all` in `change_key`, the pin let nothing more start.
         kit.send_all((0..9).map(|_| keyed("key", max(2))).collect()).await;

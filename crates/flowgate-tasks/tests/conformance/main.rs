@@ -13,5 +13,6 @@ mod dedupe;
 mod leases;
 mod limits;
 mod order;
+mod shelf;
 mod sqlite;
 mod time;

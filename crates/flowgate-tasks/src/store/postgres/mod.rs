@@ -19,6 +19,7 @@ mod scene;
 mod send;
 mod session;
 mod settle;
+mod shelf;
 mod store;
 mod turn;
 mod upkeep;

@@ -16,6 +16,7 @@ mod look;
 mod open;
 mod send;
 mod settle;
+mod shelf;
 mod store;
 mod threads;
 mod turn;

@@ -19,7 +19,7 @@ const WAKES: usize = 1024;
 
 /// Tasks in one SQLite file. Every commit is on disk when it is answered (`synchronous = FULL`).
 pub struct Sqlite {
-    threads: Threads,
+    pub(super) threads: Threads,
     wakes: broadcast::Sender<Wake>,
 }
 

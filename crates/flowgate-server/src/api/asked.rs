@@ -1,0 +1,81 @@
+//! What a request says in its query: names that may come several times, and lists with commas.
+
+use axum::{
+    extract::FromRequestParts,
+    http::{Uri, request::Parts},
+};
+
+use super::reply::Problem;
+use crate::message::decode;
+
+/// A query, decoded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked(Vec<(String, String)>);
+
+impl Asked {
+    pub(super) fn of(uri: &Uri) -> Self {
+        let plain = |text: &str| {
+            let text = text.replace('+', " ");
+            decode(&text).unwrap_or(text)
+        };
+        let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (plain(name), plain(value))
+        });
+        Asked(pairs.collect())
+    }
+
+    /// The last value of a name that is not empty.
+    pub(super) fn one(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().rev().find(|(known, value)| known == name && !value.is_empty());
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a name, also those with commas between them.
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        let values =
+            self.0.iter().filter(|(known, _)| known == name || known.strip_suffix("[]") == Some(name));
+        let each = values.flat_map(|(_, value)| value.split(','));
+        each.map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// A number, if there is one.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        let read = |text: &str| {
+            let wrong = || Problem::bad(format!("{name} is {text:?}; send a whole number"));
+            text.parse().map_err(|_| wrong())
+        };
+        self.one(name).map(read).transpose()
+    }
+
+    /// How many are wanted: from 1 to `most`.
+    pub(super) fn count(&self, default: usize, most: usize) -> Result<usize, Problem> {
+        let count = self.number("count")?.map_or(default, |count| count as usize);
+        if count == 0 {
+            return Err(Problem::bad(format!("count is 0; send a whole number from 1 to {most}")));
+        }
+        Ok(count.min(most))
+    }
+
+    /// Refuses every name that is not in the list.
+    pub(super) fn only(&self, known: &[&str]) -> Result<(), Problem> {
+        let plain = |name: &str| name.strip_suffix("[]").unwrap_or(name).to_owned();
+        let unknown = self.0.iter().map(|(name, _)| plain(name)).find(|name| !known.contains(&name.as_str()));
+        match unknown {
+            Some(name) if name != "qstash_token" => {
+                let known = known.join(", ");
+                Err(Problem::bad(format!("{name:?} is not known here; known are {known}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Asked {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Asked::of(&parts.uri))
+    }
+}

@@ -1,0 +1,76 @@
+//! Which messages are meant: any of the values of a name, and all of the names.
+
+use super::{asked::Asked, reply::Problem};
+use crate::message::Message;
+
+/// The names that a filter knows.
+pub(super) const NAMES: [&str; 11] = [
+    "url",
+    "topicName",
+    "scheduleId",
+    "queueName",
+    "label",
+    "flowControlKey",
+    "callerIp",
+    "fromDate",
+    "toDate",
+    "host",
+    "path",
+];
+
+/// A filter of messages. Without anything in it, it lets all of them through.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Filter {
+    url: Vec<String>,
+    topic: Vec<String>,
+    schedule: Vec<String>,
+    queue: Vec<String>,
+    label: Vec<String>,
+    key: Vec<String>,
+    caller: Vec<String>,
+    host: Vec<String>,
+    path: Vec<String>,
+    from: Option<u64>,
+    to: Option<u64>,
+}
+
+impl Filter {
+    pub(super) fn read(asked: &Asked) -> Result<Self, Problem> {
+        let url = asked.one("url").map(str::to_owned).into_iter().collect();
+        Ok(Filter {
+            url,
+            topic: asked.all("topicName"),
+            schedule: asked.all("scheduleId"),
+            queue: asked.all("queueName"),
+            label: asked.all("label"),
+            key: asked.all("flowControlKey"),
+            caller: asked.all("callerIp"),
+            host: asked.all("host"),
+            path: asked.all("path"),
+            from: asked.number("fromDate")?,
+            to: asked.number("toDate")?,
+        })
+    }
+
+    /// Whether this message, or what happened to it at that moment, is meant.
+    pub(super) fn matches(&self, message: &Message, at: u64) -> bool {
+        let head = &message.head;
+        let any = |wanted: &[String], found: Option<&str>| {
+            wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| wanted == found))
+        };
+        let uri: Option<http::Uri> = head.url.parse().ok();
+        let has_label = self.label.is_empty()
+            || head.spec.labels.iter().any(|label| self.label.iter().any(|wanted| wanted == label));
+        any(&self.url, Some(&head.url))
+            && any(&self.topic, head.topic.as_deref())
+            && any(&self.schedule, head.schedule.as_deref())
+            && any(&self.queue, head.queue.as_deref())
+            && any(&self.key, head.spec.flow.as_ref().map(|flow| flow.key.as_str()))
+            && any(&self.caller, head.caller.as_deref())
+            && any(&self.host, uri.as_ref().and_then(http::Uri::host))
+            && any(&self.path, uri.as_ref().map(http::Uri::path))
+            && has_label
+            && self.from.is_none_or(|from| at >= from)
+            && self.to.is_none_or(|to| at <= to)
+    }
+}

@@ -1,0 +1,159 @@
+//! `/v2/flowControl`: the keys, what holds them, and changing it.
+
+use axum::extract::{Path, State};
+use flowgate_core::{Limits, Period};
+use flowgate_tasks::store::{KeyChange, KeySpent};
+use serde_json::{Value, json};
+
+use super::{
+    asked::Asked,
+    reply::{Answer, Problem, done, ok},
+};
+use crate::{message::name, office::Desk};
+
+const PAGE: u32 = 500;
+const MOST: usize = 10_000;
+/// Keys of queues are told with the queues.
+const OF_QUEUES: char = '/';
+
+pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
+    asked.only(&["search"])?;
+    let wanted = asked.one("search").unwrap_or_default().to_owned();
+    let mut found: Vec<Value> = Vec::new();
+    let mut after = String::new();
+    while found.len() < MOST {
+        let page = desk.store.keys(after, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = last.key.key.clone();
+        let keys =
+            page.iter().filter(|spent| !spent.key.key.contains(OF_QUEUES) && spent.key.key.contains(&wanted));
+        found.extend(keys.map(view));
+    }
+    ok(found)
+}
+
+pub(super) async fn read(State(desk): State<Desk>, Path(key): Path<String>) -> Answer {
+    let spent = desk.store.key_spent(key.clone()).await?;
+    ok(view(&spent.ok_or_else(|| Problem::missing("flow-control key", &key))?))
+}
+
+/// A key as the protocol writes it. A max that is not there is no limit.
+fn view(spent: &KeySpent) -> Value {
+    let key = &spent.key;
+    let limits = key.pinned.or(key.sent);
+    let pinned = key.pinned.as_ref();
+    let max = pinned.and_then(Limits::max).or(key.sent.and_then(|sent| sent.max()));
+    let rate = limits.as_ref().and_then(Limits::rate).or(key.sent.as_ref().and_then(Limits::rate));
+    let mut view = json!({
+        "flowControlKey": key.key,
+        "waitListSize": key.waiting,
+        "parallelismCount": key.in_use,
+        "isPaused": key.is_paused,
+        "isPinnedParallelism": pinned.is_some_and(|pinned| pinned.max().is_some()),
+        "isPinnedRate": pinned.is_some_and(|pinned| pinned.rate().is_some()),
+    });
+    if let Some(max) = max {
+        view["parallelismMax"] = json!(max);
+    }
+    if let Some(rate) = rate {
+        let period = rate.period().as_millis();
+        view["rateMax"] = json!(rate.rate());
+        view["ratePeriod"] = json!(period.div_ceil(1000));
+        let look = spent.rate.as_ref();
+        let count = look.map_or(0, |look| look.limit - look.remaining);
+        view["rateCount"] = json!(count);
+        let end = look.map_or(0, |look| look.resets_at.as_nanos() / 1_000_000);
+        let start = if count == 0 { 0 } else { end.saturating_sub(period) / 1000 };
+        view["ratePeriodStart"] = json!(start);
+    }
+    view
+}
+
+pub(super) async fn pause(State(desk): State<Desk>, Path(key): Path<String>) -> Answer {
+    change(&desk, &key, KeyChange::Pause).await
+}
+
+pub(super) async fn resume(State(desk): State<Desk>, Path(key): Path<String>) -> Answer {
+    change(&desk, &key, KeyChange::Resume).await
+}
+
+pub(super) async fn reset_rate(State(desk): State<Desk>, Path(key): Path<String>) -> Answer {
+    change(&desk, &key, KeyChange::ResetRate).await
+}
+
+async fn change(desk: &Desk, key: &str, change: KeyChange) -> Answer {
+    let key = name("the flow-control key", key)?;
+    desk.store.change_key(key.to_owned(), change).await?;
+    done()
+}
+
+pub(super) async fn pin(State(desk): State<Desk>, Path(key): Path<String>, asked: Asked) -> Answer {
+    asked.only(&["parallelism", "rate", "period"])?;
+    let key = name("the flow-control key", &key)?.to_owned();
+    let (max, rate) = (count(&asked, "parallelism")?, count(&asked, "rate")?);
+    let period = asked.number("period")?;
+    if max.is_none() && rate.is_none() {
+        return Err(Problem::bad("nothing to pin; send parallelism=<number>, rate=<number>, or both"));
+    }
+    let known = desk.store.look_at_key(key.clone()).await?.and_then(|look| look.pinned);
+    let old_rate = known.as_ref().and_then(Limits::rate).map(|rate| (rate.rate(), rate.period()));
+    let new_rate = match rate {
+        Some(rate) => Some((rate, seconds(period.unwrap_or(1))?)),
+        None => old_rate,
+    };
+    let limits = limits(max.or(known.and_then(|known| known.max())), new_rate)?;
+    desk.store.change_key(key.clone(), KeyChange::Pin(limits)).await?;
+    if rate.is_some() {
+        desk.store.change_key(key, KeyChange::ResetRate).await?;
+    }
+    done()
+}
+
+pub(super) async fn unpin(State(desk): State<Desk>, Path(key): Path<String>, asked: Asked) -> Answer {
+    asked.only(&["parallelism", "rate"])?;
+    let key = name("the flow-control key", &key)?.to_owned();
+    let Some(pinned) = desk.store.look_at_key(key.clone()).await?.and_then(|look| look.pinned) else {
+        return done();
+    };
+    let gone = |name: &str| asked.one(name).is_some_and(|text| text.eq_ignore_ascii_case("true"));
+    let max = pinned.max().filter(|_| !gone("parallelism"));
+    let rate = pinned.rate().filter(|_| !gone("rate")).map(|rate| (rate.rate(), rate.period()));
+    let change = match (max, rate) {
+        (None, None) => KeyChange::Unpin,
+        (max, rate) => KeyChange::Pin(limits(max, rate)?),
+    };
+    desk.store.change_key(key, change).await?;
+    done()
+}
+
+fn count(asked: &Asked, name: &str) -> Result<Option<u32>, Problem> {
+    let Some(number) = asked.number(name)? else { return Ok(None) };
+    let number = u32::try_from(number).ok().filter(|number| (1..=1_000_000_000).contains(number));
+    number.map(Some).ok_or_else(|| Problem::bad(format!("{name} is out of range; send 1 to 1000000000")))
+}
+
+fn seconds(period: u64) -> Result<Period, Problem> {
+    let wrong = || Problem::bad("period is out of range; send seconds, from 1 to 604800");
+    let period = Some(period).filter(|period| (1..=604_800).contains(period)).ok_or_else(wrong)?;
+    Period::from_millis(period * 1000).map_err(|_| wrong())
+}
+
+fn limits(max: Option<u32>, rate: Option<(u32, Period)>) -> Result<Limits, Problem> {
+    let mut limits = Limits::builder();
+    if let Some(max) = max {
+        limits = limits.max(max);
+    }
+    if let Some((rate, period)) = rate {
+        limits = limits.rate(rate, period.as_millis());
+    }
+    limits.build().map_err(|error| Problem::bad(error.to_string()))
+}
+
+pub(super) async fn global(State(desk): State<Desk>) -> Answer {
+    let (in_use, cap) = desk.store.cluster().await?;
+    let mut view = json!({ "parallelismCount": in_use });
+    if let Some(cap) = cap {
+        view["parallelismMax"] = json!(cap);
+    }
+    ok(view)
+}

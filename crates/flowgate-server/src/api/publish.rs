@@ -1,0 +1,104 @@
+//! `POST /v2/publish/{destination}` and `POST /v2/enqueue/{queue}/{destination}`.
+
+use std::net::SocketAddr;
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{ConnectInfo, Path, State},
+    http::{HeaderMap, StatusCode, Uri},
+    response::IntoResponse,
+};
+use serde_json::{Value, json};
+
+use super::{
+    reply::{Answer, Problem},
+    sent::Sent,
+};
+use crate::{
+    message::{Destination, Given, Target, name},
+    office::{Accepted, Desk, Sending},
+};
+
+pub(super) async fn publish(
+    State(desk): State<Desk>,
+    uri: Uri,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    Sent(body): Sent,
+) -> Answer {
+    let target = target(&uri, "/v2/publish/")?;
+    send(&desk, target, None, &headers, body, peer).await
+}
+
+pub(super) async fn enqueue(
+    State(desk): State<Desk>,
+    uri: Uri,
+    Path((queue, _)): Path<(String, String)>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    Sent(body): Sent,
+) -> Answer {
+    let queue = name("the queue", &queue)?.to_owned();
+    let target = target(&uri, &format!("/v2/enqueue/{queue}/"))?;
+    send(&desk, target, Some(queue), &headers, body, peer).await
+}
+
+/// What follows the prefix in the request's target, as it came.
+pub(super) fn target(uri: &Uri, prefix: &str) -> Result<Target, Problem> {
+    let raw = uri.path_and_query().map_or("", |raw| raw.as_str());
+    let raw =
+        raw.strip_prefix(prefix).ok_or_else(|| Problem::bad("the destination follows the path as it is"))?;
+    Ok(Target::read(raw)?)
+}
+
+/// The request's headers, over the settings in the destination's query.
+pub(super) fn given(headers: &HeaderMap, settings: Vec<(String, String)>) -> Result<Given, Problem> {
+    let mut given = Given::default();
+    for (name, value) in headers {
+        match std::str::from_utf8(value.as_bytes()) {
+            Ok(text) => given.add(name.as_str(), text),
+            Err(_) => return Err(Problem::bad(format!("the header {name} is not text; send UTF-8"))),
+        }
+    }
+    Ok(given.over(&settings.into_iter().collect()))
+}
+
+async fn send(
+    desk: &Desk,
+    target: Target,
+    queue: Option<String>,
+    headers: &HeaderMap,
+    body: Bytes,
+    peer: SocketAddr,
+) -> Answer {
+    let given = given(headers, target.settings)?;
+    let caller = Some(peer.ip().to_canonical().to_string());
+    let is_group = matches!(target.destination, Destination::Group(_));
+    let sending = Sending { destination: target.destination, given, body, queue, schedule: None, caller };
+    let mut messages = desk.read(sending).await?;
+    let accepted = match (is_group, messages.pop()) {
+        (false, Some(message)) => vec![desk.accept(message).await?],
+        (_, last) => {
+            messages.extend(last);
+            desk.accept_all(messages).await?
+        }
+    };
+    let is_duplicate = !is_group && accepted.iter().all(|accepted| accepted.is_duplicate);
+    let status = if is_duplicate { StatusCode::ACCEPTED } else { StatusCode::CREATED };
+    let views: Vec<Value> = accepted.iter().map(|accepted| view(desk, accepted, is_group)).collect();
+    let view = if is_group { Value::Array(views) } else { views.into_iter().next().unwrap_or_default() };
+    Ok((status, Json(view)).into_response())
+}
+
+/// A message that was taken in, as it is told to its sender.
+pub(super) fn view(desk: &Desk, accepted: &Accepted, with_url: bool) -> Value {
+    let mut view = json!({ "messageId": desk.numbers.message(accepted.id) });
+    if with_url {
+        view["url"] = json!(accepted.url);
+    }
+    if accepted.is_duplicate {
+        view["deduplicated"] = json!(true);
+    }
+    view
+}

@@ -1,0 +1,82 @@
+//! `/v2/queues`: FIFO queues.
+
+use axum::extract::{Path, State};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    reply::{Answer, Problem, done, ok},
+    sent::Sent,
+};
+use crate::{
+    message::name,
+    office::{Desk, Queue, queue_key},
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    queue_name: String,
+    #[serde(default)]
+    parallelism: Option<u32>,
+    #[serde(default)]
+    paused: Option<bool>,
+}
+
+pub(super) async fn put(State(desk): State<Desk>, Sent(body): Sent) -> Answer {
+    let form = r#"send {"queueName": "name", "parallelism": 1, "paused": false}"#;
+    let body: Body = serde_json::from_slice(&body)
+        .map_err(|error| Problem::bad(format!("the body is no queue ({error}); {form}")))?;
+    let queue = name("queueName", &body.queue_name)?;
+    if body.parallelism == Some(0) || body.parallelism.is_some_and(|count| count > 1_000_000_000) {
+        return Err(Problem::bad("parallelism is out of range; send 1 to 1000000000"));
+    }
+    Queue::set(&*desk.store, queue, body.parallelism, body.paused).await?;
+    done()
+}
+
+pub(super) async fn list(State(desk): State<Desk>) -> Answer {
+    let mut views = Vec::new();
+    for queue in Queue::all(&*desk.store).await? {
+        views.push(view(&desk, &queue).await?);
+    }
+    ok(views)
+}
+
+pub(super) async fn read(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
+    let queue = Queue::find(&*desk.store, &name).await?.ok_or_else(|| Problem::missing("queue", &name))?;
+    ok(view(&desk, &queue).await?)
+}
+
+async fn view(desk: &Desk, queue: &Queue) -> Result<Value, Problem> {
+    let look = desk.store.look_at_key(queue_key(&queue.name)).await?;
+    let lag = look.map_or(0, |look| look.waiting + look.delayed + u64::from(look.in_use));
+    Ok(json!({
+        "name": queue.name,
+        "parallelism": queue.parallelism,
+        "paused": queue.paused,
+        "createdAt": queue.created,
+        "updatedAt": queue.updated,
+        "lag": lag,
+    }))
+}
+
+pub(super) async fn remove(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
+    if Queue::find(&*desk.store, &name).await?.is_some() {
+        Queue::remove(&*desk.store, &name).await?;
+    }
+    done()
+}
+
+pub(super) async fn pause(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
+    set_paused(&desk, &name, true).await
+}
+
+pub(super) async fn resume(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
+    set_paused(&desk, &name, false).await
+}
+
+async fn set_paused(desk: &Desk, queue: &str, is_paused: bool) -> Answer {
+    Queue::set(&*desk.store, name("the queue", queue)?, None, Some(is_paused)).await?;
+    done()
+}

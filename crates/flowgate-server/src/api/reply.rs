@@ -1,0 +1,84 @@
+//! What is told when a request cannot be answered as it was meant.
+
+use axum::{
+    Json,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use flowgate_tasks::store::StoreError;
+use serde_json::json;
+
+use crate::{message::Fault, office::Refused};
+
+/// A status and a sentence.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    text: String,
+}
+
+/// An answer, or why there is none.
+pub(super) type Answer = Result<Response, Problem>;
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Problem { status, text: text.into() }
+    }
+
+    /// 400: something is to be sent in another form.
+    pub(super) fn bad(text: impl Into<String>) -> Self {
+        Problem::new(StatusCode::BAD_REQUEST, text)
+    }
+
+    /// 404, with what there is none of.
+    pub(super) fn missing(what: &str, name: &str) -> Self {
+        let name: String = name.chars().take(100).collect();
+        Problem::new(StatusCode::NOT_FOUND, format!("there is no {what} {name:?}"))
+    }
+
+    /// The same, with where in a list it stood.
+    pub(super) fn at(self, index: usize) -> Self {
+        Problem { text: format!("entry {index} of the batch: {}", self.text), ..self }
+    }
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        Problem::bad(fault.to_string())
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Option(error) => Problem::bad(error.to_string()),
+            error => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Fault(fault) => fault.into(),
+            Refused::Store(error) => error.into(),
+            Refused::Unknown(group) => Problem::missing("URL group", &group),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        (self.status, Json(json!({ "error": self.text }))).into_response()
+    }
+}
+
+/// 200 and this value.
+pub(super) fn ok(value: impl serde::Serialize) -> Answer {
+    Ok(Json(value).into_response())
+}
+
+/// 200 and nothing else.
+pub(super) fn done() -> Answer {
+    Ok(StatusCode::OK.into_response())
+}

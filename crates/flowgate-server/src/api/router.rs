@@ -1,0 +1,74 @@
+//! Which path is whose.
+
+use std::time::Duration;
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    http::StatusCode,
+    middleware,
+    routing::{any, delete, get, post},
+};
+use flowgate::http::{ConcurrencyLimit, Scope};
+
+use super::{
+    auth, batch, dlq, events, flow_control, groups, keys, messages, openapi, publish, queues, reply::Problem,
+    schedules,
+};
+use crate::office::{Desk, MOST_OF_A_BODY};
+
+/// More requests at once wait, and then are refused: the API sheds before it falls.
+const AT_ONCE: u32 = 1024;
+const IN_LINE: u32 = 4096;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// All paths of the API, behind its own gate.
+pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
+    let gate = ConcurrencyLimit::builder()
+        .max_concurrent(AT_ONCE)
+        .max_queue(IN_LINE)
+        .queue_timeout(PATIENCE)
+        .scope(Scope::Global)
+        .build()?;
+    let paths = Router::new()
+        .route("/v2/publish/{*destination}", post(publish::publish))
+        .route("/v2/enqueue/{queue}/{*destination}", post(publish::enqueue))
+        .route("/v2/batch", post(batch::batch))
+        .route("/v2/messages", delete(messages::cancel_many))
+        .route("/v2/messages/{id}", get(messages::read).delete(messages::cancel))
+        .route("/v2/flowControl", get(flow_control::list))
+        .route("/v2/flowControl/{key}", get(flow_control::read))
+        .route("/v2/flowControl/{key}/pause", post(flow_control::pause))
+        .route("/v2/flowControl/{key}/resume", post(flow_control::resume))
+        .route("/v2/flowControl/{key}/pin", post(flow_control::pin))
+        .route("/v2/flowControl/{key}/unpin", post(flow_control::unpin))
+        .route("/v2/flowControl/{key}/resetRate", post(flow_control::reset_rate))
+        .route("/v2/globalParallelism", get(flow_control::global))
+        .route("/v2/queues", get(queues::list).post(queues::put))
+        .route("/v2/queues/{name}", get(queues::read).delete(queues::remove))
+        .route("/v2/queues/{name}/pause", post(queues::pause))
+        .route("/v2/queues/{name}/resume", post(queues::resume))
+        .route("/v2/events", get(events::list))
+        .route("/v2/logs", get(events::list))
+        .route("/v2/dlq", get(dlq::list).delete(dlq::remove_many))
+        .route("/v2/dlq/retry", post(dlq::retry_many))
+        .route("/v2/dlq/retry/{id}", post(dlq::retry))
+        .route("/v2/dlq/{id}", get(dlq::read).delete(dlq::remove))
+        .route("/v2/schedules", get(schedules::list))
+        .route("/v2/schedules/{*rest}", any(schedules::rest))
+        .route("/v2/topics", get(groups::list))
+        .route("/v2/topics/{name}", get(groups::read).delete(groups::remove).patch(groups::settings))
+        .route("/v2/topics/{name}/endpoints", post(groups::add).delete(groups::take).put(groups::add))
+        .route("/v2/keys", get(keys::read))
+        .route("/v2/keys/rotate", post(keys::rotate))
+        .route("/openapi.json", get(openapi::read))
+        .method_not_allowed_fallback(async || {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is not asked with this method")
+        })
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
+        .layer(DefaultBodyLimit::max(MOST_OF_A_BODY))
+        .layer(middleware::from_fn_with_state(desk.clone(), auth::check))
+        .layer(gate)
+        .with_state(desk);
+    Ok(paths)
+}

@@ -1,0 +1,15 @@
+//! The time of day, as the flow-control server tells it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flowgate_core::Tick;
+
+/// Milliseconds since the Unix epoch.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// The same moment as stores count it.
+pub(crate) fn tick(millis: u64) -> Tick {
+    Tick::from_nanos(millis.saturating_mul(1_000_000))
+}

@@ -1,0 +1,73 @@
+//! The message itself, and its bytes in a store.
+//!
+//! The bytes are a length, a head as JSON without what is not set, and the body as it is. A head of a later version may say
+//! more; what it does not say has its default.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{Spec, Start};
+
+/// A message on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Message {
+    pub(crate) head: Head,
+    pub(crate) body: Bytes,
+}
+
+/// Everything but the body. Moments are milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Head {
+    pub(crate) url: String,
+    pub(crate) created: u64,
+    pub(crate) spec: Spec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) caller: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) topic: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) endpoint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) schedule: Option<String>,
+}
+
+/// Bytes that are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a stored message cannot be read: it was written by a newer version, or is damaged")]
+pub(crate) struct Unreadable;
+
+impl Message {
+    /// When it may start, in milliseconds since the Unix epoch.
+    pub(crate) fn not_before(&self) -> u64 {
+        match self.head.spec.start {
+            None => self.head.created,
+            Some(Start::After(delay)) => self.head.created + delay,
+            Some(Start::At(at)) => at * 1000,
+        }
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let head = serde_json::to_vec(&self.head).expect("a head is plain data");
+        let mut bytes = Vec::with_capacity(4 + head.len() + self.body.len());
+        bytes.extend_from_slice(&(head.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(&head);
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &Bytes) -> Result<Self, Unreadable> {
+        let length = bytes.first_chunk::<4>().ok_or(Unreadable)?;
+        let end = 4 + u32::from_be_bytes(*length) as usize;
+        let head = bytes.get(4..end).ok_or(Unreadable)?;
+        let head = serde_json::from_slice(head).map_err(|_| Unreadable)?;
+        Ok(Message { head, body: bytes.slice(end..) })
+    }
+
+    /// The message with an empty body.
+    pub(crate) fn without_body(&self) -> Message {
+        Message { head: self.head.clone(), body: Bytes::new() }
+    }
+}

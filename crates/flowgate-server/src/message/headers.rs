@@ -1,0 +1,368 @@
+//! Request headers become a checked [`Spec`], once.
+//!
+//! Owns the names of the headers, whichever case they come in, and the prefixes by which a callback gets settings of its own.
+
+use http::{HeaderName, HeaderValue};
+
+use super::{
+    Callback, Dedupe, Destination, Expression, Fault, Flow, Spec, Start, name, redact::Redact, span,
+};
+
+const PREFIX: &str = "upstash-";
+const FORWARD: &str = "upstash-forward-";
+const CALLBACK: &str = "upstash-callback-";
+const FAILURE_CALLBACK: &str = "upstash-failure-callback-";
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+/// A callback of a callback of a callback.
+const DEEPEST: usize = 3;
+const MOST_RETRIES: u32 = 900;
+const LONGEST_ATTEMPT: u64 = 24 * 60 * 60 * 1000;
+/// Ten thousand years: what does not fit is a slip of the unit.
+const LATEST: u64 = 10_000_000_000;
+const MOST_HEADERS: usize = 256;
+/// They belong to a connection, not to a message; and whoever may publish need not tell everybody with what.
+const NEVER_FORWARDED: [&str; 11] = [
+    "host",
+    "content-length",
+    "connection",
+    "transfer-encoding",
+    "keep-alive",
+    "te",
+    "trailer",
+    "upgrade",
+    "proxy-connection",
+    "proxy-authorization",
+    "expect",
+];
+
+/// Headers as they came, names in lower case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given(Vec<(String, String)>);
+
+impl Given {
+    /// One more.
+    pub(crate) fn add(&mut self, name: &str, value: impl Into<String>) {
+        self.0.push((name.to_ascii_lowercase(), value.into()));
+    }
+
+    /// The last value of a header that is not empty.
+    pub(crate) fn last(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().rev().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+    }
+
+    /// These headers, over others that they replace.
+    pub(crate) fn over(mut self, others: &Given) -> Given {
+        for (name, value) in &others.0 {
+            if !self.0.iter().any(|(known, _)| known == name) {
+                self.0.push((name.clone(), value.clone()));
+            }
+        }
+        self
+    }
+
+    /// All of them, names in lower case.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.0.iter().cloned()
+    }
+
+    /// Those with this prefix, under the plain one.
+    fn behind(&self, prefix: &str) -> Given {
+        let inner = |(name, value): &(String, String)| {
+            name.strip_prefix(prefix).map(|rest| (format!("{PREFIX}{rest}"), value.clone()))
+        };
+        Given(self.0.iter().filter_map(inner).collect())
+    }
+}
+
+impl<N: AsRef<str>, V: Into<String>> FromIterator<(N, V)> for Given {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
+        let mut given = Given::default();
+        for (name, value) in pairs {
+            given.add(name.as_ref(), value);
+        }
+        given
+    }
+}
+
+/// What these headers ask for, or the first of them that cannot be.
+pub(crate) fn read(given: &Given) -> Result<Spec, Fault> {
+    at_depth(given, 0)
+}
+
+fn at_depth(given: &Given, depth: usize) -> Result<Spec, Fault> {
+    let field = |name: &str| given.last(name);
+    Ok(Spec {
+        method: field("upstash-method").map(method).transpose()?.unwrap_or_default(),
+        headers: forwarded(given)?,
+        start: start(given)?,
+        retries: field("upstash-retries").map(retries).transpose()?,
+        retry_delay: field("upstash-retry-delay").map(Expression::read).transpose()?,
+        timeout: field("upstash-timeout").map(timeout).transpose()?,
+        callback: callback(given, "upstash-callback", CALLBACK, depth)?,
+        failure_callback: callback(given, "upstash-failure-callback", FAILURE_CALLBACK, depth)?,
+        dedupe: dedupe(given)?,
+        flow: flow(given)?,
+        labels: labels(field("upstash-label"))?,
+        redact: field("upstash-redact-fields").map(Redact::read).transpose()?.unwrap_or_default(),
+    })
+}
+
+fn method(text: &str) -> Result<String, Fault> {
+    let upper = text.to_ascii_uppercase();
+    if !METHODS.contains(&upper.as_str()) {
+        return Err(Fault::new("Upstash-Method", text, "GET, POST, PUT, PATCH or DELETE"));
+    }
+    Ok(if upper == "POST" { String::new() } else { upper })
+}
+
+fn retries(text: &str) -> Result<u32, Fault> {
+    let number = text.parse().ok().filter(|number| *number <= MOST_RETRIES);
+    number.ok_or_else(|| Fault::new("Upstash-Retries", text, "a whole number from 0 to 900"))
+}
+
+fn timeout(text: &str) -> Result<u64, Fault> {
+    let millis = span("Upstash-Timeout", text)?.as_millis() as u64;
+    if !(1..=LONGEST_ATTEMPT).contains(&millis) {
+        return Err(Fault::new("Upstash-Timeout", text, "a span from 1ms to 24h, like 30s"));
+    }
+    Ok(millis)
+}
+
+fn start(given: &Given) -> Result<Option<Start>, Fault> {
+    if let Some(text) = given.last("upstash-not-before") {
+        let seconds = text.split('.').next().unwrap_or_default().parse().ok().filter(|at| *at < LATEST);
+        let wrong =
+            || Fault::new("Upstash-Not-Before", text, "a moment in seconds since 1970, like 1767225600");
+        return seconds.map(|at| Some(Start::At(at))).ok_or_else(wrong);
+    }
+    let delay = given.last("upstash-delay").map(|text| span("Upstash-Delay", text)).transpose()?;
+    Ok(delay.filter(|delay| !delay.is_zero()).map(|delay| Start::After(delay.as_millis() as u64)))
+}
+
+fn dedupe(given: &Given) -> Result<Option<Dedupe>, Fault> {
+    if let Some(id) = given.last("upstash-deduplication-id") {
+        if id.len() > 400 {
+            return Err(Fault::new("Upstash-Deduplication-Id", id, "up to 400 bytes of text"));
+        }
+        return Ok(Some(Dedupe::Id(id.to_owned())));
+    }
+    let said = given.last("upstash-content-based-deduplication");
+    let is_wanted = said.map(|text| boolean("Upstash-Content-Based-Deduplication", text)).transpose()?;
+    Ok(is_wanted.unwrap_or(false).then_some(Dedupe::Content))
+}
+
+fn boolean(field: &str, text: &str) -> Result<bool, Fault> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Fault::new(field, text, "true or false")),
+    }
+}
+
+fn flow(given: &Given) -> Result<Option<Flow>, Fault> {
+    let value = given.last("upstash-flow-control-value");
+    match given.last("upstash-flow-control-key") {
+        Some(key) => Flow::read(key, value).map(Some),
+        None if value.is_some() => Err(Fault::text(
+            "Upstash-Flow-Control-Value is set without a key; send Upstash-Flow-Control-Key as well",
+        )),
+        None => Ok(None),
+    }
+}
+
+fn labels(text: Option<&str>) -> Result<Vec<String>, Fault> {
+    let each = text.unwrap_or_default().split(',').map(str::trim).filter(|label| !label.is_empty());
+    each.map(|label| name("Upstash-Label", label).map(str::to_owned)).collect()
+}
+
+fn callback(given: &Given, field: &str, prefix: &str, depth: usize) -> Result<Option<Box<Callback>>, Fault> {
+    let Some(text) = given.last(field) else { return Ok(None) };
+    let title = canonical(field);
+    if depth >= DEEPEST {
+        return Err(Fault::new(&title, text, "no callback of a callback of a callback"));
+    }
+    let Ok(Destination::Url(url)) = Destination::read(text) else {
+        return Err(Fault::new(&title, text, "a URL that begins with http:// or https://"));
+    };
+    Ok(Some(Box::new(Callback { url, spec: at_depth(&given.behind(prefix), depth + 1)? })))
+}
+
+/// What the endpoint gets: content type, and what the sender asked to be forwarded.
+fn forwarded(given: &Given) -> Result<Vec<(String, String)>, Fault> {
+    let all = given.last("upstash-header-forward").map(|text| boolean("Upstash-Header-Forward", text));
+    let is_all = all.transpose()?.unwrap_or(false);
+    let mut headers = Vec::new();
+    for (name, value) in &given.0 {
+        let (target, is_named) = match name.strip_prefix(FORWARD) {
+            Some(target) => (target, true),
+            None => (name.as_str(), false),
+        };
+        let is_wanted = is_named
+            || target == "content-type"
+            || is_all && !target.starts_with(PREFIX) && target != "authorization";
+        if !is_wanted || NEVER_FORWARDED.contains(&target) {
+            continue;
+        }
+        let title = format!("Upstash-Forward-{}", canonical(target));
+        HeaderName::from_bytes(target.as_bytes())
+            .map_err(|_| Fault::new(&title, target, "the name of a header behind the prefix"))?;
+        HeaderValue::from_str(value)
+            .map_err(|_| Fault::new(&title, value, "a header's value: text without line breaks"))?;
+        headers.push((canonical(target), value.clone()));
+        if headers.len() > MOST_HEADERS {
+            return Err(Fault::text("more than 256 headers are to be forwarded; send fewer"));
+        }
+    }
+    // What is named goes before what came along.
+    if headers.iter().filter(|(name, _)| name == "Content-Type").count() > 1 {
+        let first = headers.iter().position(|(name, _)| name == "Content-Type");
+        headers = headers
+            .into_iter()
+            .enumerate()
+            .filter(|(index, (name, _))| name != "Content-Type" || Some(*index) == first)
+            .map(|(_, header)| header)
+            .collect();
+    }
+    Ok(headers)
+}
+
+/// A header's name as HTTP writes it: `content-type` is `Content-Type`.
+pub(crate) fn canonical(name: &str) -> String {
+    let mut is_first = true;
+    let letter = |letter: char| {
+        let written = if is_first { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() };
+        is_first = letter == '-';
+        written
+    };
+    name.chars().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spec(pairs: &[(&str, &str)]) -> Result<Spec, Fault> {
+        read(&pairs.iter().copied().collect())
+    }
+
+    #[test]
+    fn headers_are_read_in_any_case_and_have_defaults() {
+        let plain = spec(&[]).expect("nothing is fine");
+        assert_eq!((plain.method(), plain.retries()), ("POST", 3));
+        let all = spec(&[
+            ("CONTENT-TYPE", "text/plain"),
+            ("upstash-method", "put"),
+            ("Upstash-Forward-X-One", "1"),
+            ("Upstash-Forward-x-one", "2"),
+            ("Upstash-Delay", "1m"),
+            ("Upstash-Retries", "0"),
+            ("Upstash-Retry-Delay", "1000"),
+            ("Upstash-Timeout", "30"),
+            ("Upstash-Deduplication-Id", "once"),
+            ("Upstash-Flow-Control-Key", "key"),
+            ("Upstash-Flow-Control-Value", "parallelism=2"),
+            ("Upstash-Label", "one, two"),
+            ("Upstash-Redact-Fields", "body"),
+            ("Upstash-Telemetry-Sdk", "never forwarded"),
+            ("X-Other", "not asked for"),
+        ])
+        .expect("all of it is fine");
+        assert_eq!((all.method(), all.retries(), all.timeout), ("PUT", 0, Some(30_000)));
+        let forwarded = [("Content-Type", "text/plain"), ("X-One", "1"), ("X-One", "2")];
+        assert_eq!(all.headers, forwarded.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!((all.start, all.dedupe), (Some(Start::After(60_000)), Some(Dedupe::Id("once".into()))));
+        assert_eq!(all.flow.map(|flow| flow.parallelism), Some(Some(2)));
+        assert_eq!(all.labels, ["one", "two"]);
+    }
+
+    #[test]
+    fn not_before_beats_a_delay_and_a_zero_delay_is_none() {
+        let both =
+            spec(&[("Upstash-Delay", "1h"), ("Upstash-Not-Before", "1767225600")]).expect("both are fine");
+        assert_eq!(both.start, Some(Start::At(1_767_225_600)));
+        assert_eq!(spec(&[("Upstash-Delay", "0s")]).expect("no delay").start, None);
+    }
+
+    #[test]
+    fn a_callback_has_settings_of_its_own_also_for_its_own_failure() {
+        let nested = spec(&[
+            ("Upstash-Callback", "https://e.com/back"),
+            ("Upstash-Callback-Retries", "1"),
+            ("Upstash-Callback-Forward-X-Mine", "1"),
+            ("Upstash-Callback-Flow-Control-Key", "back"),
+            ("Upstash-Callback-Flow-Control-Value", "rate=1"),
+            ("Upstash-Callback-Failure-Callback", "https://e.com/inner"),
+            ("Upstash-Callback-Failure-Callback-Retries", "2"),
+            ("Upstash-Failure-Callback", "https://e.com/failure"),
+            ("Upstash-Failure-Callback-Workflow-Runid", "kept for later"),
+        ])
+        .expect("all of it is fine");
+        let back = nested.callback.expect("a callback");
+        assert_eq!((back.url.as_str(), back.spec.retries), ("https://e.com/back", Some(1)));
+        assert_eq!(back.spec.headers, [("X-Mine".to_owned(), "1".to_owned())]);
+        assert_eq!(back.spec.flow.expect("a key").key, "back");
+        assert_eq!(back.spec.failure_callback.expect("a callback").spec.retries, Some(2));
+        assert_eq!(nested.failure_callback.expect("a callback").url, "https://e.com/failure");
+        assert!(spec(&[("Upstash-Callback", "https://e.com"), ("Upstash-Callback-Retries", "x")]).is_err());
+    }
+
+    #[test]
+    fn all_headers_are_forwarded_only_if_that_is_asked_for() {
+        let given = [
+            ("X-Github-Event", "push"),
+            ("Authorization", "Bearer secret"),
+            ("Host", "us"),
+            ("Upstash-Label", "l"),
+        ];
+        assert_eq!(spec(&given).expect("fine").headers, []);
+        let mut all = given.to_vec();
+        all.push(("Upstash-Header-Forward", "true"));
+        let forwarded = [("X-Github-Event".to_owned(), "push".to_owned())];
+        assert_eq!(spec(&all).expect("fine").headers, forwarded);
+        // One that is named is meant.
+        let named = [("Upstash-Forward-Authorization", "Bearer theirs")];
+        assert_eq!(spec(&named).expect("fine").headers.len(), 1);
+    }
+
+    #[test]
+    fn names_are_written_as_http_writes_them() {
+        for (name, written) in
+            [("content-type", "Content-Type"), ("X-API-KEY", "X-Api-Key"), ("etag", "Etag")]
+        {
+            assert_eq!(canonical(name), written);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_headers_are_a_spec_or_a_fault(
+            pairs in prop::collection::vec(
+                ("(upstash-)?(callback-|failure-callback-)?(forward-)?[a-z-]{0,12}|upstash-(delay|retries|timeout|label|method|not-before|callback)", "\\PC{0,20}"),
+                0..8,
+            ),
+        ) {
+            let _ = read(&pairs.iter().map(|(name, value)| (name, value.as_str())).collect());
+        }
+
+        #[test]
+        fn what_was_read_comes_back_from_a_store(
+            retries in prop::option::of(0_u32..900),
+            delay in prop::option::of(1_u64..1_000_000),
+            label in prop::option::of("[a-z]{1,8}"),
+            body in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let mut given = Given::default();
+            if let Some(retries) = retries { given.add("Upstash-Retries", retries.to_string()); }
+            if let Some(delay) = delay { given.add("Upstash-Delay", format!("{delay}ms")); }
+            if let Some(label) = label { given.add("Upstash-Label", label); }
+            let mut message = super::super::Message { head: Default::default(), body: body.into() };
+            message.head.spec = read(&given).expect("all of it is fine");
+            message.head.url = "https://example.com".into();
+            let bytes = bytes::Bytes::from(message.to_bytes());
+            prop_assert_eq!(super::super::Message::from_bytes(&bytes), Ok(message));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! A message: an HTTP request that somebody wants to be made later, under limits, until it works.
+//!
+//! Reading order: [`spec`] is what a sender may say about one, and [`headers`] reads it from request headers; [`span`],
+//! [`names`], [`flow`], [`expression`] and [`redact`] are its parts; [`destination`] is where it goes. [`form`] has the message
+//! itself and its bytes in a store, [`number`] its name, [`view`] what is told of it. All of it is pure: no store, no clock, no
+//! network. What cannot be accepted is a [`Fault`], which says what to send instead.
+
+mod destination;
+mod expression;
+mod fault;
+mod flow;
+mod form;
+mod headers;
+mod names;
+mod number;
+mod redact;
+mod span;
+mod spec;
+mod view;
+
+pub(crate) use destination::{Destination, Target, decode};
+pub(crate) use expression::Expression;
+pub(crate) use fault::Fault;
+pub(crate) use flow::Flow;
+pub(crate) use form::{Head, Message, Unreadable};
+pub(crate) use headers::{Given, canonical, read};
+pub(crate) use names::name;
+pub(crate) use number::Numbers;
+pub(crate) use span::{seconds, span};
+pub(crate) use spec::{Callback, Dedupe, Spec, Start};
+pub(crate) use view::{header_map, message_view};

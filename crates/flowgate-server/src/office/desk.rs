@@ -1,0 +1,203 @@
+//! The one way in for messages: checked, made tasks, stored, and noted.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use flowgate_tasks::{
+    Client, NewTask, TaskId,
+    store::{Document, Shelf, StoreError, TaskLook},
+};
+use tokio::task::JoinHandle;
+
+use super::{
+    Entry, Group, Journal, Queue, Secrets, Stage, posting,
+    secrets::{self, random_text},
+};
+use crate::{
+    clock,
+    message::{Destination, Fault, Given, Head, Message, Numbers, Spec, read},
+};
+
+/// More of a body is not taken.
+pub(crate) const MOST_OF_A_BODY: usize = 10 * 1024 * 1024;
+
+/// How long the end of a message that is waited for is remembered.
+const AWAITED: Duration = Duration::from_secs(60);
+
+/// What the API and the deliveries share. One for each server.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) store: Arc<dyn Shelf>,
+    pub(crate) client: Client,
+    pub(crate) numbers: Numbers,
+    pub(crate) journal: Journal,
+    pub(crate) secrets: Arc<Secrets>,
+}
+
+/// A message that was taken in, or that had been.
+#[derive(Clone, Debug)]
+pub(crate) struct Accepted {
+    pub(crate) id: TaskId,
+    pub(crate) url: String,
+    pub(crate) is_duplicate: bool,
+}
+
+/// Why a message is not taken in.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Something about it cannot be.
+    Fault(Fault),
+    /// It is for a URL group that does not exist.
+    Unknown(String),
+    Store(StoreError),
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Refused::Fault(fault)
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Refused::Store(error)
+    }
+}
+
+/// A message as it is sent, before it is known how many it becomes.
+#[derive(Clone, Debug)]
+pub(crate) struct Sending {
+    pub(crate) destination: Destination,
+    pub(crate) given: Given,
+    pub(crate) body: Bytes,
+    pub(crate) queue: Option<String>,
+    pub(crate) schedule: Option<String>,
+    pub(crate) caller: Option<String>,
+}
+
+impl Desk {
+    /// Opens the desk over a store. The task given beside it ends when all clones are gone and the log is written.
+    pub(crate) async fn open(
+        store: Arc<dyn Shelf>,
+        is_dev: bool,
+    ) -> Result<(Self, JoinHandle<()>), StoreError> {
+        let numbers = Numbers::of(mark(&store).await?);
+        let secrets = Arc::new(Secrets::open(Arc::clone(&store), is_dev).await?);
+        let (journal, writing) = Journal::start(Arc::clone(&store));
+        let client = Client::new(store.clone());
+        Ok((Desk { store, client, numbers, journal, secrets }, writing))
+    }
+
+    /// Reads what is to be sent: one message for a URL, one for each endpoint of a URL group.
+    pub(crate) async fn read(&self, sending: Sending) -> Result<Vec<Message>, Refused> {
+        let Sending { destination, given, body, queue, schedule, caller } = sending;
+        let now = clock::now();
+        let head = |url: String, spec: Spec| Head {
+            url,
+            created: now,
+            spec,
+            caller: caller.clone(),
+            queue: queue.clone(),
+            schedule: schedule.clone(),
+            ..Head::default()
+        };
+        let checked = |given: &Given| {
+            let spec = read(given)?;
+            if queue.is_some() && spec.flow.is_some() {
+                return Err(Fault::text(
+                    "a queue has limits of its own; send it without Upstash-Flow-Control-Key",
+                ));
+            }
+            Ok(spec)
+        };
+        match destination {
+            Destination::Url(url) => {
+                let head = head(url, checked(&given)?);
+                Ok(vec![Message { head, body }])
+            }
+            Destination::Group(name) => {
+                let group =
+                    Group::find(&*self.store, &name).await?.ok_or_else(|| Refused::Unknown(name.clone()))?;
+                let defaults: Given =
+                    group.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
+                let spec = checked(&given.over(&defaults))?;
+                let each = group.endpoints.iter().map(|endpoint| {
+                    let mut head = head(endpoint.url.clone(), spec.clone());
+                    head.topic = Some(name.clone());
+                    head.endpoint.clone_from(&endpoint.name);
+                    Message { head, body: body.clone() }
+                });
+                Ok(each.collect())
+            }
+        }
+    }
+
+    /// Takes in one message, together with what others send at the same time.
+    pub(crate) async fn accept(&self, message: Message) -> Result<Accepted, StoreError> {
+        self.make_queues(std::slice::from_ref(&message)).await?;
+        let sent = self.client.send(posting::task(&message)).await?;
+        Ok(self.note(sent.id, sent.is_duplicate, message).await)
+    }
+
+    /// The same, for one whose end is waited for: that is told at once.
+    pub(crate) async fn accept_awaited(&self, message: Message) -> Result<Accepted, StoreError> {
+        let sent = self.client.send(posting::task(&message).keep_result(AWAITED)).await?;
+        Ok(self.note(sent.id, sent.is_duplicate, message).await)
+    }
+
+    /// Takes in these messages in this order: all of them, or none.
+    pub(crate) async fn accept_all(&self, messages: Vec<Message>) -> Result<Vec<Accepted>, StoreError> {
+        let tasks = messages.iter().map(posting::task).collect();
+        self.accept_tasks(tasks, messages).await
+    }
+
+    /// The same, for messages that are tasks already.
+    pub(super) async fn accept_tasks(
+        &self,
+        tasks: Vec<NewTask>,
+        messages: Vec<Message>,
+    ) -> Result<Vec<Accepted>, StoreError> {
+        self.make_queues(&messages).await?;
+        let sent = self.client.send_all(tasks).await?;
+        let mut accepted = Vec::with_capacity(sent.len());
+        for (sent, message) in sent.into_iter().zip(messages) {
+            accepted.push(self.note(sent.id, sent.is_duplicate, message).await);
+        }
+        Ok(accepted)
+    }
+
+    async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
+        let url = message.head.url.clone();
+        if !is_duplicate {
+            self.journal.add(id, &Entry::plain(Stage::Created, message)).await;
+        }
+        Accepted { id, url, is_duplicate }
+    }
+
+    /// A queue is made by the first message for it.
+    async fn make_queues(&self, messages: &[Message]) -> Result<(), StoreError> {
+        let mut names: Vec<&str> =
+            messages.iter().filter_map(|message| message.head.queue.as_deref()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            Queue::make(&*self.store, name).await?;
+        }
+        Ok(())
+    }
+
+    /// A message that waits, is under way or is dead, if the task is one.
+    pub(crate) fn message_of(&self, look: &TaskLook) -> Option<Message> {
+        let record = look.record.as_ref().filter(|record| record.kind == crate::delivery::KIND)?;
+        Message::from_bytes(&Bytes::from(record.body.clone())).ok()
+    }
+}
+
+/// What tells this store's messages from those of every other.
+async fn mark(store: &Arc<dyn Shelf>) -> Result<String, StoreError> {
+    let (kind, name) = ("server".to_owned(), "mark".to_owned());
+    let body = random_text(8).into_bytes();
+    store.put_document(Document { kind: kind.clone(), name: name.clone(), body, version: Some(0) }).await?;
+    let found = store.document(kind, name).await?;
+    Ok(found.map(|found| secrets::text(found.body)).unwrap_or_default())
+}

@@ -1,0 +1,73 @@
+//! URL groups: one name for several endpoints, as documents.
+
+use flowgate_tasks::store::{Document, Shelf, StoreError};
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+
+const KIND: &str = "group";
+/// More are not listed.
+const MOST: u32 = 10_000;
+
+/// A group. Moments are milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) created: u64,
+    pub(crate) updated: u64,
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// Settings of every message to it that does not bring its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Endpoint {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    pub(crate) url: String,
+}
+
+impl Group {
+    pub(crate) async fn find(store: &dyn Shelf, name: &str) -> Result<Option<Self>, StoreError> {
+        let found = store.document(KIND.into(), name.to_owned()).await?;
+        Ok(found.and_then(|found| serde_json::from_slice(&found.body).ok()))
+    }
+
+    pub(crate) async fn all(store: &dyn Shelf) -> Result<Vec<Self>, StoreError> {
+        let found = store.documents(KIND.into(), String::new(), MOST).await?;
+        Ok(found.iter().filter_map(|found| serde_json::from_slice(&found.body).ok()).collect())
+    }
+
+    /// Changes a group, which is made if it is not there; one that is left without endpoints and settings is removed.
+    pub(crate) async fn change(
+        store: &dyn Shelf,
+        name: &str,
+        change: impl Fn(&mut Group) + Send,
+    ) -> Result<(), StoreError> {
+        loop {
+            let found = store.document(KIND.into(), name.to_owned()).await?;
+            let version = found.as_ref().map_or(Some(0), |found| found.version);
+            let known: Option<Group> = found.and_then(|found| serde_json::from_slice(&found.body).ok());
+            let now = clock::now();
+            let mut group =
+                known.unwrap_or_else(|| Group { name: name.to_owned(), created: now, ..Group::default() });
+            group.updated = now;
+            change(&mut group);
+            if group.endpoints.is_empty() && group.headers.is_empty() {
+                return Self::remove(store, name).await;
+            }
+            let body = serde_json::to_vec(&group).expect("a group is plain data");
+            if store
+                .put_document(Document { kind: KIND.into(), name: name.to_owned(), body, version })
+                .await?
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(crate) async fn remove(store: &dyn Shelf, name: &str) -> Result<(), StoreError> {
+        store.remove_document(KIND.into(), name.to_owned()).await.map(drop)
+    }
+}

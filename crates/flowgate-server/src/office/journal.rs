@@ -1,0 +1,80 @@
+//! The log is written beside the work: many entries in one transaction, in the order in which they came.
+//!
+//! An entry that must be there before something else is awaited; others are on their way, and are written before the server
+//! ends in good order.
+
+use std::sync::Arc;
+
+use flowgate_tasks::{
+    TaskId,
+    store::{NewNote, Shelf},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{Duration, sleep},
+};
+
+use super::Entry;
+use crate::clock;
+
+/// How many entries may be on their way before those who write them wait.
+const WAITING: usize = 8192;
+const BATCH: usize = 512;
+/// How often a batch is tried while the store fails.
+const TRIES: u32 = 30;
+
+/// Takes entries. Cheap to clone; when the last clone is gone, what is left is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    entries: mpsc::Sender<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    note: NewNote,
+    written: Option<oneshot::Sender<()>>,
+}
+
+impl Journal {
+    /// The journal of this store, and the task that writes it.
+    pub(crate) fn start(store: Arc<dyn Shelf>) -> (Self, JoinHandle<()>) {
+        let (entries, waiting) = mpsc::channel(WAITING);
+        (Journal { entries }, tokio::spawn(write(store, waiting)))
+    }
+
+    /// Writes an entry soon.
+    pub(crate) async fn add(&self, task: TaskId, entry: &Entry) {
+        let _ = self.entries.send(Line { note: note(task, entry), written: None }).await;
+    }
+
+    /// Writes an entry, and returns when that is done, or cannot be.
+    pub(crate) async fn add_now(&self, task: TaskId, entry: &Entry) {
+        let (written, done) = oneshot::channel();
+        let _ = self.entries.send(Line { note: note(task, entry), written: Some(written) }).await;
+        let _ = done.await;
+    }
+}
+
+fn note(task: TaskId, entry: &Entry) -> NewNote {
+    NewNote { task, at: clock::tick(clock::now()), body: entry.to_bytes() }
+}
+
+async fn write(store: Arc<dyn Shelf>, mut waiting: mpsc::Receiver<Line>) {
+    let mut batch = Vec::new();
+    while waiting.recv_many(&mut batch, BATCH).await > 0 {
+        let (notes, written): (Vec<NewNote>, Vec<_>) =
+            batch.drain(..).map(|line| (line.note, line.written)).unzip();
+        let mut wait = Duration::from_millis(10);
+        for _ in 0..TRIES {
+            if store.write_notes(notes.clone()).await.is_ok() {
+                break;
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(Duration::from_secs(1));
+        }
+        for told in written.into_iter().flatten() {
+            let _ = told.send(());
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What the API, the deliveries and the schedules have in common: one way in for messages, their log, and what is kept.
+//!
+//! Reading order: [`desk`] takes messages in; [`posting`] makes them tasks; [`journal`] writes what happens to them, in the
+//! form that [`note`] owns; [`secrets`] has tokens and signing keys; [`queues`], [`groups`] and [`schedules`] are documents, and
+//! [`cron`] says when a schedule is due.
+
+mod cron;
+mod desk;
+mod groups;
+mod journal;
+mod note;
+mod posting;
+mod queues;
+mod schedules;
+mod secrets;
+
+pub(crate) use cron::Cron;
+pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, Refused, Sending};
+pub(crate) use groups::{Endpoint, Group};
+pub(crate) use journal::Journal;
+pub(crate) use note::{Answered, Entry, Stage};
+pub(crate) use posting::queue_key;
+pub(crate) use queues::Queue;
+pub(crate) use schedules::{Schedule, TICK, Tick};
+pub(crate) use secrets::{DEV_TOKEN, Secrets, random_text};

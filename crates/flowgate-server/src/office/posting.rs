@@ -1,0 +1,75 @@
+//! A message as a task: which line it waits in, under which limits, from when on, and how often it may start.
+
+use std::time::Duration;
+
+use flowgate_core::Limits;
+use flowgate_tasks::{NewTask, Retry};
+use ring::digest::{Context, SHA256};
+
+use crate::{
+    clock,
+    delivery::{KIND, QUEUE},
+    message::{Dedupe, Message, Start},
+};
+
+/// How long an id keeps others of the same id out.
+const DEDUPE: Duration = Duration::from_secs(10 * 60);
+/// Starts beyond the retries, for those that ended with their server and not with an answer.
+const SPARE: u32 = 20;
+
+/// The key of a FIFO queue. A flow-control key has no slash, so the two never meet.
+pub(crate) fn queue_key(name: &str) -> String {
+    format!("queue/{name}")
+}
+
+/// The task that delivers a message.
+pub(crate) fn task(message: &Message) -> NewTask {
+    let spec = &message.head.spec;
+    let mut task = NewTask::new(KIND, message.to_bytes()).queue(QUEUE).retry(Retry {
+        max_attempts: spec.retries() + 1 + SPARE,
+        backoff: Duration::from_secs(1),
+        factor: 2,
+        max_backoff: Duration::from_secs(60),
+    });
+    if let Some(queue) = &message.head.queue {
+        // All of a queue stand in one lane, and so in one order; its parallelism is pinned.
+        let one = Limits::builder().max(1).build().expect("one is a limit");
+        task = task.key(queue_key(queue)).limits(one);
+    } else if let Some(flow) = &spec.flow {
+        task = task.key(&flow.key).limits(flow.limits());
+    }
+    task = match spec.start {
+        None => task,
+        Some(Start::After(millis)) => task.delay(Duration::from_millis(millis)),
+        Some(Start::At(seconds)) => task.not_before(clock::tick(seconds * 1000)),
+    };
+    match &spec.dedupe {
+        None => task,
+        Some(Dedupe::Id(id)) => {
+            let endpoint = message.head.endpoint.as_ref().or(message.head.topic.as_ref());
+            let part = endpoint.map(|_| digest(&[message.head.url.as_bytes()])).unwrap_or_default();
+            task.dedupe(format!("id/{id}/{part}"), DEDUPE)
+        }
+        Some(Dedupe::Content) => task.dedupe(format!("content/{}", content(message)), DEDUPE),
+    }
+}
+
+/// What makes two messages the same by their contents.
+fn content(message: &Message) -> String {
+    let headers: Vec<u8> = message
+        .head
+        .spec
+        .headers
+        .iter()
+        .flat_map(|(name, value)| format!("{name}:{value}\n").into_bytes())
+        .collect();
+    digest(&[message.head.url.as_bytes(), b"\n", &headers, b"\n", &message.body])
+}
+
+fn digest(parts: &[&[u8]]) -> String {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,186 @@
+//! Schedules: a document with what to send, and one task at a time that sends it when it is due and makes the next.
+//!
+//! So a fleet needs no leader for them, and a crash loses none: the task is taken again, and ids keep it from sending twice.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use flowgate_tasks::{
+    NewTask, Retry,
+    store::{Document, Shelf, StoreError},
+};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+use super::{
+    Cron,
+    desk::{Desk, Refused, Sending},
+    posting,
+};
+use crate::{
+    clock,
+    delivery::QUEUE,
+    message::{Destination, Given},
+};
+
+const KIND: &str = "schedule";
+/// The kind of the tasks that make schedules go on.
+pub(crate) const TICK: &str = "tick";
+/// More are not listed.
+const MOST: u32 = 10_000;
+/// Ids of what a schedule sent are remembered for longer than a task can be late.
+const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// A schedule. Moments are milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Schedule {
+    pub(crate) id: String,
+    pub(crate) cron: String,
+    pub(crate) created: u64,
+    pub(crate) destination: String,
+    /// The headers it was made with: each message is made from them anew.
+    pub(crate) headers: Vec<(String, String)>,
+    /// Base64.
+    pub(crate) body: String,
+    pub(crate) queue: Option<String>,
+    pub(crate) caller: Option<String>,
+    pub(crate) is_paused: bool,
+    /// Another one for each change of the times: what was made for an older one ends.
+    pub(crate) edition: String,
+    #[serde(default)]
+    pub(crate) last: Option<u64>,
+    /// Why the last one was not sent.
+    #[serde(default)]
+    pub(crate) error: Option<String>,
+}
+
+/// When a schedule is due.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Tick {
+    schedule: String,
+    edition: String,
+    at: u64,
+}
+
+impl Schedule {
+    pub(crate) async fn find(store: &dyn Shelf, id: &str) -> Result<Option<Self>, StoreError> {
+        let found = store.document(KIND.into(), id.to_owned()).await?;
+        Ok(found.and_then(|found| serde_json::from_slice(&found.body).ok()))
+    }
+
+    pub(crate) async fn all(store: &dyn Shelf) -> Result<Vec<Self>, StoreError> {
+        let found = store.documents(KIND.into(), String::new(), MOST).await?;
+        Ok(found.iter().filter_map(|found| serde_json::from_slice(&found.body).ok()).collect())
+    }
+
+    pub(crate) async fn remove(store: &dyn Shelf, id: &str) -> Result<bool, StoreError> {
+        store.remove_document(KIND.into(), id.to_owned()).await
+    }
+
+    /// Keeps it, and sends its first tick.
+    pub(crate) async fn put(&self, desk: &Desk) -> Result<(), StoreError> {
+        desk.store.put_document(self.document(None)).await?;
+        self.send_tick(desk, clock::now()).await
+    }
+
+    /// Pauses it, or lets it go on. `false`: there is none.
+    pub(crate) async fn pause(store: &dyn Shelf, id: &str, is_paused: bool) -> Result<bool, StoreError> {
+        Self::change(store, id, |schedule| schedule.is_paused = is_paused).await
+    }
+
+    /// When it is due next.
+    pub(crate) fn next(&self, after: u64) -> Option<u64> {
+        Cron::read(&self.cron).ok()?.next(after)
+    }
+
+    /// What it was made with.
+    pub(crate) fn given(&self) -> Given {
+        self.headers.iter().map(|(name, value)| (name, value.as_str())).collect()
+    }
+
+    /// Its body.
+    pub(crate) fn bytes(&self) -> Bytes {
+        STANDARD.decode(&self.body).unwrap_or_default().into()
+    }
+
+    async fn change(
+        store: &dyn Shelf,
+        id: &str,
+        change: impl Fn(&mut Schedule) + Send,
+    ) -> Result<bool, StoreError> {
+        loop {
+            let Some(found) = store.document(KIND.into(), id.to_owned()).await? else { return Ok(false) };
+            let Ok(mut schedule) = serde_json::from_slice::<Schedule>(&found.body) else { return Ok(false) };
+            change(&mut schedule);
+            if store.put_document(schedule.document(found.version)).await? {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn document(&self, version: Option<i64>) -> Document {
+        let body = serde_json::to_vec(self).expect("a schedule is plain data");
+        Document { kind: KIND.into(), name: self.id.clone(), body, version }
+    }
+
+    async fn send_tick(&self, desk: &Desk, after: u64) -> Result<(), StoreError> {
+        let Some(at) = self.next(after) else { return Ok(()) };
+        let tick = Tick { schedule: self.id.clone(), edition: self.edition.clone(), at };
+        let retry = Retry { max_attempts: 1000, max_backoff: Duration::from_secs(60), ..Retry::default() };
+        let name = format!("tick/{}/{}/{at}", self.id, self.edition);
+        let task = NewTask::json(TICK, &tick)?.queue(QUEUE).not_before(clock::tick(at)).retry(retry);
+        desk.client.send(task.dedupe(name, REMEMBERED)).await.map(drop)
+    }
+
+    async fn messages(&self, desk: &Desk) -> Result<Vec<crate::message::Message>, Refused> {
+        let sending = Sending {
+            destination: Destination::read(&self.destination)?,
+            given: self.given(),
+            body: self.bytes(),
+            queue: self.queue.clone(),
+            schedule: Some(self.id.clone()),
+            caller: self.caller.clone(),
+        };
+        desk.read(sending).await
+    }
+}
+
+impl Tick {
+    /// Sends what is due, and makes the next tick.
+    pub(crate) async fn run(self, desk: &Desk) -> Result<(), StoreError> {
+        let Some(schedule) = Schedule::find(&*desk.store, &self.schedule).await? else { return Ok(()) };
+        if schedule.edition != self.edition {
+            return Ok(());
+        }
+        let error = match schedule.is_paused {
+            true => None,
+            false => self.send(desk, &schedule).await?,
+        };
+        // After a long pause of the server only the last one is made up for.
+        let behind = self.at.max(clock::now().saturating_sub(1000));
+        schedule.send_tick(desk, behind).await?;
+        if !schedule.is_paused {
+            Schedule::change(&*desk.store, &self.schedule, |schedule| {
+                schedule.last = Some(self.at);
+                schedule.error.clone_from(&error);
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Why nothing was sent, if nothing was.
+    async fn send(&self, desk: &Desk, schedule: &Schedule) -> Result<Option<String>, StoreError> {
+        let messages = match schedule.messages(desk).await {
+            Ok(messages) => messages,
+            Err(Refused::Store(error)) => return Err(error),
+            Err(Refused::Fault(fault)) => return Ok(Some(fault.to_string())),
+            Err(Refused::Unknown(group)) => return Ok(Some(format!("there is no URL group {group:?}"))),
+        };
+        let tasks = messages.iter().enumerate().map(|(index, message)| {
+            let name = format!("due/{}/{}/{}/{index}", self.schedule, self.edition, self.at);
+            posting::task(message).dedupe(name, REMEMBERED)
+        });
+        desk.accept_tasks(tasks.collect(), messages).await?;
+        Ok(None)
+    }
+}

@@ -1,0 +1,243 @@
+//! Tokens and signing keys: made here, kept in the store, compared in constant time, never written to a log.
+
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowgate_tasks::store::{Document, Shelf, StoreError};
+use ring::{
+    digest::{SHA256, digest},
+    rand::{SecureRandom as _, SystemRandom},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{clock, delivery::SigningKeys};
+
+/// Known to everybody: for development on one's own machine, where the vendor's clients look for it.
+pub(crate) const DEV_TOKEN: &str = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
+const DEV_KEYS: (&str, &str) = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs");
+const TOKEN: &str = "token";
+const SERVER: &str = "server";
+const KEYS: &str = "signing-keys";
+/// Apart from the others: a store that was tried out in development must never sign with what everybody knows.
+const KEYS_IN_DEVELOPMENT: &str = "signing-keys-in-development";
+/// How soon a server knows what another one of the fleet changed.
+const REFRESH: Duration = Duration::from_secs(2);
+const MOST_TOKENS: u32 = 1000;
+/// So much of a hash is enough to call a token by.
+const SHORT: usize = 12;
+
+/// A token, as it is told: everything but itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TokenNote {
+    pub(crate) name: String,
+    /// Milliseconds since the Unix epoch.
+    pub(crate) created: u64,
+}
+
+/// What this server knows of them.
+pub(crate) struct Secrets {
+    store: Arc<dyn Shelf>,
+    is_dev: bool,
+    known: RwLock<Known>,
+}
+
+struct Known {
+    tokens: Vec<[u8; 32]>,
+    keys: SigningKeys,
+}
+
+impl Secrets {
+    /// Reads them from the store; makes signing keys, if there are none.
+    pub(crate) async fn open(store: Arc<dyn Shelf>, is_dev: bool) -> Result<Self, StoreError> {
+        let fresh = if is_dev {
+            SigningKeys { current: DEV_KEYS.0.to_owned(), next: DEV_KEYS.1.to_owned() }
+        } else {
+            SigningKeys { current: signing_key(), next: signing_key() }
+        };
+        // Whoever is first decides; in development everybody has the same.
+        write_keys(&*store, &fresh, is_dev, (!is_dev).then_some(0)).await?;
+        let known = read(&*store, is_dev).await?;
+        Ok(Secrets { store, is_dev, known: RwLock::new(known) })
+    }
+
+    /// Keeps up with what other servers change, until dropped.
+    pub(crate) async fn keep_up(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(REFRESH).await;
+            // A store that cannot be reached changes nothing.
+            let _ = self.refresh().await;
+        }
+    }
+
+    async fn refresh(&self) -> Result<(), StoreError> {
+        let known = read(&*self.store, self.is_dev).await?;
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(())
+    }
+
+    /// Whether this is a token of the server. How long it takes does not depend on how much of it is right.
+    pub(crate) fn accepts(&self, token: &str) -> bool {
+        let hash = hash(token);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.tokens.iter().fold(false, |found, known| found | same(known, &hash))
+    }
+
+    /// Whether anybody can use the API.
+    pub(crate) fn has_tokens(&self) -> bool {
+        !self.known.read().unwrap_or_else(PoisonError::into_inner).tokens.is_empty()
+    }
+
+    /// The keys that sign.
+    pub(crate) fn keys(&self) -> SigningKeys {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).keys.clone()
+    }
+
+    /// The next key becomes the current one, and a new one the next.
+    pub(crate) async fn rotate(&self) -> Result<SigningKeys, StoreError> {
+        loop {
+            let found = self.store.document(SERVER.into(), keys_name(self.is_dev)).await?;
+            let version = found.and_then(|found| found.version);
+            let keys = SigningKeys { current: self.keys().next, next: signing_key() };
+            let is_written = write_keys(&*self.store, &keys, self.is_dev, version).await?;
+            self.refresh().await?;
+            if is_written {
+                return Ok(keys);
+            }
+        }
+    }
+
+    /// Makes a token. It is told once, here: what is kept is its hash.
+    pub(crate) async fn create(store: &dyn Shelf, name: &str) -> Result<String, StoreError> {
+        let text = json!({ "UserID": random_text(12), "Password": random_text(32) }).to_string();
+        let token = STANDARD.encode(text);
+        Self::keep(store, name, &token).await?;
+        Ok(token)
+    }
+
+    /// Keeps a token that was made elsewhere.
+    pub(crate) async fn keep(store: &dyn Shelf, name: &str, token: &str) -> Result<(), StoreError> {
+        let note = TokenNote { name: name.to_owned(), created: clock::now() };
+        let body = serde_json::to_vec(&note).expect("a note is plain data");
+        store
+            .put_document(Document { kind: TOKEN.into(), name: hex(&hash(token)), body, version: None })
+            .await?;
+        Ok(())
+    }
+
+    /// The tokens of a store: the beginning of their hashes, by which they are called, and what is noted of them.
+    pub(crate) async fn list(store: &dyn Shelf) -> Result<Vec<(String, TokenNote)>, StoreError> {
+        let found = store.documents(TOKEN.into(), String::new(), MOST_TOKENS).await?;
+        let each = found.into_iter().filter_map(|found| {
+            let note = serde_json::from_slice(&found.body).ok()?;
+            Some((found.name.get(..SHORT)?.to_owned(), note))
+        });
+        Ok(each.collect())
+    }
+
+    /// Forgets the one token whose hash begins so. `false`: there is none, or more than one.
+    pub(crate) async fn revoke(store: &dyn Shelf, id: &str) -> Result<bool, StoreError> {
+        let found = store.documents(TOKEN.into(), String::new(), MOST_TOKENS).await?;
+        let mut named = found.into_iter().filter(|found| id.len() >= SHORT && found.name.starts_with(id));
+        match (named.next(), named.next()) {
+            (Some(one), None) => store.remove_document(TOKEN.into(), one.name).await,
+            _ => Ok(false),
+        }
+    }
+
+    /// Reads again, because this process has just changed something.
+    pub(crate) async fn reread(&self) -> Result<(), StoreError> {
+        self.refresh().await
+    }
+}
+
+async fn read(store: &dyn Shelf, is_dev: bool) -> Result<Known, StoreError> {
+    let documents = store.documents(TOKEN.into(), String::new(), MOST_TOKENS).await?;
+    let mut tokens: Vec<[u8; 32]> = documents.iter().filter_map(|document| unhex(&document.name)).collect();
+    if is_dev {
+        tokens.push(hash(DEV_TOKEN));
+    }
+    let keys = store.document(SERVER.into(), keys_name(is_dev)).await?;
+    let keys = keys.and_then(|keys| serde_json::from_slice(&keys.body).ok());
+    let missing = || StoreError::Database {
+        doing: "read the signing keys",
+        why: "they are not there, or cannot be read".to_owned(),
+    };
+    Ok(Known { tokens, keys: keys.ok_or_else(missing)? })
+}
+
+fn keys_name(is_dev: bool) -> String {
+    if is_dev { KEYS_IN_DEVELOPMENT } else { KEYS }.to_owned()
+}
+
+async fn write_keys(
+    store: &dyn Shelf,
+    keys: &SigningKeys,
+    is_dev: bool,
+    version: Option<i64>,
+) -> Result<bool, StoreError> {
+    let body = serde_json::to_vec(keys).expect("keys are plain data");
+    store.put_document(Document { kind: SERVER.into(), name: keys_name(is_dev), body, version }).await
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    hash
+}
+
+fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 {
+        return None;
+    }
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+fn signing_key() -> String {
+    format!("sig_{}", random_text(28))
+}
+
+/// Letters and digits that nobody can guess.
+pub(crate) fn random_text(length: usize) -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut bytes = vec![0; length];
+    SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");
+    bytes.iter().map(|byte| LETTERS[usize::from(byte % 32)] as char).collect()
+}
+
+/// Bytes that were text.
+pub(super) fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_compared_whole() {
+        let (one, other) = (hash("a"), hash("b"));
+        assert!(same(&one, &one) && !same(&one, &other));
+        assert_eq!(unhex(&hex(&one)), Some(one));
+        assert_eq!(unhex("zz"), None);
+        let mut near = one;
+        near[31] ^= 1;
+        assert!(!same(&one, &near));
+        assert_ne!(random_text(20), random_text(20));
+    }
+}

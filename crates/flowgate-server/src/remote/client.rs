@@ -1,0 +1,97 @@
+//! Asks a running server.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use http::{Method, Request, Uri};
+use http_body_util::Full;
+use serde_json::Value;
+use std::time::Duration;
+
+use super::{failure::Failure, options::ServerOptions};
+use crate::{delivery::Egress, office::DEV_TOKEN};
+
+/// Longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server, and the token to ask it with.
+pub(super) struct Server<'a> {
+    options: &'a ServerOptions,
+    runtime: tokio::runtime::Runtime,
+    egress: Egress,
+}
+
+impl<'a> Server<'a> {
+    pub(super) fn new(options: &'a ServerOptions) -> Result<Self, Failure> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
+        Ok(Server { options, runtime, egress: Egress::new(false) })
+    }
+
+    /// Asks, and gives what was answered; `null`, if that is nothing.
+    pub(super) fn ask(&self, method: Method, path: &str) -> Result<Value, Failure> {
+        self.send(method, path, &[], "")
+    }
+
+    /// The same, with headers and a body.
+    pub(super) fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(String, String)],
+        body: &str,
+    ) -> Result<Value, Failure> {
+        let url = self.options.url.trim_end_matches('/');
+        let uri: Uri = format!("{url}{path}").parse().map_err(|_| Failure::Url(url.to_owned()))?;
+        if uri.host().is_none() {
+            return Err(Failure::Url(url.to_owned()));
+        }
+        let token = self.options.token.as_deref().unwrap_or(DEV_TOKEN);
+        let mut request =
+            Request::builder().method(method).uri(uri).header("authorization", format!("Bearer {token}"));
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_owned())));
+        let request = request.map_err(|error| Failure::Refused(error.to_string()))?;
+        let unreachable = |why: String| Failure::Unreachable { url: url.to_owned(), why };
+        let answer = self.runtime.block_on(self.egress.send(request, PATIENCE));
+        let answer = answer.map_err(|error| unreachable(error.to_string()))?;
+        let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        if answer.status.is_success() {
+            return Ok(told);
+        }
+        let said = told["error"]
+            .as_str()
+            .map_or_else(|| format!("the server answered {}", answer.status), str::to_owned);
+        Err(Failure::Refused(said))
+    }
+
+    /// Prints the answer: as JSON if that was asked for, else in words.
+    pub(super) fn print(&self, value: &Value, words: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+        let text = if self.options.json { format!("{value:#}\n") } else { words(value) };
+        say(&text)
+    }
+}
+
+/// Writes to the terminal.
+pub(super) fn say(text: &str) -> Result<(), Failure> {
+    io::stdout().write_all(text.as_bytes()).map_err(Failure::Write)
+}
+
+/// A name as a part of a path.
+pub(super) fn part(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    name.bytes()
+        .map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+/// A field as text, `-` where there is none.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

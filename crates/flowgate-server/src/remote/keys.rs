@@ -1,0 +1,78 @@
+//! `flowgate keys`: flow-control keys, and changing them.
+
+use http::Method;
+use serde_json::Value;
+
+use super::{
+    client::{Server, part, say, text},
+    failure::Failure,
+    options::{KeyAction, KeysOptions, OneKey},
+};
+use crate::commands::Table;
+
+const HEADING: [&str; 6] = ["key", "in flight", "waiting", "max", "rate", "state"];
+
+pub(crate) fn keys(options: &KeysOptions) -> Result<(), Failure> {
+    if let Some(action) = &options.action {
+        return one(action);
+    }
+    let server = Server::new(&options.server)?;
+    let search = options.search.as_deref().map(|text| format!("?search={}", part(text))).unwrap_or_default();
+    let found = server.ask(Method::GET, &format!("/v2/flowControl{search}"))?;
+    server.print(&found, |found| table(found.as_array().map_or(&[], Vec::as_slice)))
+}
+
+fn one(action: &KeyAction) -> Result<(), Failure> {
+    match action {
+        KeyAction::Show(key) => {
+            let server = Server::new(&key.server)?;
+            let found = server.ask(Method::GET, &path(key, ""))?;
+            server.print(&found, |found| table(std::slice::from_ref(found)))
+        }
+        KeyAction::Pause(key) => change(key, "pause", "is paused"),
+        KeyAction::Resume(key) => change(key, "resume", "goes on"),
+        KeyAction::ResetRate(key) => change(key, "resetRate", "begins a new window"),
+        KeyAction::Pin { key, parallelism, rate, period } => {
+            let fields = [("parallelism", parallelism), ("rate", rate), ("period", period)];
+            let fields =
+                fields.iter().filter_map(|(name, value)| Some(format!("{name}={}", value.as_ref()?)));
+            change(key, &format!("pin?{}", fields.collect::<Vec<_>>().join("&")), "is pinned")
+        }
+        KeyAction::Unpin { key, parallelism, rate } => {
+            let is_all = !parallelism && !rate;
+            let query = format!("unpin?parallelism={}&rate={}", is_all || *parallelism, is_all || *rate);
+            change(key, &query, "is as its messages say")
+        }
+    }
+}
+
+fn path(key: &OneKey, behind: &str) -> String {
+    format!("/v2/flowControl/{}{behind}", part(&key.name))
+}
+
+fn change(key: &OneKey, action: &str, done: &str) -> Result<(), Failure> {
+    Server::new(&key.server)?.ask(Method::POST, &path(key, &format!("/{action}")))?;
+    say(&format!("{} {done}\n", key.name))
+}
+
+fn table(keys: &[Value]) -> String {
+    let mut table = Table::new(&HEADING);
+    for key in keys {
+        let rate = match key["rateMax"].as_u64() {
+            Some(max) => format!("{} of {max} in {}s", text(&key["rateCount"]), text(&key["ratePeriod"])),
+            None => "-".to_owned(),
+        };
+        let states =
+            [("isPaused", "paused"), ("isPinnedParallelism", "max pinned"), ("isPinnedRate", "rate pinned")];
+        let states = states.iter().filter(|(name, _)| key[*name] == true).map(|(_, word)| *word);
+        table.row(vec![
+            text(&key["flowControlKey"]),
+            text(&key["parallelismCount"]),
+            text(&key["waitListSize"]),
+            text(&key["parallelismMax"]),
+            rate,
+            states.collect::<Vec<_>>().join(", "),
+        ]);
+    }
+    table.text()
+}

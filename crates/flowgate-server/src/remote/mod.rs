@@ -1,0 +1,20 @@
+//! Commands that talk to a running server, through its API and nothing else; and tokens, which are made before anybody can.
+//!
+//! Reading order: [`options`] is the command line; [`client`] asks the server; the rest is one file for each command.
+
+mod client;
+mod dlq;
+mod failure;
+mod keys;
+mod options;
+mod publish;
+mod schedule;
+mod token;
+
+pub(crate) use dlq::dlq;
+pub(crate) use failure::Failure;
+pub(crate) use keys::keys;
+pub(crate) use options::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions};
+pub(crate) use publish::publish;
+pub(crate) use schedule::schedule;
+pub(crate) use token::token;

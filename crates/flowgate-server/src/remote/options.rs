@@ -1,0 +1,269 @@
+//! The command line of these commands.
+
+use clap::{Args, Subcommand};
+
+use crate::cli::StoreOptions;
+
+/// Where the server is, and who asks.
+#[derive(Clone, Args)]
+pub(crate) struct ServerOptions {
+    /// The server
+    #[arg(long, env = "QSTASH_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    pub(super) url: String,
+
+    /// A token of the server [default: the public one for development]
+    #[arg(long, env = "QSTASH_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(super) token: Option<String>,
+
+    /// As JSON, for programs
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// A token is not for logs.
+impl std::fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerOptions").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// How a message is delivered.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Settings {
+    /// What is sent
+    #[arg(long, short, value_name = "TEXT", default_value = "")]
+    pub(super) body: String,
+
+    /// A header for the endpoint; may be given several times
+    #[arg(long, short = 'H', value_name = "NAME: VALUE")]
+    pub(super) header: Vec<String>,
+
+    /// With this method [default: POST]
+    #[arg(long, value_name = "METHOD")]
+    pub(super) method: Option<String>,
+
+    /// The flow-control key
+    #[arg(long, value_name = "KEY")]
+    pub(super) key: Option<String>,
+
+    /// How many of the key may be in flight at once
+    #[arg(long, value_name = "N", requires = "key")]
+    pub(super) parallelism: Option<u32>,
+
+    /// How many of the key may start in a period
+    #[arg(long, value_name = "N", requires = "key")]
+    pub(super) rate: Option<u32>,
+
+    /// The period of the rate, like 10s or 1m [default: 1s]
+    #[arg(long, value_name = "TIME", requires = "rate")]
+    pub(super) period: Option<String>,
+
+    /// How often it is tried again [default: 3]
+    #[arg(long, value_name = "N")]
+    pub(super) retries: Option<u32>,
+
+    /// Not before so long from now
+    #[arg(long, value_name = "TIME")]
+    pub(super) delay: Option<String>,
+
+    /// How long an attempt may take
+    #[arg(long, value_name = "TIME")]
+    pub(super) timeout: Option<String>,
+
+    /// Who is told of every attempt
+    #[arg(long, value_name = "URL")]
+    pub(super) callback: Option<String>,
+
+    /// A label to find it by
+    #[arg(long, value_name = "LABEL")]
+    pub(super) label: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PublishOptions {
+    /// A URL, or the name of a URL group
+    pub(super) destination: String,
+
+    /// Through this FIFO queue
+    #[arg(long, value_name = "QUEUE", conflicts_with = "key")]
+    pub(super) queue: Option<String>,
+
+    #[command(flatten)]
+    pub(super) settings: Settings,
+
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct KeysOptions {
+    #[command(subcommand)]
+    pub(super) action: Option<KeyAction>,
+
+    /// Only keys with this in their name
+    #[arg(long, value_name = "TEXT")]
+    pub(super) search: Option<String>,
+
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum KeyAction {
+    /// What is known of a key
+    Show(OneKey),
+    /// Nothing of it starts
+    Pause(OneKey),
+    /// It goes on
+    Resume(OneKey),
+    /// Limits that overrule those of the messages
+    Pin {
+        #[command(flatten)]
+        key: OneKey,
+        /// How many may be in flight at once
+        #[arg(long, value_name = "N")]
+        parallelism: Option<u32>,
+        /// How many may start in a period
+        #[arg(long, value_name = "N")]
+        rate: Option<u32>,
+        /// The period in seconds
+        #[arg(long, value_name = "SECONDS", requires = "rate")]
+        period: Option<u32>,
+    },
+    /// The limits of the messages hold again
+    Unpin {
+        #[command(flatten)]
+        key: OneKey,
+        /// Only the parallelism
+        #[arg(long)]
+        parallelism: bool,
+        /// Only the rate
+        #[arg(long)]
+        rate: bool,
+    },
+    /// A new window begins now
+    ResetRate(OneKey),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct OneKey {
+    /// The key
+    pub(super) name: String,
+
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DlqOptions {
+    #[command(subcommand)]
+    pub(super) action: DlqAction,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum DlqAction {
+    /// Messages that no attempt is left for, the newest first
+    List {
+        /// Only those with this label
+        #[arg(long, value_name = "LABEL")]
+        label: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value = "20")]
+        count: u32,
+        #[command(flatten)]
+        server: ServerOptions,
+    },
+    /// One of them
+    Show(Letter),
+    /// Sends it again, as a new message
+    Retry(Letter),
+    /// Removes it
+    Delete(Letter),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct Letter {
+    /// Its id, as the list has it
+    pub(super) id: String,
+
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ScheduleOptions {
+    #[command(subcommand)]
+    pub(super) action: ScheduleAction,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum ScheduleAction {
+    /// Sends a message again and again
+    Create {
+        /// A URL, or the name of a URL group
+        destination: String,
+        /// When: five fields like "0 9 * * 1-5", with CRON_TZ=Europe/Berlin before them if it is not UTC
+        #[arg(long, value_name = "CRON")]
+        cron: String,
+        /// Its id; one that is there is replaced
+        #[arg(long, value_name = "ID")]
+        id: Option<String>,
+        #[command(flatten)]
+        settings: Box<Settings>,
+        #[command(flatten)]
+        server: ServerOptions,
+    },
+    /// All schedules
+    List {
+        #[command(flatten)]
+        server: ServerOptions,
+    },
+    /// One of them
+    Show(OneSchedule),
+    /// It is not due any more
+    Pause(OneSchedule),
+    /// It goes on
+    Resume(OneSchedule),
+    /// Removes it
+    Delete(OneSchedule),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct OneSchedule {
+    /// Its id
+    pub(super) id: String,
+
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TokenOptions {
+    #[command(subcommand)]
+    pub(super) action: TokenAction,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum TokenAction {
+    /// Makes a token, and shows it this once
+    Create {
+        /// What it is called in the list
+        #[arg(long, value_name = "NAME", default_value = "token")]
+        name: String,
+        #[command(flatten)]
+        store: StoreOptions,
+    },
+    /// The tokens of the store: their ids and names, not themselves
+    List {
+        #[command(flatten)]
+        store: StoreOptions,
+    },
+    /// From now on a token is not accepted any more
+    Revoke {
+        /// Its id, as the list has it
+        id: String,
+        #[command(flatten)]
+        store: StoreOptions,
+    },
+}

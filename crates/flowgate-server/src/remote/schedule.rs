@@ -1,0 +1,61 @@
+//! `flowgate schedule …`: messages that are sent again and again.
+
+use http::Method;
+use serde_json::Value;
+
+use super::{
+    client::{Server, part, say, text},
+    failure::Failure,
+    options::{OneSchedule, ScheduleAction, ScheduleOptions},
+    publish::headers,
+};
+use crate::commands::Table;
+
+pub(crate) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
+    match &options.action {
+        ScheduleAction::Create { destination, cron, id, settings, server } => {
+            let mut headers = headers(settings)?;
+            headers.push(("Upstash-Cron".to_owned(), cron.clone()));
+            headers.extend(id.as_ref().map(|id| ("Upstash-Schedule-Id".to_owned(), id.clone())));
+            let server = Server::new(server)?;
+            let made = server.send(
+                Method::POST,
+                &format!("/v2/schedules/{destination}"),
+                &headers,
+                &settings.body,
+            )?;
+            server.print(&made, |made| format!("{}\n", text(&made["scheduleId"])))
+        }
+        ScheduleAction::List { server } => {
+            let server = Server::new(server)?;
+            let found = server.ask(Method::GET, "/v2/schedules")?;
+            server.print(&found, |found| table(found.as_array().map_or(&[], Vec::as_slice)))
+        }
+        ScheduleAction::Show(one) => {
+            let found = Server::new(&one.server)?.ask(Method::GET, &path(one, ""))?;
+            say(&format!("{found:#}\n"))
+        }
+        ScheduleAction::Pause(one) => change(one, Method::PATCH, "/pause", "is paused"),
+        ScheduleAction::Resume(one) => change(one, Method::PATCH, "/resume", "goes on"),
+        ScheduleAction::Delete(one) => change(one, Method::DELETE, "", "is gone"),
+    }
+}
+
+fn path(one: &OneSchedule, behind: &str) -> String {
+    format!("/v2/schedules/{}{behind}", part(&one.id))
+}
+
+fn change(one: &OneSchedule, method: Method, behind: &str, done: &str) -> Result<(), Failure> {
+    Server::new(&one.server)?.ask(method, &path(one, behind))?;
+    say(&format!("{} {done}\n", one.id))
+}
+
+fn table(schedules: &[Value]) -> String {
+    let mut table = Table::new(&["id", "cron", "state", "destination"]);
+    for schedule in schedules {
+        let state = if schedule["isPaused"] == true { "paused" } else { "on" };
+        let id = text(&schedule["scheduleId"]);
+        table.row(vec![id, text(&schedule["cron"]), state.to_owned(), text(&schedule["destination"])]);
+    }
+    table.text()
+}

@@ -1,0 +1,44 @@
+//! `flowgate token …`: who may use the API.
+//!
+//! Tokens are made in the store itself: whoever can open that needs no token.
+
+use super::{
+    client::say,
+    failure::Failure,
+    options::{TokenAction, TokenOptions},
+};
+use crate::{commands::Table, office::Secrets, serve::StoreAt};
+
+pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
+    let (TokenAction::Create { store, .. } | TokenAction::List { store } | TokenAction::Revoke { store, .. }) =
+        &options.action;
+    let at = StoreAt::from(&store.sources().load().map_err(Failure::Config)?.config.store);
+    let failed = |error| Failure::Store { at: at.to_string(), error };
+    runtime.block_on(async {
+        let store = at.open().await.map_err(failed)?;
+        match &options.action {
+            TokenAction::Create { name, .. } => {
+                let token = Secrets::create(&*store, name).await.map_err(failed)?;
+                say(&format!("{token}\n"))
+            }
+            TokenAction::List { .. } => {
+                let mut table = Table::new(&["id", "name", "made"]);
+                for (id, note) in Secrets::list(&*store).await.map_err(failed)? {
+                    let made = jiff::Timestamp::from_millisecond(note.created as i64);
+                    let made =
+                        made.map_or_else(|_| "-".to_owned(), |made| made.strftime("%F %T").to_string());
+                    table.row(vec![id, note.name, made]);
+                }
+                say(&table.text())
+            }
+            TokenAction::Revoke { id, .. } => match Secrets::revoke(&*store, id).await.map_err(failed)? {
+                true => say(&format!("{id} is not accepted any more\n")),
+                false => {
+                    Err(Failure::Refused(format!("there is no token {id:?}, or more than one begins so")))
+                }
+            },
+        }
+    })
+}

@@ -1,0 +1,49 @@
+//! Why the server could not start or go on.
+//!
+//! Owns the one-line messages and the exit codes: 2 where the command line has to change, 1 for the rest.
+
+use std::{io, net::SocketAddr};
+
+use flowgate::OptionError;
+use flowgate_tasks::store::StoreError;
+
+use crate::gateway;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Option(#[from] OptionError),
+
+    #[error(
+        "--dev is for loopback: its token is known to everybody, and {0} can be reached from elsewhere; listen on 127.0.0.1, or leave --dev out"
+    )]
+    Exposed(SocketAddr),
+
+    #[error("cannot listen on {address}: {error}; choose another with --listen (port 0 takes any free one)")]
+    Listen { address: SocketAddr, error: io::Error },
+
+    #[error("cannot use the store {at}: {error}")]
+    Store { at: String, error: StoreError },
+
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+
+    #[error("stopped serving: {0}")]
+    Serve(io::Error),
+
+    #[error("stopped delivering: {0}")]
+    Deliver(StoreError),
+
+    #[error(transparent)]
+    Gateway(#[from] gateway::Failure),
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Option(_) | Failure::Exposed(_) => 2,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What the server says on the terminal.
+//!
+//! Owns the words. The `curl` line works as pasted.
+
+use std::{
+    io::{self, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use super::StoreAt;
+use crate::office::DEV_TOKEN;
+
+/// Which token there is to use.
+pub(super) enum Token {
+    /// The one that everybody knows.
+    Dev,
+    /// Just made, and told this once.
+    New(String),
+    /// Given on the command line, or made before: not told.
+    Known,
+}
+
+/// Says it, if anybody reads it: a closed pipe is no reason to stop serving.
+pub(super) fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+pub(super) fn greeting(at: SocketAddr, gateway: Option<&str>, store: &StoreAt, token: &Token) -> String {
+    let gateway = gateway.map_or_else(String::new, |url| format!("the gateway listens on {url}\n"));
+    let url = format!("http://{}", reached_at(at));
+    let version = env!("CARGO_PKG_VERSION");
+    let (shown, note) = match token {
+        Token::Dev => (DEV_TOKEN, "  (the public one for development; QSTASH_DEV=true finds it by itself)"),
+        Token::New(token) => (token.as_str(), "  (made just now, and not shown again)"),
+        Token::Known => ("$QSTASH_TOKEN", "  (one that you have; `flowgate token create` makes another)"),
+    };
+    let bearer = if matches!(token, Token::Known) {
+        format!("\"Authorization: Bearer {shown}\"")
+    } else {
+        format!("'Authorization: Bearer {shown}'")
+    };
+    format!(
+        "\
+flowgate {version} listens on {url}/v2 (the QStash API)
+{gateway}
+  store           {store}
+  QSTASH_URL      {url}
+  QSTASH_TOKEN    {shown}{note}
+
+Paste into another terminal: a message that is delivered under a limit of two at once for its key, and the keys:
+
+  curl -X POST '{url}/v2/publish/{url}/health' -H {bearer} -H 'Upstash-Flow-Control-Key: try' -H 'Upstash-Flow-Control-Value: parallelism=2' -d 'hello'
+  curl '{url}/v2/flowControl' -H {bearer}
+
+Ctrl-C drains and stops."
+    )
+}
+
+/// An address that a client on this machine can use.
+fn reached_at(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

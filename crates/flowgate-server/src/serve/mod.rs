@@ -1,0 +1,13 @@
+//! `flowgate serve`: the flow-control server, with the gateway beside it.
+//!
+//! Reading order: [`run`] starts and stops everything; [`store_at`] opens the store; [`greeting`] is what is said on the
+//! terminal.
+
+mod failure;
+mod greeting;
+mod run;
+mod store_at;
+
+pub(crate) use failure::Failure;
+pub(crate) use run::serve;
+pub(crate) use store_at::StoreAt;

@@ -1,0 +1,171 @@
+//! The server from its start to its end.
+//!
+//! Owns the runtime, the socket, and the order of the end: no newcomers, nothing more is claimed, what is under way ends or goes
+//! back to its line, the log is written.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{Router, routing::any};
+use flowgate_tasks::{
+    store::Shelf,
+    worker::{Ending, Worker, WorkerOptions},
+};
+use tokio::{net::TcpListener, runtime::Runtime, sync::watch, time::timeout};
+
+use super::{
+    StoreAt,
+    failure::Failure,
+    greeting::{Token, greeting, say},
+};
+use crate::{
+    api,
+    cli::ServeOptions,
+    clock,
+    config::{Config, Sources},
+    delivery::{Courier, Egress, QUEUE},
+    gateway::Beside,
+    office::{Desk, Secrets},
+    signals::Signals,
+};
+
+/// How long deliveries under way have to finish. What has not ended by then is delivered again after the next start.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long connections have to send what is left.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+/// How long the log and the dead letters are kept.
+const LOG: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+const DEAD_LETTERS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const PRUNE: Duration = Duration::from_secs(60);
+
+/// Serves what the command line and the configuration say, until a signal asks to stop.
+pub(crate) fn serve(options: &ServeOptions, config: &Config, sources: Sources) -> Result<(), Failure> {
+    if options.dev && !config.server.listen.ip().is_loopback() {
+        return Err(Failure::Exposed(config.server.listen));
+    }
+    let runtime = Runtime::new().map_err(Failure::Start)?;
+    runtime.block_on(run(options, config, sources))
+}
+
+async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Result<(), Failure> {
+    let address = config.server.listen;
+    // Before anybody knows the address: whoever reads it may send a signal at once.
+    let mut signals = Signals::listen().map_err(Failure::Start)?;
+    let listen = |error| Failure::Listen { address, error };
+    let listener = TcpListener::bind(address).await.map_err(listen)?;
+    let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store));
+    let failed = |error| Failure::Store { at: at.to_string(), error };
+    let store = at.open().await.map_err(failed)?;
+    let (desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
+    let token = token(options, &desk).await.map_err(failed)?;
+    let gateway = match &config.gateway {
+        Some(config) => Some(Beside::start(config, sources).await?),
+        None => None,
+    };
+    let url = gateway.as_ref().map(Beside::url);
+    let here = listener.local_addr().map_err(listen)?;
+
+    let mut paths = Router::new().route("/health", any(async || "well\n"));
+    if let Some(gateway) = &gateway {
+        paths = paths.merge(gateway.routes());
+    }
+    let paths = paths.merge(api::routes(desk.clone())?).into_make_service_with_connect_info::<SocketAddr>();
+    let (closing, closed) = watch::channel(false);
+    let worker = worker(options, &desk, &closed)?;
+    let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
+    drop(desk);
+    say(&greeting(here, url.as_deref(), &at, &token));
+
+    let server = axum::serve(listener, paths).with_graceful_shutdown(until(closed.clone()));
+    let mut serving = tokio::spawn(server.into_future());
+    let mut delivering = tokio::spawn(worker.run(until(closed.clone())));
+    let gateway = gateway.map(|gateway| tokio::spawn(gateway.run(until(closed), say)));
+    tokio::select! {
+        () = signals.next() => {}
+        served = &mut serving => {
+            return served.expect("the server neither panics nor is cancelled").map_err(Failure::Serve);
+        }
+        delivered = &mut delivering => {
+            let delivered = delivered.expect("the worker neither panics nor is cancelled");
+            return delivered.map(drop).map_err(Failure::Deliver);
+        }
+    }
+
+    say(&format!(
+        "stopping: no newcomers, and {DRAIN:?} for what is under way (a second signal ends it now)"
+    ));
+    closing.send_replace(true);
+    let ended = async {
+        let gateway = async { Some(gateway?.await.expect("the gateway neither panics nor is cancelled")) };
+        let (delivered, gateway) = tokio::join!(delivering, gateway);
+        let cut = gateway.map_or(0, |ended| ended.cut);
+        (delivered.expect("the worker neither panics nor is cancelled"), cut)
+    };
+    let (delivered, cut) = tokio::select! {
+        ended = ended => ended,
+        () = signals.next() => {
+            say("stopped at once");
+            return Ok(());
+        }
+    };
+    upkeep.iter().for_each(|task| task.abort());
+    // Whoever is slower than this loses the end of an answer, not a message.
+    let _ = timeout(LAST_BYTES, serving).await;
+    let _ = timeout(DRAIN, log).await;
+    say(&farewell(&delivered.map_err(Failure::Deliver)?, cut));
+    Ok(())
+}
+
+async fn until(mut closed: watch::Receiver<bool>) {
+    // A sender that is gone has nothing more to say: then it ends as well.
+    let _ = closed.wait_for(|is_closed| *is_closed).await;
+}
+
+fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -> Result<Worker, Failure> {
+    let courier = Courier::new(desk.clone(), Egress::new(options.deny_private), closed.clone());
+    let worker = WorkerOptions {
+        name: "flowgate serve".to_owned(),
+        processes: options.deliveries,
+        queues: vec![QUEUE.to_owned()],
+        drain: DRAIN,
+        ..WorkerOptions::default()
+    };
+    Ok(Worker::new(desk.store.clone(), courier.handlers(), worker)?)
+}
+
+/// The token to show. A store that has none gets one.
+async fn token(options: &ServeOptions, desk: &Desk) -> Result<Token, flowgate_tasks::store::StoreError> {
+    let token = if options.dev {
+        Token::Dev
+    } else if let Some(token) = &options.token {
+        Secrets::keep(&*desk.store, "given at start", token).await?;
+        Token::Known
+    } else if desk.secrets.has_tokens() {
+        Token::Known
+    } else {
+        Token::New(Secrets::create(&*desk.store, "first").await?)
+    };
+    desk.secrets.reread().await?;
+    Ok(token)
+}
+
+/// Removes what is old, a little at a time.
+async fn prune(store: Arc<dyn Shelf>) {
+    loop {
+        let before = |kept: Duration| clock::tick(clock::now().saturating_sub(kept.as_millis() as u64));
+        while store.prune(before(LOG), before(DEAD_LETTERS)).await.is_ok_and(|removed| removed > 0) {}
+        tokio::time::sleep(PRUNE).await;
+    }
+}
+
+fn farewell(ending: &Ending, cut: usize) -> String {
+    let cut = match cut {
+        0 => String::new(),
+        1 => "; 1 connection of the gateway was cut".to_owned(),
+        cut => format!("; {cut} connections of the gateway were cut"),
+    };
+    match ending.stopped.len() {
+        0 => format!("stopped: nothing was left under way{cut}"),
+        1 => format!("stopped: 1 delivery was cut off and will be made again{cut}"),
+        count => format!("stopped: {count} deliveries were cut off and will be made again{cut}"),
+    }
+}

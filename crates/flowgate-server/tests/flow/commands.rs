@@ -1,0 +1,102 @@
+//! The commands that talk to a running server.
+
+use std::process::{Command, Output};
+
+use crate::{
+    endpoint::Endpoint,
+    kit::{Kit, Server},
+};
+
+fn run(server: &Server, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+    command.args(arguments).env("QSTASH_URL", server.url()).env("QSTASH_TOKEN", &server.token);
+    tokio::task::block_in_place(|| command.output().unwrap())
+}
+
+fn said(server: &Server, arguments: &[&str]) -> String {
+    let output = run(server, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+on_every_store! {
+    #[test]
+    async fn f6_keys_are_listed_and_changed_from_the_command_line(kit: &Kit) {
+        // Seen to fail: with the rate of a pin left out.
+        let (server, endpoint) = (kit.server_with(&[]), Endpoint::start().await);
+        said(&server, &["keys", "pause", "jobs"]);
+        for _ in 0..2 {
+            let url = endpoint.url("/ok/jobs");
+            let id = said(&server, &["publish", &url, "--key", "jobs", "--parallelism", "3", "--body", "hello", "-H", "X-Mine: 1"]);
+            assert!(id.starts_with("msg_"), "{id}");
+        }
+        let listed = said(&server, &["keys"]);
+        let line = listed.lines().nth(1).unwrap();
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["jobs", "0", "2", "3", "-", "paused"]);
+        said(&server, &["keys", "pin", "jobs", "--parallelism", "1", "--rate", "9", "--period", "60"]);
+        let shown = said(&server, &["keys", "show", "jobs"]);
+        assert!(shown.contains("paused, max pinned, rate pinned") && shown.contains("0 of 9 in 60s"), "{shown}");
+        said(&server, &["keys", "unpin", "jobs"]);
+        said(&server, &["keys", "reset-rate", "jobs"]);
+        said(&server, &["keys", "resume", "jobs"]);
+        let calls = endpoint.came(2).await;
+        assert_eq!((calls[0].header("x-mine"), &calls[0].body[..]), ("1", &b"hello"[..]));
+        let unknown = run(&server, &["keys", "show", "none"]);
+        assert_eq!(unknown.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&unknown.stderr).contains("there is no flow-control key"));
+    }
+
+    #[test]
+    async fn f7_dead_letters_and_schedules_from_the_command_line(kit: &Kit) {
+        // Seen to fail: with another id asked for than the one given.
+        let (server, endpoint) = (kit.server_with(&[]), Endpoint::start().await);
+        let url = endpoint.url("/status/500/x");
+        let id = said(&server, &["publish", &url, "--retries", "0", "--label", "lost"]);
+        server.logged(id.trim(), "FAILED").await;
+        server.until("/v2/dlq", "a letter", |found| found["messages"][0].is_object()).await;
+        let listed = said(&server, &["dlq", "list", "--label", "lost"]);
+        let letter = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+        assert!(said(&server, &["dlq", "show", &letter]).contains("\"responseStatus\": 500"));
+        assert!(said(&server, &["dlq", "retry", &letter]).starts_with("sent again as msg_"));
+        endpoint.came(2).await;
+        server.until("/v2/dlq", "another letter", |found| found["messages"][0].is_object()).await;
+        let again = said(&server, &["dlq", "list"]);
+        let letter = again.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+        said(&server, &["dlq", "delete", &letter]);
+        assert_eq!(said(&server, &["dlq", "list"]).lines().count(), 1);
+
+        let made = said(&server, &["schedule", "create", &url, "--cron", "0 4 1 1 *", "--id", "yearly", "--body", "x"]);
+        assert_eq!(made, "yearly\n");
+        said(&server, &["schedule", "pause", "yearly"]);
+        assert!(said(&server, &["schedule", "list"]).contains("paused"));
+        said(&server, &["schedule", "resume", "yearly"]);
+        assert!(said(&server, &["schedule", "show", "yearly"]).contains("nextScheduleTime"));
+        said(&server, &["schedule", "delete", "yearly"]);
+        assert_eq!(said(&server, &["schedule", "list", "--json"]), "[]\n");
+    }
+
+    #[test]
+    async fn s3_tokens_are_made_listed_and_revoked(kit: &Kit) {
+        // Seen to fail: with tokens read once, at the start.
+        let server = kit.server_with(&[]);
+        let made = said(&server, &["token", "create", "--name", "ci", "--store", &kit.store]).trim().to_owned();
+        let bearer = format!("Bearer {made}");
+        let accepted = async |wanted: u16| {
+            let started = std::time::Instant::now();
+            loop {
+                let answer = server.ask_plainly(http::Method::GET, "/v2/keys", &[("authorization", &bearer)], "").await;
+                if answer.status == wanted {
+                    return;
+                }
+                assert!(started.elapsed() < crate::kit::DEADLINE, "not in time: {answer:?}");
+                tokio::task::yield_now().await;
+            }
+        };
+        accepted(200).await;
+        let listed = said(&server, &["token", "list", "--store", &kit.store]);
+        assert!(!listed.contains(&made), "a token is not told again");
+        let id = listed.lines().find(|line| line.contains(" ci ")).unwrap().split_whitespace().next().unwrap().to_owned();
+        said(&server, &["token", "revoke", &id, "--store", &kit.store]);
+        accepted(401).await;
+    }
+}

@@ -1,0 +1,256 @@
+//! The real binary on a store of its own, and words for what tests ask of it.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::PathBuf,
+    process::{self, Child, Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::Value;
+
+/// Longer than anything here takes.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
+
+/// Runs each test on every store.
+macro_rules! on_every_store {
+    ($(#[test] async fn $name:ident($kit:ident: &Kit) $body:block)*) => {
+        mod laws {
+            #[allow(unused_imports, reason = "each file uses its own part")]
+            use super::*;
+            $(pub(super) async fn $name($kit: &Kit) $body)*
+        }
+
+        mod sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::laws::$name(&crate::kit::Kit::sqlite()).await;
+                }
+            )*
+        }
+
+        mod postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::laws::$name(&crate::kit::Kit::postgres(stringify!($name)).await).await;
+                }
+            )*
+        }
+    };
+}
+
+/// A store, and the folder of its own that goes with the test.
+pub(crate) struct Kit {
+    pub(crate) store: String,
+    folder: PathBuf,
+}
+
+impl Kit {
+    pub(crate) fn sqlite() -> Self {
+        let folder = folder();
+        Kit { store: format!("sqlite:{}", folder.join("flowgate.db").display()), folder }
+    }
+
+    pub(crate) async fn postgres(name: &str) -> Self {
+        let name = name.to_owned();
+        let made = tokio::task::spawn_blocking(move || {
+            flowgate_testkit::postgres::Postgres::shared().create_database(&name).unwrap()
+        });
+        Kit { store: made.await.unwrap(), folder: folder() }
+    }
+
+    /// A server on this store, with the development token.
+    pub(crate) fn server(&self) -> Server {
+        self.server_with(&["--dev"])
+    }
+
+    pub(crate) fn server_with(&self, options: &[&str]) -> Server {
+        Server::start(&self.store, options, &self.folder)
+    }
+}
+
+impl Drop for Kit {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn folder() -> PathBuf {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = env::temp_dir().join(format!("flowgate-flow-{}-{number}", process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A server process, ended with the test.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) token: String,
+    pub(crate) greeting: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+/// What the server answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    /// The body of a request that worked.
+    pub(crate) fn json(&self) -> Value {
+        assert!(self.status.is_success(), "{self:?}");
+        serde_json::from_str(&self.text).unwrap_or(Value::Null)
+    }
+
+    /// What was wrong with it.
+    pub(crate) fn error(&self) -> String {
+        let body: Value = serde_json::from_str(&self.text).unwrap();
+        body["error"].as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
+    }
+}
+
+impl Server {
+    fn start(store: &str, options: &[&str], folder: &PathBuf) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+        for (name, _) in env::vars().filter(|(name, _)| name.starts_with("FLOWGATE_")) {
+            command.env_remove(name);
+        }
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store", store]).args(options);
+        let mut child =
+            command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut greeting = String::new();
+        while !greeting.contains("Ctrl-C") {
+            let line = lines.next().expect("the greeting has an end").unwrap();
+            greeting.extend([line.as_str(), "\n"]);
+        }
+        // Whatever it says later must not stop it.
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        let after = |text: &str| greeting.split(text).nth(1).unwrap().trim().to_owned();
+        let address = after("listens on http://").split('/').next().unwrap().parse().unwrap();
+        let token = after("QSTASH_TOKEN ").split_whitespace().next().unwrap().to_owned();
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Server { child, address, token, greeting, client }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A request with the token.
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let token = format!("Bearer {}", self.token);
+        let headers: Vec<_> = headers.iter().copied().chain([("authorization", token.as_str())]).collect();
+        self.ask_plainly(method, path, &headers, body).await
+    }
+
+    /// A request with these headers and no others.
+    pub(crate) async fn ask_plainly(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url()));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+        let response = self.client.request(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        Answer { status, text: String::from_utf8_lossy(&body).into_owned() }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.ask(Method::GET, path, &[], "").await.json()
+    }
+
+    pub(crate) async fn post(&self, path: &str) -> Value {
+        self.ask(Method::POST, path, &[], "").await.json()
+    }
+
+    /// Publishes a message, and gives its id.
+    pub(crate) async fn publish(&self, url: &str, headers: &[(&str, &str)]) -> String {
+        let answer = self.ask(Method::POST, &format!("/v2/publish/{url}"), headers, "body").await.json();
+        answer["messageId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    /// Asks until it holds.
+    pub(crate) async fn until(&self, path: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let started = Instant::now();
+        loop {
+            let found = self.ask(Method::GET, path, &[], "").await;
+            let found: Value = serde_json::from_str(&found.text).unwrap_or(Value::Null);
+            if holds(&found) {
+                return found;
+            }
+            assert!(started.elapsed() < DEADLINE, "{what}: not in time; last {found}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until a key has so many in flight and so many in line.
+    pub(crate) async fn key(&self, key: &str, in_flight: u64, in_line: u64) -> Value {
+        self.until(
+            &format!("/v2/flowControl/{key}"),
+            &format!("{in_flight} in flight, {in_line} in line"),
+            |found| {
+                in_flight + in_line == 0 && found["error"].is_string()
+                    || found["parallelismCount"] == in_flight && found["waitListSize"] == in_line
+            },
+        )
+        .await
+    }
+
+    /// Waits for an entry of the log.
+    pub(crate) async fn logged(&self, id: &str, state: &str) -> Value {
+        let path = format!("/v2/events?messageIds={id}&state={state}");
+        let found =
+            self.until(&path, &format!("{id} is {state}"), |found| found["events"][0].is_object()).await;
+        found["events"][0].clone()
+    }
+
+    /// As a crash would end it.
+    pub(crate) fn kill_nine(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        let process = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", "TERM", &process]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,16 @@
+//! The flow-control server from outside: real processes, real sockets, both stores.
+//!
+//! What is claimed about deliveries is measured by the endpoint that receives them.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+#[macro_use]
+mod kit;
+mod api;
+mod bad_input;
+mod commands;
+mod crash;
+mod delivery;
+mod endpoint;
+mod fleet;
+mod limits;
+mod sdk;

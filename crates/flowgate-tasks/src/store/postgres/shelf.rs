@@ -1,0 +1,193 @@
+//! Notes, documents and lists.
+
+use flowgate_core::{Limits, Tick};
+use tokio_postgres::{Row, types::ToSql};
+
+use super::{
+    connect::{Line, Postgres},
+    look,
+    rows::{self, stored, tick},
+    session::failed,
+};
+use crate::{
+    ledger::Ledger,
+    store::{
+        Document, KeyLook, KeySpent, NewNote, Note, NoteQuery, Reply, Shelf, State, StoreError, TaskLook,
+        WorkerId,
+    },
+    task::TaskId,
+    terms,
+};
+
+/// At most so many rows are removed at once.
+const BATCH: i64 = 2000;
+/// The window of a rate is told by this server's clock.
+const KEYS: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, now_ns($4) AS now, \
+    (SELECT count(place) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS waiting, \
+    (SELECT count(due_at) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS delayed \
+    FROM keys WHERE name COLLATE \"C\" > $1 AND ($2::text IS NULL OR name = $2) ORDER BY name COLLATE \"C\" LIMIT $3";
+
+/// Both halves in one statement, so that a task that is just claimed is in one of them.
+const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, worker, since \
+    FROM ((SELECT id, lane, attempt, record, due_at, NULL::bigint AS worker, NULL::bigint AS since FROM tasks \
+    WHERE id > $1 ORDER BY id LIMIT $2) UNION ALL \
+    (SELECT held.id, held.lane, held.attempt, held.record, NULL, worker, since FROM leases \
+    CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, records) AS held (id, lane, attempt, record) \
+    WHERE held.id > $1 AND held.id <> ALL(done) ORDER BY held.id LIMIT $2)) AS live \
+    JOIN lanes ON lanes.id = live.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
+    ORDER BY live.id LIMIT $2";
+
+type Values = Vec<Box<dyn ToSql + Sync + Send>>;
+
+impl Postgres {
+    /// One statement, on the connection for everything else.
+    async fn rows(&self, sql: &'static str, values: Values) -> Result<Vec<Row>, StoreError> {
+        self.job(Line::Rest, move |_, session| async move {
+            let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value as _).collect();
+            session.client().query(sql, &values).await.map_err(failed("looked at what it keeps"))
+        })
+        .await
+    }
+
+    async fn find_keys(
+        &self,
+        after: String,
+        name: Option<String>,
+        most: u32,
+    ) -> Result<Vec<KeySpent>, StoreError> {
+        let now = self.shared.told_time();
+        let values: Values = vec![Box::new(after), Box::new(name), Box::new(i64::from(most)), Box::new(now)];
+        self.rows(KEYS, values).await?.iter().map(spent).collect()
+    }
+}
+
+impl Shelf for Postgres {
+    fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
+        const SQL: &str = "INSERT INTO notes (task, at, body) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])";
+        Box::pin(async move {
+            let tasks: Vec<i64> = notes.iter().map(|note| note.task.0).collect();
+            let at: Vec<i64> = notes.iter().map(|note| stored(note.at)).collect();
+            let bodies: Vec<Vec<u8>> = notes.into_iter().map(|note| note.body).collect();
+            self.rows(SQL, vec![Box::new(tasks), Box::new(at), Box::new(bodies)]).await.map(drop)
+        })
+    }
+
+    fn notes(&self, query: NoteQuery) -> Reply<'_, Vec<Note>> {
+        const ALL: &str = "SELECT id, task, at, body FROM notes WHERE id < $1 ORDER BY id DESC LIMIT $2";
+        const SOME: &str =
+            "SELECT id, task, at, body FROM notes WHERE task = ANY($3) AND id < $1 ORDER BY id DESC LIMIT $2";
+        Box::pin(async move {
+            let mut values: Values =
+                vec![Box::new(query.before.unwrap_or(i64::MAX)), Box::new(i64::from(query.most))];
+            let is_some = !query.tasks.is_empty();
+            if is_some {
+                values.push(Box::new(query.tasks.iter().map(|task| task.0).collect::<Vec<i64>>()));
+            }
+            let rows = self.rows(if is_some { SOME } else { ALL }, values).await?;
+            let note = |row: &Row| Note {
+                id: row.get(0),
+                task: TaskId(row.get(1)),
+                at: tick(row.get(2)),
+                body: row.get(3),
+            };
+            Ok(rows.iter().map(note).collect())
+        })
+    }
+
+    fn put_document(&self, document: Document) -> Reply<'_, bool> {
+        // The version is looked at again under the row's lock, if somebody else was quicker.
+        const SQL: &str = "INSERT INTO documents (kind, name, version, body) SELECT $1, $2, 1, $3 \
+            WHERE $4::bigint IS NULL OR $4 = coalesce((SELECT version FROM documents WHERE kind = $1 AND name = $2), 0) \
+            ON CONFLICT (kind, name) DO UPDATE SET version = documents.version + 1, body = excluded.body \
+            WHERE $4::bigint IS NULL OR documents.version = $4 RETURNING version";
+        Box::pin(async move {
+            let Document { kind, name, body, version } = document;
+            let values: Values = vec![Box::new(kind), Box::new(name), Box::new(body), Box::new(version)];
+            Ok(!self.rows(SQL, values).await?.is_empty())
+        })
+    }
+
+    fn document(&self, kind: String, name: String) -> Reply<'_, Option<Document>> {
+        const SQL: &str = "SELECT kind, name, body, version FROM documents WHERE kind = $1 AND name = $2";
+        Box::pin(async move {
+            Ok(self.rows(SQL, vec![Box::new(kind), Box::new(name)]).await?.first().map(document))
+        })
+    }
+
+    fn documents(&self, kind: String, after: String, most: u32) -> Reply<'_, Vec<Document>> {
+        const SQL: &str = "SELECT kind, name, body, version FROM documents WHERE kind = $1 AND name > $2 \
+            ORDER BY name LIMIT $3";
+        Box::pin(async move {
+            let values: Values = vec![Box::new(kind), Box::new(after), Box::new(i64::from(most))];
+            Ok(self.rows(SQL, values).await?.iter().map(document).collect())
+        })
+    }
+
+    fn remove_document(&self, kind: String, name: String) -> Reply<'_, bool> {
+        const SQL: &str = "DELETE FROM documents WHERE kind = $1 AND name = $2 RETURNING name";
+        Box::pin(async move { Ok(!self.rows(SQL, vec![Box::new(kind), Box::new(name)]).await?.is_empty()) })
+    }
+
+    fn live_tasks(&self, after: TaskId, most: u32) -> Reply<'_, Vec<TaskLook>> {
+        Box::pin(async move {
+            let rows = self.rows(LIVE, vec![Box::new(after.0), Box::new(i64::from(most))]).await?;
+            rows.iter().map(live).collect()
+        })
+    }
+
+    fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>> {
+        Box::pin(self.find_keys(after, None, most))
+    }
+
+    fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>> {
+        Box::pin(async move { Ok(self.find_keys(String::new(), Some(key), 1).await?.pop()) })
+    }
+
+    fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
+        const SQL: &str = "DELETE FROM dead WHERE id = $1 RETURNING id";
+        Box::pin(async move { Ok(!self.rows(SQL, vec![Box::new(id.0)]).await?.is_empty()) })
+    }
+
+    fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
+        const SQL: &str = "WITH old AS (DELETE FROM notes WHERE id IN (SELECT id FROM notes ORDER BY id LIMIT $3) \
+            AND at < $1 RETURNING 1), \
+            gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $2 ORDER BY id LIMIT $3) RETURNING 1) \
+            SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM gone)";
+        Box::pin(async move {
+            let values: Values =
+                vec![Box::new(stored(notes_before)), Box::new(stored(dead_before)), Box::new(BATCH)];
+            Ok(self.rows(SQL, values).await?.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
+        })
+    }
+}
+
+fn document(row: &Row) -> Document {
+    Document { kind: row.get(0), name: row.get(1), body: row.get(2), version: row.get(3) }
+}
+
+fn spent(row: &Row) -> Result<KeySpent, StoreError> {
+    let key = KeyLook {
+        key: row.get("name"),
+        in_use: row.get::<_, i32>("in_use") as u32,
+        waiting: row.get::<_, i64>("waiting") as u64,
+        delayed: row.get::<_, i64>("delayed") as u64,
+        is_paused: row.get("paused"),
+        pinned: rows::limits(row, "pinned")?,
+        is_latest: row.get("latest"),
+        sent: terms::from_text(row.get("sent"))?,
+    };
+    let now = tick(row.get("now"));
+    let ledger = Ledger::from_text(row.get("rates"))?;
+    let limits = terms::in_force(key.pinned, key.sent);
+    let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
+    Ok(KeySpent { key, rate })
+}
+
+fn live(row: &Row) -> Result<TaskLook, StoreError> {
+    let state = match (row.get::<_, Option<i64>>("worker"), row.get::<_, Option<i64>>("due_at")) {
+        (Some(worker), _) => State::Held { worker: WorkerId(worker), since: tick(row.get("since")) },
+        (None, Some(due)) => State::Delayed { until: tick(due) },
+        (None, None) => State::Waiting { ahead: 0 },
+    };
+    look::look(row, TaskId(row.get("id")), state)
+}

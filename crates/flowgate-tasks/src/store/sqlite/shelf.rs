@@ -1,0 +1,187 @@
+//! Notes, documents and lists.
+
+use flowgate_core::{Limits, Tick};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::{
+    error::Fault,
+    lanes::{moment, tick},
+    leases, look,
+    store::Sqlite,
+};
+use crate::{
+    ledger::Ledger,
+    record::Record,
+    store::{Document, KeySpent, NewNote, Note, NoteQuery, Reply, Shelf, State, TaskLook, WorkerId},
+    task::TaskId,
+    terms,
+};
+
+/// At most so many rows are removed at once, so that claims are not kept waiting.
+const BATCH: u32 = 2000;
+
+impl Shelf for Sqlite {
+    fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
+        self.threads.write("wrote notes", move |hand| {
+            let mut statement =
+                hand.db.prepare_cached("INSERT INTO notes (task, at, body) VALUES (?1, ?2, ?3)")?;
+            for note in &notes {
+                statement.execute(params![note.task.0, moment(note.at), note.body])?;
+            }
+            Ok(())
+        })
+    }
+
+    fn notes(&self, query: NoteQuery) -> Reply<'_, Vec<Note>> {
+        self.threads.read("read notes", move |db, _| notes(db, &query))
+    }
+
+    fn put_document(&self, document: Document) -> Reply<'_, bool> {
+        self.threads.write("wrote a document", move |hand| put(hand.db, &document))
+    }
+
+    fn document(&self, kind: String, name: String) -> Reply<'_, Option<Document>> {
+        self.threads.read("read a document", move |db, _| {
+            let sql = "SELECT kind, name, body, version FROM documents WHERE kind = ?1 AND name = ?2";
+            Ok(db.prepare_cached(sql)?.query_row([&kind, &name], document).optional()?)
+        })
+    }
+
+    fn documents(&self, kind: String, after: String, most: u32) -> Reply<'_, Vec<Document>> {
+        self.threads.read("read documents", move |db, _| {
+            let sql = "SELECT kind, name, body, version FROM documents WHERE kind = ?1 AND name > ?2
+                ORDER BY name LIMIT ?3";
+            let mut statement = db.prepare_cached(sql)?;
+            let found = statement.query_map(params![kind, after, most], document)?;
+            Ok(found.collect::<Result<_, _>>()?)
+        })
+    }
+
+    fn remove_document(&self, kind: String, name: String) -> Reply<'_, bool> {
+        self.threads.write("removed a document", move |hand| {
+            let sql = "DELETE FROM documents WHERE kind = ?1 AND name = ?2";
+            Ok(hand.db.prepare_cached(sql)?.execute([&kind, &name])? > 0)
+        })
+    }
+
+    fn live_tasks(&self, after: TaskId, most: u32) -> Reply<'_, Vec<TaskLook>> {
+        self.threads.read("listed tasks", move |db, _| live(db, after, most))
+    }
+
+    fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>> {
+        self.threads.read("listed keys", move |db, now| {
+            let sql = "SELECT name FROM keys WHERE name > ?1 ORDER BY name LIMIT ?2";
+            let mut statement = db.prepare_cached(sql)?;
+            let names = statement.query_map(params![after, most], |row| row.get(0))?;
+            let names: Vec<String> = names.collect::<Result<_, _>>()?;
+            names.iter().filter_map(|name| spent(db, name, now).transpose()).collect()
+        })
+    }
+
+    fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>> {
+        self.threads.read("looked at a key", move |db, now| spent(db, &key, now))
+    }
+
+    fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
+        self.threads.write("removed a dead task", move |hand| {
+            Ok(hand.db.prepare_cached("DELETE FROM dead WHERE id = ?1")?.execute([id.0])? > 0)
+        })
+    }
+
+    fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
+        self.threads.write("removed what is old", move |hand| {
+            let mut removed = 0;
+            for (sql, before) in [
+                (
+                    "DELETE FROM notes WHERE id IN (SELECT id FROM notes ORDER BY id LIMIT ?2) AND at < ?1",
+                    notes_before,
+                ),
+                (
+                    "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < ?1 ORDER BY id LIMIT ?2)",
+                    dead_before,
+                ),
+            ] {
+                removed += hand.db.prepare_cached(sql)?.execute(params![moment(before), BATCH])?;
+            }
+            Ok(removed as u64)
+        })
+    }
+}
+
+fn notes(db: &Connection, query: &NoteQuery) -> Result<Vec<Note>, Fault> {
+    let before = query.before.unwrap_or(i64::MAX);
+    let read = |row: &Row<'_>| {
+        Ok(Note { id: row.get(0)?, task: TaskId(row.get(1)?), at: tick(row.get(2)?), body: row.get(3)? })
+    };
+    if query.tasks.is_empty() {
+        let sql = "SELECT id, task, at, body FROM notes WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
+        let mut statement = db.prepare_cached(sql)?;
+        let found = statement.query_map(params![before, query.most], read)?;
+        return Ok(found.collect::<Result<_, _>>()?);
+    }
+    let sql = "SELECT id, task, at, body FROM notes WHERE task = ?3 AND id < ?1 ORDER BY id DESC LIMIT ?2";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut all: Vec<Note> = Vec::new();
+    for task in &query.tasks {
+        let found = statement.query_map(params![before, query.most, task.0], read)?;
+        all.extend(found.collect::<Result<Vec<_>, _>>()?);
+    }
+    all.sort_unstable_by_key(|note| std::cmp::Reverse(note.id));
+    all.dedup_by_key(|note| note.id);
+    all.truncate(query.most as usize);
+    Ok(all)
+}
+
+fn document(row: &Row<'_>) -> rusqlite::Result<Document> {
+    Ok(Document { kind: row.get(0)?, name: row.get(1)?, body: row.get(2)?, version: row.get(3)? })
+}
+
+fn put(db: &Connection, document: &Document) -> Result<bool, Fault> {
+    let Document { kind, name, body, version } = document;
+    let sql = "INSERT INTO documents (kind, name, version, body) SELECT ?1, ?2, 1, ?3
+        WHERE ?4 IS NULL OR ?4 = coalesce((SELECT version FROM documents WHERE kind = ?1 AND name = ?2), 0)
+        ON CONFLICT (kind, name) DO UPDATE SET version = documents.version + 1, body = excluded.body";
+    Ok(db.prepare_cached(sql)?.execute(params![kind, name, body, version])? > 0)
+}
+
+fn spent(db: &Connection, name: &str, now: Tick) -> Result<Option<KeySpent>, Fault> {
+    let Some(key) = look::key(db, name)? else { return Ok(None) };
+    let rates: String =
+        db.prepare_cached("SELECT rates FROM keys WHERE name = ?1")?.query_row([name], |row| row.get(0))?;
+    let ledger = Ledger::from_text(&rates)?;
+    let limits = terms::in_force(key.pinned, key.sent);
+    let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
+    Ok(Some(KeySpent { key, rate }))
+}
+
+/// Tasks that wait, are delayed or are held.
+fn live(db: &Connection, after: TaskId, most: u32) -> Result<Vec<TaskLook>, Fault> {
+    let sql = "SELECT id, lane, attempt, due_at, record FROM tasks WHERE id > ?1 ORDER BY id LIMIT ?2";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query(params![after.0, most])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        let state = match row.get::<_, Option<i64>>(3)? {
+            Some(due) => State::Delayed { until: tick(due) },
+            None => State::Waiting { ahead: 0 },
+        };
+        let (queue, key, priority) = look::names(db, row.get(1)?)?;
+        let record = Some(Record::from_bytes(&row.get::<_, Vec<u8>>(4)?)?);
+        let (id, attempt) = (TaskId(row.get(0)?), row.get(2)?);
+        all.push(TaskLook { id, queue, key, priority, attempt, state, record });
+    }
+    let mut statement = db.prepare_cached("SELECT id, worker, since FROM leases WHERE highest > ?1")?;
+    let leases = statement.query_map([after.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let leases: Vec<(i64, i64, i64)> = leases.collect::<Result<_, _>>()?;
+    for (lease, worker, since) in leases {
+        for task in leases::held(db, lease)?.into_iter().filter(|task| task.id > after) {
+            let (queue, key, priority) = look::names(db, task.place.lane)?;
+            let record = Some(Record::from_bytes(&task.record)?);
+            let state = State::Held { worker: WorkerId(worker), since: tick(since) };
+            all.push(TaskLook { id: task.id, queue, key, priority, attempt: task.attempt, state, record });
+        }
+    }
+    all.sort_unstable_by_key(|task| task.id);
+    all.truncate(most as usize);
+    Ok(all)
+}

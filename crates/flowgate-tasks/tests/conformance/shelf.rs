@@ -1,0 +1,95 @@
+//! What a store keeps beside tasks.
+
+use flowgate_core::{Limits, Tick};
+use flowgate_tasks::{
+    NewTask, TaskId,
+    store::{Document, End, KeyChange, NewNote, NoteQuery, State},
+};
+
+use crate::kit::Kit;
+
+fn document(body: &str, version: Option<i64>) -> Document {
+    Document { kind: "note".into(), name: "a".into(), body: body.into(), version }
+}
+
+on_every_store! {
+    #[test]
+    async fn a_document_is_written_by_whoever_has_seen_its_last_version(kit: &Kit) {
+        // Seen to fail: without the version in the update's condition.
+        let shelf = &kit.shelf;
+        let read = async || shelf.document("note".into(), "a".into()).await.expect("a store");
+        assert_eq!(read().await, None);
+        assert!(!shelf.put_document(document("early", Some(1))).await.expect("a store"), "it is not there yet");
+        assert!(shelf.put_document(document("first", Some(0))).await.expect("a store"));
+        assert!(!shelf.put_document(document("again", Some(0))).await.expect("a store"), "it is there");
+        assert!(shelf.put_document(document("second", Some(1))).await.expect("a store"));
+        assert!(!shelf.put_document(document("late", Some(1))).await.expect("a store"));
+        assert_eq!(read().await, Some(document("second", Some(2))));
+        assert!(shelf.put_document(document("third", None)).await.expect("a store"));
+        let listed = shelf.documents("note".into(), String::new(), 10).await.expect("a store");
+        assert_eq!(listed, [document("third", Some(3))]);
+        assert_eq!(shelf.documents("note".into(), "a".into(), 10).await.expect("a store"), []);
+        assert!(shelf.remove_document("note".into(), "a".into()).await.expect("a store"));
+        assert!(!shelf.remove_document("note".into(), "a".into()).await.expect("a store"));
+    }
+
+    #[test]
+    async fn notes_come_newest_first_page_by_page_until_they_are_old(kit: &Kit) {
+        let shelf = &kit.shelf;
+        let note = |task, at: u64| NewNote { task: TaskId(task), at: Tick::from_nanos(at), body: vec![at as u8] };
+        shelf.write_notes(vec![note(1, 10), note(2, 20), note(1, 30)]).await.expect("a store");
+        let query = NoteQuery { most: 2, ..NoteQuery::default() };
+        let page = shelf.notes(query.clone()).await.expect("a store");
+        assert_eq!(page.iter().map(|note| note.body[0]).collect::<Vec<_>>(), [30, 20]);
+        let rest = shelf.notes(NoteQuery { before: Some(page[1].id), ..query.clone() }).await.expect("a store");
+        assert_eq!(rest.iter().map(|note| note.body[0]).collect::<Vec<_>>(), [10]);
+        let of_one = NoteQuery { tasks: vec![TaskId(1)], ..query.clone() };
+        let of_one = shelf.notes(of_one).await.expect("a store");
+        assert_eq!(of_one.iter().map(|note| note.at.as_nanos()).collect::<Vec<_>>(), [30, 10]);
+        assert_eq!(shelf.prune(Tick::from_nanos(25), Tick::ZERO).await.expect("a store"), 2);
+        assert_eq!(shelf.notes(query).await.expect("a store").len(), 1);
+    }
+
+    #[test]
+    async fn live_tasks_are_those_that_wait_are_delayed_or_held(kit: &Kit) {
+        let shelf = &kit.shelf;
+        let worker = kit.worker().await;
+        kit.send(NewTask::new("a", b"held".to_vec())).await;
+        let held = worker.claim(1).await.remove(0);
+        let waits = kit.send(NewTask::new("a", b"waits".to_vec())).await;
+        let delayed = NewTask::new("a", b"delayed".to_vec()).delay(std::time::Duration::from_secs(60));
+        let delayed = kit.send(delayed).await;
+        let live = shelf.live_tasks(TaskId(0), 10).await.expect("a store");
+        assert_eq!(live.iter().map(|task| task.id).collect::<Vec<_>>(), [held.id, waits, delayed]);
+        assert!(matches!(live[0].state, State::Held { .. }));
+        assert!(matches!(live[1].state, State::Waiting { .. }));
+        assert!(matches!(live[2].state, State::Delayed { .. }));
+        let page = shelf.live_tasks(held.id, 1).await.expect("a store");
+        assert_eq!(page.iter().map(|task| task.id).collect::<Vec<_>>(), [waits]);
+        worker.end(held, End::Dead { error: "no".into() }).await;
+        assert!(shelf.remove_dead(live[0].id).await.expect("a store"));
+        assert!(!shelf.remove_dead(live[0].id).await.expect("a store"));
+        assert_eq!(kit.store.dead(None, 10).await.expect("a store"), []);
+    }
+
+    #[test]
+    async fn keys_are_listed_with_what_their_rate_has_left(kit: &Kit) {
+        let shelf = &kit.shelf;
+        let limits = Limits::builder().max(5).rate(3, "1m").build().expect("limits");
+        for key in ["b", "a", "a"] {
+            kit.send(NewTask::new("x", Vec::new()).key(key).limits(limits)).await;
+        }
+        let worker = kit.worker().await;
+        assert_eq!(worker.claim(1).await.len(), 1);
+        let keys = shelf.keys(String::new(), 10).await.expect("a store");
+        assert_eq!(keys.iter().map(|found| found.key.key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        let left: u32 = keys.iter().map(|found| found.rate.expect("it has one").remaining).sum();
+        assert_eq!(left, 5);
+        let behind = shelf.keys("a".into(), 10).await.expect("a store");
+        assert_eq!(behind.iter().map(|found| found.key.key.as_str()).collect::<Vec<_>>(), ["b"]);
+        kit.store.change_key("a".into(), KeyChange::Pause).await.expect("a store");
+        let one = shelf.key_spent("a".into()).await.expect("a store").expect("it is known");
+        assert!(one.key.is_paused);
+        assert_eq!(shelf.key_spent("none".into()).await.expect("a store"), None);
+    }
+}
