@@ -126,7 +126,9 @@ impl Memory {
     fn settled(&self, settles: &[Settle], whole: &HashSet<i64>) {
         let mut open = self.open();
         for Settle { task, .. } in settles {
-            open.entry(task.lease).and_modify(|tasks| drop(tasks.remove(&task.id.0)));
+            if let Some(tasks) = open.get_mut(&task.lease) {
+                tasks.remove(&task.id.0);
+            }
         }
         open.retain(|lease, _| !whole.contains(lease));
     }
