@@ -127,7 +127,7 @@ fn t8_a_key_that_is_full_or_spent_or_paused_is_named() {
         assert_eq!(limits(&told), ["key-paused", "workers-busy"]);
         assert_eq!(told["facts"][3]["value"], "max 7 (pinned)");
         place.told(&["key", "resume", "acme"]);
-        place.told(&["key", "pin", "acme", "--rate=1", "--period=1h"]);
+        place.told(&["key", "pin", "acme", "--max=7", "--rate=1", "--period=1h"]);
         let told = explained(place, "key:acme");
         assert_eq!(limits(&told)[0], "key-rate", "{told:#}");
         assert_eq!(told["first"]["estimate"]["is_exact"], true);
