@@ -15,12 +15,14 @@ use crate::{
     terms,
 };
 
-const QUEUES: &str = "SELECT name, priority, max, paused, \
-    (SELECT count(*) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) \
-    JOIN lanes ON lanes.id = held.lane WHERE lanes.queue = queues.id AND held.id <> ALL(done)) AS held, \
-    (SELECT count(place) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.queue = queues.id) AS waiting, \
-    (SELECT count(due_at) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.queue = queues.id) AS delayed \
-    FROM queues ORDER BY priority, name";
+const QUEUES: &str = "SELECT name, queues.priority, max, paused, coalesce(held.count, 0) AS held, \
+    coalesce(line.waiting, 0) AS waiting, coalesce(line.delayed, 0) AS delayed FROM queues \
+    LEFT JOIN (SELECT lanes.queue, count(*) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) \
+    JOIN lanes ON lanes.id = held.lane WHERE held.id <> ALL(done) GROUP BY lanes.queue) AS held ON held.queue = queues.id \
+    LEFT JOIN (SELECT lanes.queue, sum(waiting)::bigint AS waiting, sum(delayed)::bigint AS delayed FROM (\
+    SELECT lane, count(place) AS waiting, count(due_at) AS delayed FROM tasks GROUP BY lane) AS line \
+    JOIN lanes ON lanes.id = line.lane GROUP BY lanes.queue) AS line ON line.queue = queues.id \
+    ORDER BY queues.priority, name";
 const KEY: &str = "SELECT in_use, paused, pinned, sent, latest, \
     (SELECT count(place) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS waiting, \
     (SELECT count(due_at) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS delayed \
