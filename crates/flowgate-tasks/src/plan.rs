@@ -146,21 +146,12 @@ pub(crate) struct Grant {
     pub(crate) room: u32,
 }
 
-/// Why a lane may start nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
-    /// Its key is full or paused: until something of the key comes back or changes.
-    Key,
-    /// Its key's rate is spent until then.
-    Until(Tick),
-}
-
 /// The outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) grants: Vec<Grant>,
     /// Lanes that hold nothing to look at until something changes.
-    pub(crate) held: Vec<(usize, Held)>,
+    pub(crate) held: Vec<(usize, LaneState)>,
     /// Whether a turn that locks the counters might give more.
     pub(crate) wants_locks: bool,
     /// Whether lanes were left out for this turn only, so that another one should look at them.
@@ -317,7 +308,7 @@ impl<'a> Draft<'a> {
         more == share
     }
 
-    fn keyed(&self, index: usize, key: usize, share: u32) -> Result<Grant, Held> {
+    fn keyed(&self, index: usize, key: usize, share: u32) -> Result<Grant, LaneState> {
         let mut key = self.scene.keys[key].clone();
         let limits = key.in_force(self.scene.lanes[index].own);
         let max = limits.and_then(|limits| limits.max());
@@ -327,8 +318,8 @@ impl<'a> Draft<'a> {
             match key.hold(limits.as_ref(), self.scene.now) {
                 None => key.start(limits.as_ref(), 1, self.scene.now),
                 Some(_) if count > 0 => break,
-                Some(Hold::Rate { until }) => return Err(Held::Until(until)),
-                Some(_) => return Err(Held::Key),
+                Some(Hold::Rate { until }) => return Err(LaneState::Until(until)),
+                Some(_) => return Err(LaneState::Held),
             }
             count += 1;
         }

@@ -27,16 +27,16 @@ use crate::{
 /// From lanes whose key is locked nobody else takes; from the others everybody does, so there each row is locked. Rows are
 /// deleted by where they are: nobody moves a task that stands in line.
 const TAKE: &str = "WITH grants AS (\
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bool[]) AS granted (lane, count, hint, alone)), \
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::bool[]) AS granted (lane, count, alone)), \
     picked AS MATERIALIZED (SELECT first.spot FROM grants CROSS JOIN LATERAL (\
-    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place > grants.hint \
-    AND (good_until IS NULL OR good_until > $5) ORDER BY place LIMIT grants.count) AS first WHERE alone \
+    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place IS NOT NULL \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT grants.count) AS first WHERE alone \
     UNION ALL SELECT first.spot FROM grants CROSS JOIN LATERAL (\
-    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place > grants.hint \
-    AND (good_until IS NULL OR good_until > $5) ORDER BY place LIMIT grants.count FOR UPDATE SKIP LOCKED) AS first WHERE NOT alone), \
+    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place IS NOT NULL \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT grants.count FOR UPDATE SKIP LOCKED) AS first WHERE NOT alone), \
     taken AS (DELETE FROM tasks WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING tasks.*) \
     INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records) \
-    SELECT $6, $5, array_agg(id), array_agg(lane), array_agg(attempt + 1), array_agg(weight), array_agg(coalesce(good_until, 0)), \
+    SELECT $5, $4, array_agg(id), array_agg(lane), array_agg(attempt + 1), array_agg(weight), array_agg(coalesce(good_until, 0)), \
     array_agg(record) FROM (SELECT * FROM taken ORDER BY lane, place) AS taken HAVING count(*) > 0 \
     RETURNING id, ids, lanes, attempts, weights, goods, records";
 /// How many of those granted stand in a lane, and how many of these, from its head, fit into the room its key has.
@@ -279,9 +279,7 @@ async fn take(
     let lanes: Vec<i64> = grants.iter().map(|grant| scene.lanes[grant.lane].id).collect();
     let counts: Vec<i32> = grants.iter().map(|grant| grant.count as i32).collect();
     let alone: Vec<bool> = grants.iter().map(|grant| scene.lanes[grant.lane].key.is_some()).collect();
-    let hints: Vec<i64> = vec![0; lanes.len()];
-    let rows =
-        session.query(TAKE, [&lanes, &counts, &hints, &alone, &rows::stored(scene.now), &worker.0]).await?;
+    let rows = session.query(TAKE, [&lanes, &counts, &alone, &rows::stored(scene.now), &worker.0]).await?;
     let Some(row) = rows.first() else { return Ok(Vec::new()) };
     let places: HashMap<i64, Place> = grants
         .iter()

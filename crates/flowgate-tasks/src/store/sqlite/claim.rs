@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::{candidates, error::Fault, lanes, lanes::moment, leases, settle::Back, threads::Hand};
 use crate::{
-    plan::{Grant, Held, Plan, Scene},
+    plan::{Grant, LaneState, Plan, Scene},
     store::{Again, Claimed, Place, Want, WorkerId},
     task::TaskId,
 };
@@ -67,8 +67,9 @@ fn carry_out(
     let mut is_gone = vec![false; scene.lanes.len()];
     for &(lane, held) in &plan.held {
         let (state, until) = match held {
-            Held::Key => (lanes::HELD, None),
-            Held::Until(until) => (lanes::RESTING, Some(until)),
+            LaneState::Ready => continue,
+            LaneState::Held => (lanes::HELD, None),
+            LaneState::Until(until) => (lanes::RESTING, Some(until)),
         };
         lanes::set(hand.db, scene.lanes[lane].id, state, until)?;
         is_gone[lane] = true;
