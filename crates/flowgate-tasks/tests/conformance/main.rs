@@ -6,6 +6,7 @@
 mod kit;
 mod model;
 
+mod ahead;
 mod cancel;
 mod caps;
 mod dead;

@@ -8,7 +8,9 @@
 //! waits: further keys and tasks are taken only where nobody else has them, and counters that only go down come last. So no
 //! two turns can wait for each other.
 
+mod ahead;
 mod connect;
+mod idle;
 mod lanes;
 mod limits;
 mod look;

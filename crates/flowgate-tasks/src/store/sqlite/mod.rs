@@ -5,6 +5,7 @@
 //!
 //! Several processes may share the file. Between them there are no wake-ups, only a slow look at whether anything changed.
 
+mod ahead;
 mod audit;
 mod candidates;
 mod claim;
