@@ -9,7 +9,7 @@ use crate::store::StoreError;
 const STEPS: [&str; 3] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
-    include_str!("migrations/0003_ahead.sql"),
+    include_str!("migrations/0004_ahead.sql"),
 ];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.

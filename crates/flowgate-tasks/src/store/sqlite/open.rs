@@ -14,7 +14,7 @@ use crate::store::StoreError;
 const MIGRATIONS: [&str; 3] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
-    include_str!("migrations/0003_ahead.sql"),
+    include_str!("migrations/0004_ahead.sql"),
 ];
 /// Longer than any commit of another process.
 const BUSY: Duration = Duration::from_secs(30);
