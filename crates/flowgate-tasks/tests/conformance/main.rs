@@ -14,6 +14,7 @@ mod dedupe;
 mod leases;
 mod limits;
 mod order;
+mod runs;
 mod shelf;
 mod sqlite;
 mod time;

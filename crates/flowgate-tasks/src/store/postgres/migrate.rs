@@ -6,9 +6,10 @@ use super::session::failed;
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
+    include_str!("migrations/0003_runs.sql"),
     include_str!("migrations/0004_ahead.sql"),
 ];
 

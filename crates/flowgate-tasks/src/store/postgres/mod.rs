@@ -17,6 +17,7 @@ mod look;
 mod migrate;
 mod notify;
 mod rows;
+mod runs;
 mod scene;
 mod send;
 mod session;

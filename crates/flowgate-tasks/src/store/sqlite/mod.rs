@@ -15,6 +15,7 @@ mod leases;
 mod limits;
 mod look;
 mod open;
+mod runs;
 mod send;
 mod settle;
 mod shelf;
