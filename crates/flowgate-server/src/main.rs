@@ -16,6 +16,7 @@ mod remote;
 mod serve;
 mod signals;
 mod worker;
+mod workflow;
 
 use std::{
     io::{self, Write},

@@ -15,8 +15,8 @@ mod waiting;
 
 pub(crate) use ask::{Ask, Kind, headers_of};
 pub(crate) use inherit::inherit;
-pub(crate) use log::{RunLog, Seen};
+pub(crate) use log::{RunLog, Seen, state as state_name};
 pub(crate) use run::{Failed, FailureCall, Invoker, RunHead, own_name, result_text};
 pub(crate) use slice::{Slice, is_superseded, slice};
 pub(crate) use step::{CallType, Kept, Step};
-pub(crate) use waiting::{StoredEvent, Wait, WaitAsk};
+pub(crate) use waiting::{StoredEvent, Wait, WaitAsk, event_data, event_id};
