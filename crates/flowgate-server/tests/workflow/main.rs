@@ -8,3 +8,4 @@
 #[allow(dead_code, reason = "each set of tests uses its own part")]
 mod kit;
 mod clients;
+mod load;
