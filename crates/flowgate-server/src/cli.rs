@@ -12,7 +12,9 @@ use flowgate::Period;
 
 use crate::{
     config::Sources,
-    remote::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions},
+    remote::{
+        DlqOptions, KeysOptions, PublishOptions, RunOptions, RunsOptions, ScheduleOptions, TokenOptions,
+    },
     serve::StoreAt,
 };
 
@@ -74,6 +76,12 @@ pub(crate) enum Command {
 
     /// Look at dead letters, send them again or delete them
     Dlq(DlqOptions),
+
+    /// List the runs of workflows on a running server
+    Runs(RunsOptions),
+
+    /// Look at one run of a workflow, cancel it, or begin a failed one again
+    Run(RunOptions),
 
     /// Make, list or change schedules
     Schedule(ScheduleOptions),

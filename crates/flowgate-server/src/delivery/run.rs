@@ -126,7 +126,8 @@ impl Courier {
             more: Map::new(),
         };
         let head = RunHead::from_bytes(&run.head);
-        let own = Callback { url: callback.url.clone(), spec: inherit(callback.spec.clone(), &head.spec) };
+        let own =
+            Callback { url: callback.url.clone(), spec: inherit(callback.spec.clone(), &head.spec, None) };
         let mut back = callback::message(&own, &told, clock::now());
         back.head.spec.retries = own.spec.retries;
         let step = part.step.replacen("call/", "back/", 1);

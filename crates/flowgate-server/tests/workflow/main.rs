@@ -7,5 +7,11 @@
 #[path = "../flow/kit.rs"]
 #[allow(dead_code, reason = "each set of tests uses its own part")]
 mod kit;
+#[path = "../flow/endpoint.rs"]
+#[allow(dead_code, reason = "each set of tests uses its own part")]
+mod endpoint;
+
+mod bad_input;
 mod clients;
+mod commands;
 mod load;

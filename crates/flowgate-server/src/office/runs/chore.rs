@@ -67,9 +67,11 @@ async fn resolve(desk: &Desk, child: &str) -> Result<(), StoreError> {
     let mut step = invoker.step;
     step["out"] = json!(out.to_string());
     let body = Bytes::from(step.to_string());
-    let Ok(name) = Step::read(&body).map(|step| step.name()) else { return Ok(()) };
+    let Ok(read_step) = Step::read(&body) else { return Ok(()) };
+    let name = read_step.name();
     let given: Given = invoker.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
-    let spec = inherit(read(&given).unwrap_or_default(), &RunHead::from_bytes(&parent.head).spec);
+    let spec = RunHead::from_bytes(&parent.head).spec;
+    let spec = inherit(read(&given).unwrap_or_default(), &spec, read_step.next());
     let head = Head { url: invoker.url, created: clock::now(), spec, ..Head::default() };
     let message = Message { head, body: Bytes::new() };
     let planned = plan::go_on(&parent, Role::Step, name.clone(), message, body.clone());

@@ -13,7 +13,10 @@ use crate::{
     clock,
     message::{Destination, Fault, Head, Message, Part, Role, Spec, read},
     office::{Desk, Sending, posting, random_text},
-    workflow::{Ask, CallType, Invoker, Kept, Kind, RunHead, Step, headers_of, inherit, own_name},
+    workflow::{
+        Ask, CallType, Invoker, Kept, Kind, RunHead, Step, check_own_limits, headers_of, inherit, own_limits,
+        own_name,
+    },
 };
 
 const INVOCATION: &str = r#"{"body": "…", "headers": {"Name": ["value"]}, "workflowRunId": "wfr_…", "workflowUrl": "https://…", "step": {"stepId": 1}}"#;
@@ -72,6 +75,7 @@ impl Desk {
         };
         let mut spec = read(&given)?;
         spec.dedupe = None;
+        check_own_limits(&spec)?;
         let Ask { id, kind, features } = ask;
         let beginning = |payload, invoker: Option<Invoker>, origin| Beginning {
             id: id.clone(),
@@ -91,9 +95,9 @@ impl Desk {
             }
             Kind::Step => {
                 let (run, head) = self.live_run(&id).await?;
-                let name = Step::read(&body)?.name();
-                let spec = inherit(spec, &head.spec);
-                Ok(go_on(&run, Role::Step, name, message(url, spec, caller), body))
+                let step = Step::read(&body)?;
+                let spec = inherit(spec, &head.spec, step.next());
+                Ok(go_on(&run, Role::Step, step.name(), message(url, spec, caller), body))
             }
             Kind::Call(number) => {
                 let (run, _) = self.live_run(&id).await?;
@@ -183,7 +187,9 @@ fn message(url: String, spec: Spec, caller: Option<String>) -> Message {
 /// A run begins: its payload is its first step, and its first message brings that.
 pub(super) fn begin(beginning: Beginning) -> Planned {
     let Beginning { id, url, spec, payload, features, caller, invoker, origin } = beginning;
-    let mut message = message(url.clone(), spec.clone(), caller.clone());
+    let mut first = spec.clone();
+    first.flow = own_limits(&spec, 1).or(first.flow);
+    let mut message = message(url.clone(), first, caller.clone());
     let created = message.head.created;
     let name = own_name(created, &random_text(10));
     message.head.part =

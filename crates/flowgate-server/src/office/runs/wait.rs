@@ -190,10 +190,10 @@ impl Desk {
         data: Option<&str>,
     ) -> Result<Option<(TaskId, bool)>, RunRefused> {
         let Some((run, _)) = self.store.run(name.to_owned()).await? else { return Ok(None) };
-        let spec = inherit(read(&wait.given())?, &head.spec);
+        let body = body_of(&wait.step_with(data));
+        let spec = inherit(read(&wait.given())?, &head.spec, Step::read(&body)?.next());
         let parts = Head { url: wait.url.clone(), created: clock::now(), spec, ..Head::default() };
         let message = Message { head: parts, body: Bytes::new() };
-        let body = body_of(&wait.step_with(data));
         let mut planned = plan::go_on(&run, Role::Step, step_name(wait), message, body);
         planned.change.write = bare(name, version, head).write;
         match self.store.change_runs(vec![planned.change]).await?.pop() {

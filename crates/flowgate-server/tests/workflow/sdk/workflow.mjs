@@ -178,6 +178,16 @@ const tests = {
     const messages = await api("GET", "/v2/events?flowControlKey=two&state=DELIVERED");
     assert.equal(messages.json.events.length, 3, "every delivery waits under the key of the run");
   },
+  async "a step with a key of its own"() {
+    const headers = { "Flowgate-Step-2": "key=second-step, parallelism=1" };
+    const { workflowRunId } = await start("/two", { body: { text: "own" }, flowControl: { key: "run", parallelism: 5 }, headers });
+    await reached(workflowRunId, "RUN_SUCCESS");
+    const under = async (key) => (await api("GET", `/v2/events?flowControlKey=${key}&state=DELIVERED`)).json.events.length;
+    await until("it is noted", async () => (await under("run")) + (await under("second-step")) === 3);
+    assert.equal(await under("second-step"), 1);
+    const wrong = { "Flowgate-Step-2": "parallelism=1" };
+    await assert.rejects(start("/two", { headers: wrong }), /key=<name>/);
+  },
   async "a run id that is live is not started twice"() {
     const body = { name: "x" };
     const first = await start("/long", { body, workflowRunId: "once" });
