@@ -16,6 +16,7 @@ mod remote;
 mod serve;
 mod signals;
 mod worker;
+mod workflow;
 
 use std::{
     io::{self, Write},
@@ -36,6 +37,8 @@ fn main() -> ExitCode {
         Command::Publish(options) => remote::publish(&options).map_err(commands::Failure::from),
         Command::Keys(options) => remote::keys(&options).map_err(commands::Failure::from),
         Command::Dlq(options) => remote::dlq(&options).map_err(commands::Failure::from),
+        Command::Runs(options) => remote::runs(&options).map_err(commands::Failure::from),
+        Command::Run(options) => remote::run(&options).map_err(commands::Failure::from),
         Command::Schedule(options) => remote::schedule(&options).map_err(commands::Failure::from),
         Command::Token(options) => remote::token(&options).map_err(commands::Failure::from),
         Command::Check(options) => commands::check(&options),

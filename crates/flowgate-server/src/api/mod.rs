@@ -19,7 +19,11 @@ mod publish;
 mod queues;
 mod reply;
 mod router;
+mod run_letters;
+mod runs;
 mod schedules;
 mod sent;
+mod trigger;
+mod wait;
 
 pub(crate) use router::routes;

@@ -13,7 +13,7 @@ use flowgate::http::{ConcurrencyLimit, Scope};
 
 use super::{
     auth, batch, dlq, events, flow_control, groups, keys, messages, openapi, publish, queues, reply::Problem,
-    schedules,
+    run_letters, runs, schedules, trigger, wait,
 };
 use crate::office::{Desk, MOST_OF_A_BODY};
 
@@ -61,6 +61,20 @@ pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
         .route("/v2/topics/{name}/endpoints", post(groups::add).delete(groups::take).put(groups::add))
         .route("/v2/keys", get(keys::read))
         .route("/v2/keys/rotate", post(keys::rotate))
+        .route("/v2/trigger/{*destination}", post(trigger::trigger))
+        .route("/v2/batch/trigger", post(trigger::trigger_many))
+        .route("/v2/workflows/runs", delete(runs::cancel_many))
+        .route("/v2/workflows/runs/{id}", get(runs::steps).delete(runs::end))
+        .route("/v2/workflows/events", get(runs::list))
+        .route("/v2/workflows/logs", get(runs::list))
+        .route("/v2/workflows/dlq", delete(run_letters::remove))
+        .route("/v2/workflows/dlq/resume", post(run_letters::resume))
+        .route("/v2/workflows/dlq/restart", post(run_letters::restart))
+        .route("/v2/workflows/dlq/callback/{id}", post(run_letters::callback))
+        .route("/v2/workflows/hooks/{user}/{run}/{event}", any(wait::hook))
+        .route("/v2/wait/{*event}", post(wait::wait))
+        .route("/v2/notify/{*event}", post(wait::notify))
+        .route("/v2/waiters/{*event}", get(wait::waiters))
         .route("/openapi.json", get(openapi::read))
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is not asked with this method")

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     clock,
     message::{Callback, Dedupe, Message},
-    office::{Answered, Desk, Entry, Stage, TICK, Tick, random_text},
+    office::{Answered, CHORE, Chore, Desk, Entry, Stage, TICK, Tick, random_text},
 };
 
 /// The kind of the tasks that deliver messages.
@@ -29,17 +29,17 @@ pub(crate) const QUEUE: &str = "messages";
 /// Delivers messages.
 #[derive(Clone)]
 pub(crate) struct Courier {
-    desk: Desk,
+    pub(super) desk: Desk,
     egress: Egress,
     /// True when the server begins to stop.
     closing: watch::Receiver<bool>,
 }
 
 /// One attempt, and what came of it.
-struct Attempt {
-    retried: u32,
-    answer: Result<Answer, NoAnswer>,
-    verdict: Verdict,
+pub(super) struct Attempt {
+    pub(super) retried: u32,
+    pub(super) answer: Result<Answer, NoAnswer>,
+    pub(super) verdict: Verdict,
 }
 
 impl Courier {
@@ -50,18 +50,24 @@ impl Courier {
     /// The handlers of the server's worker.
     pub(crate) fn handlers(self) -> Handlers {
         let courier = Arc::new(self);
-        let ticker = Arc::clone(&courier);
-        Handlers::new().on_bytes(KIND, move |context, body| Arc::clone(&courier).deliver(context, body)).on(
-            TICK,
-            move |tick: Tick| {
+        let (ticker, helper) = (Arc::clone(&courier), Arc::clone(&courier));
+        Handlers::new()
+            .on_bytes(KIND, move |context, body| Arc::clone(&courier).deliver(context, body))
+            .on(TICK, move |tick: Tick| {
                 let courier = Arc::clone(&ticker);
                 async move { tick.run(&courier.desk).await.map_err(Failure::from) }
-            },
-        )
+            })
+            .on(CHORE, move |chore: Chore| {
+                let courier = Arc::clone(&helper);
+                async move { chore.run(&courier.desk).await.map_err(Failure::from) }
+            })
     }
 
     async fn deliver(self: Arc<Self>, context: Context, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let message = Message::from_bytes(&Bytes::from(body)).map_err(Failure::last)?;
+        if let Some(part) = message.head.part.clone() {
+            return Box::pin(self.deliver_in_run(&context, message, part)).await;
+        }
         let mut retried = context.attempt - 1;
         loop {
             let attempt = Box::pin(self.attempt(context.id, &message, retried)).await;
@@ -86,7 +92,7 @@ impl Courier {
         }
     }
 
-    async fn attempt(&self, task: TaskId, message: &Message, retried: u32) -> Attempt {
+    pub(super) async fn attempt(&self, task: TaskId, message: &Message, retried: u32) -> Attempt {
         self.desk.journal.add(task, &Entry::plain(Stage::Active, message.without_body())).await;
         let id = self.desk.numbers.message(task);
         let body = request::body(message);
@@ -105,6 +111,21 @@ impl Courier {
     /// Notes the attempt, and tells whoever wants to know. Callbacks are stored before the message is settled: a crash in
     /// between repeats the attempt and loses none.
     async fn tell(&self, task: TaskId, message: &Message, attempt: &Attempt) -> Result<(), Failure> {
+        let spec = &message.head.spec;
+        if let Some(callback) = &spec.callback {
+            self.call_back(task, message, attempt, callback, "callback").await?;
+        }
+        self.write_down(task, message, attempt).await;
+        match &spec.failure_callback {
+            Some(callback) if attempt.verdict == Verdict::Failed => {
+                self.call_back(task, message, attempt, callback, "failure").await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The attempt in the log.
+    pub(super) async fn write_down(&self, task: TaskId, message: &Message, attempt: &Attempt) {
         let entry = |stage: Stage| Entry {
             stage,
             answer: attempt
@@ -116,11 +137,7 @@ impl Courier {
             next: None,
             message: message.without_body(),
         };
-        let spec = &message.head.spec;
         let journal = &self.desk.journal;
-        if let Some(callback) = &spec.callback {
-            self.call_back(task, message, attempt, callback, "callback").await?;
-        }
         match attempt.verdict {
             Verdict::Delivered => {
                 let plain = Entry { answer: None, ..entry(Stage::Delivered) };
@@ -137,12 +154,8 @@ impl Courier {
                 journal.add(task, &entry(Stage::Error)).await;
                 // A dead letter is told with the answer it got: that is there before the letter is.
                 journal.add_now(task, &entry(Stage::Failed)).await;
-                if let Some(callback) = &spec.failure_callback {
-                    self.call_back(task, message, attempt, callback, "failure").await?;
-                }
             }
         }
-        Ok(())
     }
 
     async fn call_back(
@@ -161,6 +174,7 @@ impl Courier {
             retried: attempt.retried,
             answer: &attempt.answer,
             dead: (kind == "failure").then_some(dead.as_str()),
+            more: serde_json::Map::new(),
         };
         let mut callback = callback::message(callback, &told, clock::now());
         let name = format!("{kind}/{id}/{}", attempt.retried);
@@ -184,7 +198,7 @@ impl Courier {
     }
 }
 
-fn words(answer: &Result<Answer, NoAnswer>) -> String {
+pub(super) fn words(answer: &Result<Answer, NoAnswer>) -> String {
     match answer {
         Ok(answer) => format!("the endpoint answered {}", answer.status.as_u16()),
         Err(error) => format!("the endpoint did not answer: {error}"),

@@ -166,7 +166,7 @@ impl Desk {
         Ok(accepted)
     }
 
-    async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
+    pub(super) async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
         let url = message.head.url.clone();
         if !is_duplicate {
             self.journal.add(id, &Entry::plain(Stage::Created, message)).await;

@@ -127,6 +127,7 @@ fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -
         processes: options.deliveries,
         queues: vec![QUEUE.to_owned()],
         drain: DRAIN,
+        lease: options.lease,
         ..WorkerOptions::default()
     };
     Ok(Worker::new(desk.store.clone(), courier.handlers(), worker)?)
