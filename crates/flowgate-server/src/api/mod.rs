@@ -9,6 +9,7 @@ mod auth;
 mod batch;
 mod dlq;
 mod events;
+mod explain;
 mod filter;
 mod flow_control;
 mod groups;
@@ -22,4 +23,8 @@ mod router;
 mod schedules;
 mod sent;
 
-pub(crate) use router::routes;
+pub(crate) use asked::Asked;
+pub(crate) use flow_control::view as key_view;
+pub(crate) use reply::{Answer, Problem, done, ok};
+pub(crate) use router::{gate, open, routes};
+pub(crate) use sent::Sent;

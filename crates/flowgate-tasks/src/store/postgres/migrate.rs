@@ -6,8 +6,11 @@ use super::session::failed;
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 2] =
-    [include_str!("migrations/0001_tasks.sql"), include_str!("migrations/0002_shelf.sql")];
+const STEPS: [&str; 3] = [
+    include_str!("migrations/0001_tasks.sql"),
+    include_str!("migrations/0002_shelf.sql"),
+    include_str!("migrations/0003_key_lists.sql"),
+];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.
 const LOCK: i64 = 35_694_283;

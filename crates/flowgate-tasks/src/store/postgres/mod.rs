@@ -9,6 +9,7 @@
 //! two turns can wait for each other.
 
 mod connect;
+mod keys;
 mod lanes;
 mod limits;
 mod look;

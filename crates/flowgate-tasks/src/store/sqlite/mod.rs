@@ -9,6 +9,7 @@ mod audit;
 mod candidates;
 mod claim;
 mod error;
+mod keys;
 mod lanes;
 mod leases;
 mod limits;

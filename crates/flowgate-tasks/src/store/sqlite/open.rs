@@ -11,8 +11,11 @@ use super::error::Fault;
 use crate::store::StoreError;
 
 /// Each brings the tables from its index to the next version.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("migrations/0001_tasks.sql"), include_str!("migrations/0002_shelf.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("migrations/0001_tasks.sql"),
+    include_str!("migrations/0002_shelf.sql"),
+    include_str!("migrations/0003_key_lists.sql"),
+];
 /// Longer than any commit of another process.
 const BUSY: Duration = Duration::from_secs(30);
 /// More than there are statements in this folder.
