@@ -2,6 +2,7 @@
 
 #[cfg(feature = "postgres")]
 mod postgres;
+mod runs;
 mod seam;
 mod shelf;
 #[cfg(feature = "sqlite")]
@@ -9,6 +10,7 @@ mod sqlite;
 
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresOptions};
+pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite};
 pub(crate) use seam::Place;
 pub use seam::*;
 pub use shelf::{

@@ -5,7 +5,10 @@
 
 use flowgate_core::{RateLook, Tick};
 
-use super::seam::{KeyLook, Reply, Store, TaskLook};
+use super::{
+    runs::{Run, RunChange, RunOutcome, RunQuery, RunStep},
+    seam::{KeyLook, Reply, Store, TaskLook},
+};
 use crate::task::TaskId;
 
 /// Something that happened to a task, in the words of whoever handles it.
@@ -163,6 +166,19 @@ pub trait Shelf: Store {
     /// Removes a dead task. `false`: there was none.
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool>;
 
-    /// Removes some of the notes and dead tasks older than this, and says how many.
+    /// Changes runs, each of them wholly or not at all, in one transaction.
+    fn change_runs(&self, changes: Vec<RunChange>) -> Reply<'_, Vec<RunOutcome>>;
+
+    /// A run by its own name, with its steps in their order.
+    fn run(&self, name: String) -> Reply<'_, Option<(Run, Vec<RunStep>)>>;
+
+    /// Runs, the newest first.
+    fn runs(&self, query: RunQuery) -> Reply<'_, Vec<Run>>;
+
+    /// Which of these tasks stand in line or are delayed.
+    fn waiting(&self, tasks: Vec<TaskId>) -> Reply<'_, Vec<TaskId>>;
+
+    /// Removes some of the notes, dead tasks and ended runs older than this, and says how many. Runs are kept for as long as
+    /// dead tasks.
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64>;
 }

@@ -196,7 +196,7 @@ impl Worker {
     /// One turn, as it is.
     pub(crate) async fn turn(&self, settles: Vec<Settle>, slots: u32, with_locks: bool) -> Turned {
         let want = (slots > 0).then_some(Want { slots, per_queue: u32::MAX, with_locks });
-        self.store.turn(self.id, Turn { settles, want }).await.expect("a turn")
+        self.store.turn(self.id, Turn { settles, want, ..Turn::default() }).await.expect("a turn")
     }
 
     /// Claims as much as there is, up to so many, asking again as often as it is told to.

@@ -6,6 +6,7 @@
 mod kit;
 mod model;
 
+mod ahead;
 mod cancel;
 mod caps;
 mod dead;
@@ -14,6 +15,7 @@ mod explain;
 mod leases;
 mod limits;
 mod order;
+mod runs;
 mod shelf;
 mod sqlite;
 mod time;

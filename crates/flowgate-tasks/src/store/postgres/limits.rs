@@ -21,7 +21,8 @@ impl Postgres {
             Box::pin(async move {
                 transaction.batch_execute(ALONE).await?;
                 let set = "UPDATE cluster SET cap = $1, in_use = CASE WHEN $1::int IS NULL THEN 0 ELSE \
-                    (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0) FROM leases) END";
+                    (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0) FROM leases \
+                    WHERE ahead_until IS NULL) END";
                 transaction.execute(set, &[&cap]).await.map(drop)
             })
         })
@@ -38,7 +39,7 @@ impl Postgres {
                 let id: i64 = transaction.query_one(set, &[&queue.name, &queue.priority, &max]).await?.get(0);
                 let count = "UPDATE queues SET in_use = CASE WHEN max IS NULL THEN 0 ELSE (SELECT count(*) FROM leases \
                     CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) JOIN lanes ON lanes.id = held.lane \
-                    WHERE lanes.queue = $1 AND held.id <> ALL(done)) END WHERE id = $1";
+                    WHERE lanes.queue = $1 AND held.id <> ALL(done) AND ahead_until IS NULL) END WHERE id = $1";
                 transaction.execute(count, &[&id]).await.map(drop)
             })
         })

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     store::{
-        Census, Document, KeyPage, KeyQuery, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery, Reply, Shelf,
-        State, StoreError, TaskLook, WorkerId,
+        Census, Document, KeyPage, KeyQuery, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery, Reply, Run,
+        RunChange, RunOutcome, RunQuery, RunStep, Shelf, State, StoreError, TaskLook, WorkerId,
     },
     task::TaskId,
 };
@@ -145,11 +145,34 @@ impl Shelf for Postgres {
         Box::pin(async move { Ok(!self.rows(SQL, vec![Box::new(id.0)]).await?.is_empty()) })
     }
 
+    fn change_runs(&self, changes: Vec<RunChange>) -> Reply<'_, Vec<RunOutcome>> {
+        Box::pin(self.write_runs(changes))
+    }
+
+    fn run(&self, name: String) -> Reply<'_, Option<(Run, Vec<RunStep>)>> {
+        Box::pin(self.see_run(name))
+    }
+
+    fn runs(&self, query: RunQuery) -> Reply<'_, Vec<Run>> {
+        Box::pin(self.see_runs(query))
+    }
+
+    fn waiting(&self, tasks: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
+        const SQL: &str = "SELECT id FROM tasks WHERE id = ANY($1) ORDER BY id";
+        Box::pin(async move {
+            let tasks: Vec<i64> = tasks.iter().map(|task| task.0).collect();
+            Ok(self.rows(SQL, vec![Box::new(tasks)]).await?.iter().map(|row| TaskId(row.get(0))).collect())
+        })
+    }
+
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
         const SQL: &str = "WITH old AS (DELETE FROM notes WHERE id IN (SELECT id FROM notes ORDER BY id LIMIT $3) \
             AND at < $1 RETURNING 1), \
-            gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $2 ORDER BY id LIMIT $3) RETURNING 1) \
-            SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM gone)";
+            gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $2 ORDER BY id LIMIT $3) RETURNING 1), \
+            ended AS (DELETE FROM runs WHERE name IN (SELECT name FROM runs WHERE ended < $2 ORDER BY ended LIMIT $3 / 10) \
+            RETURNING name), \
+            left_over AS (DELETE FROM steps WHERE run IN (SELECT name FROM ended)) \
+            SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM gone) + (SELECT count(*) FROM ended)";
         Box::pin(async move {
             let values: Values =
                 vec![Box::new(stored(notes_before)), Box::new(stored(dead_before)), Box::new(BATCH)];

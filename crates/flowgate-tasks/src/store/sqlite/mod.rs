@@ -5,6 +5,7 @@
 //!
 //! Several processes may share the file. Between them there are no wake-ups, only a slow look at whether anything changed.
 
+mod ahead;
 mod audit;
 mod candidates;
 mod claim;
@@ -15,6 +16,7 @@ mod leases;
 mod limits;
 mod look;
 mod open;
+mod runs;
 mod send;
 mod settle;
 mod shelf;

@@ -7,14 +7,14 @@ use super::{
     error::Fault,
     keys,
     lanes::{moment, tick},
-    leases, look,
+    leases, look, runs,
     store::Sqlite,
 };
 use crate::{
     record::Record,
     store::{
-        Census, Document, KeyPage, KeyQuery, KeySpent, NewNote, Note, NoteQuery, Reply, Shelf, State,
-        TaskLook, WorkerId,
+        Census, Document, KeyPage, KeyQuery, KeySpent, NewNote, Note, NoteQuery, Reply, Run, RunChange,
+        RunOutcome, RunQuery, RunStep, Shelf, State, TaskLook, WorkerId,
     },
     task::TaskId,
 };
@@ -102,6 +102,22 @@ impl Shelf for Sqlite {
         })
     }
 
+    fn change_runs(&self, changes: Vec<RunChange>) -> Reply<'_, Vec<RunOutcome>> {
+        self.threads.write("changed runs", move |hand| runs::change(hand, &changes))
+    }
+
+    fn run(&self, name: String) -> Reply<'_, Option<(Run, Vec<RunStep>)>> {
+        self.threads.read("read a run", move |db, _| runs::run(db, &name))
+    }
+
+    fn runs(&self, query: RunQuery) -> Reply<'_, Vec<Run>> {
+        self.threads.read("listed runs", move |db, _| runs::runs(db, &query))
+    }
+
+    fn waiting(&self, tasks: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
+        self.threads.read("looked at tasks", move |db, _| runs::waiting(db, &tasks))
+    }
+
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
         self.threads.write("removed what is old", move |hand| {
             let mut removed = 0;
@@ -117,6 +133,7 @@ impl Shelf for Sqlite {
             ] {
                 removed += hand.db.prepare_cached(sql)?.execute(params![moment(before), BATCH])?;
             }
+            removed += runs::prune(hand.db, moment(dead_before), BATCH / 10)?;
             Ok(removed as u64)
         })
     }

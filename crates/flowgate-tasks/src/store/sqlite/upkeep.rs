@@ -8,6 +8,7 @@ use flowgate_core::Tick;
 use rusqlite::{Connection, params};
 
 use super::{
+    ahead,
     error::Fault,
     lanes,
     lanes::{moment, tick},
@@ -31,6 +32,8 @@ pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
     for worker in ids(hand.db, "SELECT id FROM workers WHERE lease_until <= ?1 LIMIT ?2", hand.now)? {
         kept.recovered += settle::take_back(hand, worker)?;
     }
+    let late = ids(hand.db, "SELECT id FROM leases WHERE ahead_until <= ?1 LIMIT ?2", hand.now)?;
+    kept.recovered += ahead::give_up(hand, &late)?;
     kept.due = join(hand)?;
     let woken = lanes::wake_due(hand.db, hand.now)?;
     forget(hand)?;
@@ -133,6 +136,7 @@ fn next(db: &Connection, now: Tick) -> Result<Option<Duration>, Fault> {
         SELECT min(due_at) AS at FROM tasks WHERE due_at IS NOT NULL
         UNION ALL SELECT min(good_until) FROM tasks WHERE good_until IS NOT NULL
         UNION ALL SELECT min(lease_until) FROM workers
+        UNION ALL SELECT min(ahead_until) FROM leases WHERE ahead_until IS NOT NULL
         UNION ALL SELECT min(wake_at) FROM lanes WHERE state = 3
         UNION ALL SELECT min(until) FROM results
         UNION ALL SELECT min(until) FROM dedupes)";
