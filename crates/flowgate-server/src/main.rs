@@ -7,6 +7,7 @@ mod cli;
 mod clock;
 mod commands;
 mod config;
+mod console;
 mod delivery;
 mod demo;
 mod gateway;

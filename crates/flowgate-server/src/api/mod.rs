@@ -9,6 +9,7 @@ mod auth;
 mod batch;
 mod dlq;
 mod events;
+mod explain;
 mod filter;
 mod flow_control;
 mod groups;
@@ -26,4 +27,8 @@ mod sent;
 mod trigger;
 mod wait;
 
-pub(crate) use router::routes;
+pub(crate) use asked::Asked;
+pub(crate) use flow_control::view as key_view;
+pub(crate) use reply::{Answer, Problem, done, ok};
+pub(crate) use router::{gate, open, routes};
+pub(crate) use sent::Sent;

@@ -12,8 +12,8 @@ use axum::{
 use flowgate::http::{ConcurrencyLimit, Scope};
 
 use super::{
-    auth, batch, dlq, events, flow_control, groups, keys, messages, openapi, publish, queues, reply::Problem,
-    run_letters, runs, schedules, trigger, wait,
+    auth, batch, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish, queues,
+    reply::Problem, run_letters, runs, schedules, trigger, wait,
 };
 use crate::office::{Desk, MOST_OF_A_BODY};
 
@@ -22,15 +22,25 @@ const AT_ONCE: u32 = 1024;
 const IN_LINE: u32 = 4096;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// All paths of the API, behind its own gate.
-pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
-    let gate = ConcurrencyLimit::builder()
+/// The API's own gate: for all that a client asks of this server, by whatever way.
+pub(crate) fn gate() -> Result<ConcurrencyLimit, flowgate::OptionError> {
+    ConcurrencyLimit::builder()
         .max_concurrent(AT_ONCE)
         .max_queue(IN_LINE)
         .queue_timeout(PATIENCE)
         .scope(Scope::Global)
-        .build()?;
-    let paths = Router::new()
+        .build()
+}
+
+/// All paths of the API, for whoever has a token.
+pub(crate) fn routes(desk: Desk, gate: ConcurrencyLimit) -> Router {
+    let check = middleware::from_fn_with_state(desk.clone(), auth::check);
+    open().layer(check).layer(gate).with_state(desk)
+}
+
+/// All paths of the API, without asking who it is: whoever mounts them does.
+pub(crate) fn open() -> Router<Desk> {
+    Router::new()
         .route("/v2/publish/{*destination}", post(publish::publish))
         .route("/v2/enqueue/{queue}/{*destination}", post(publish::enqueue))
         .route("/v2/batch", post(batch::batch))
@@ -43,6 +53,9 @@ pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
         .route("/v2/flowControl/{key}/pin", post(flow_control::pin))
         .route("/v2/flowControl/{key}/unpin", post(flow_control::unpin))
         .route("/v2/flowControl/{key}/resetRate", post(flow_control::reset_rate))
+        .route("/v2/flowControl/{key}/explain", get(explain::key))
+        .route("/v2/messages/{id}/explain", get(explain::message))
+        .route("/v2/explain", get(explain::any))
         .route("/v2/globalParallelism", get(flow_control::global))
         .route("/v2/queues", get(queues::list).post(queues::put))
         .route("/v2/queues/{name}", get(queues::read).delete(queues::remove))
@@ -81,8 +94,4 @@ pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
         })
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
         .layer(DefaultBodyLimit::max(MOST_OF_A_BODY))
-        .layer(middleware::from_fn_with_state(desk.clone(), auth::check))
-        .layer(gate)
-        .with_state(desk);
-    Ok(paths)
 }

@@ -6,6 +6,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, routing::any};
+use flowgate::http::ConcurrencyLimit;
 use flowgate_tasks::{
     store::Shelf,
     worker::{Ending, Worker, WorkerOptions},
@@ -22,6 +23,7 @@ use crate::{
     cli::ServeOptions,
     clock,
     config::{Config, Sources},
+    console::{self, Console, Parts},
     delivery::{Courier, Egress, QUEUE},
     gateway::Beside,
     office::{Desk, Secrets},
@@ -68,11 +70,15 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     if let Some(gateway) = &gateway {
         paths = paths.merge(gateway.routes());
     }
-    let paths = paths.merge(api::routes(desk.clone())?).into_make_service_with_connect_info::<SocketAddr>();
     let (closing, closed) = watch::channel(false);
+    let (console, requests) = console(&desk, gateway.as_ref(), &at, &closed)?;
+    let hub = Arc::clone(console.hub());
+    let paths = paths.merge(console::routes(console)).merge(api::routes(desk.clone(), requests));
+    let paths = paths.into_make_service_with_connect_info::<SocketAddr>();
     let worker = worker(options, &desk, &closed)?;
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);
+    tokio::spawn(hub.run(until(closed.clone())));
     say(&greeting(here, url.as_deref(), &at, &token));
 
     let server = axum::serve(listener, paths).with_graceful_shutdown(until(closed.clone()));
@@ -113,6 +119,24 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let _ = timeout(DRAIN, log).await;
     say(&farewell(&delivered.map_err(Failure::Deliver)?, cut));
     Ok(())
+}
+
+/// The console, and the gate that its requests share with those of the API.
+fn console(
+    desk: &Desk,
+    gateway: Option<&Beside>,
+    at: &StoreAt,
+    closed: &watch::Receiver<bool>,
+) -> Result<(Console, ConcurrencyLimit), Failure> {
+    let requests = api::gate()?;
+    let console = Console::new(Parts {
+        desk: desk.clone(),
+        requests: requests.clone(),
+        gateway: gateway.map(Beside::handle),
+        store_name: at.to_string(),
+        closed: closed.clone(),
+    })?;
+    Ok((console, requests))
 }
 
 async fn until(mut closed: watch::Receiver<bool>) {

@@ -383,6 +383,8 @@ pub struct WorkerLook {
     pub queues: Vec<String>,
     /// Until when its lease lasts, unless it is renewed.
     pub lease_until: Tick,
+    /// For how long that is, by the store's clock.
+    pub lease_left: Duration,
 }
 
 /// Where a task that nobody holds stands, and what its key says to it.
