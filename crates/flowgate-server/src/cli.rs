@@ -14,6 +14,7 @@ use crate::{
     config::Sources,
     remote::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions},
     serve::StoreAt,
+    simulate::{SIMULATE_HELP, SimulateOptions},
 };
 
 pub(crate) use tasks::{
@@ -80,6 +81,10 @@ pub(crate) enum Command {
 
     /// Make, list or revoke tokens of the API
     Token(TokenOptions),
+
+    /// Say what limits would do to a workload, before production: waits, throughput, refusals, and a plot
+    #[command(after_help = SIMULATE_HELP)]
+    Simulate(SimulateOptions),
 
     /// Serve a small HTTP demo guarded by gates, with live figures at /
     #[command(after_help = DEMO_HELP)]

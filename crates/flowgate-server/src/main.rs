@@ -15,6 +15,7 @@ mod office;
 mod remote;
 mod serve;
 mod signals;
+mod simulate;
 mod worker;
 
 use std::{
@@ -32,6 +33,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(options) => commands::serve(&options),
+        Command::Simulate(options) => simulate::simulate(&options).map_err(commands::Failure::from),
         Command::Demo(options) => demo::serve(&options).map_err(commands::Failure::from),
         Command::Publish(options) => remote::publish(&options).map_err(commands::Failure::from),
         Command::Keys(options) => remote::keys(&options).map_err(commands::Failure::from),
