@@ -127,6 +127,10 @@ pub(crate) enum Command {
     /// Print the reference page of the config file
     #[command(hide = true)]
     ConfigReference,
+
+    /// Print the reference page of the metrics
+    #[command(hide = true)]
+    MetricsReference,
 }
 
 /// From where the configuration is taken.
@@ -193,6 +197,10 @@ pub(crate) struct ServeOptions {
     /// Deliver nothing to addresses of this machine or of private networks
     #[arg(long, env = "FLOWGATE_DENY_PRIVATE")]
     pub(crate) deny_private: bool,
+
+    /// Answer /metrics without a token
+    #[arg(long, env = "FLOWGATE_METRICS_OPEN")]
+    pub(crate) metrics_open: bool,
 
     /// How many deliveries this server has under way at once
     #[arg(long, env = "FLOWGATE_DELIVERIES", value_name = "N", default_value = "1000", value_parser = deliveries)]

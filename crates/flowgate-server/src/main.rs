@@ -11,6 +11,7 @@ mod delivery;
 mod demo;
 mod gateway;
 mod message;
+mod metrics;
 mod office;
 mod remote;
 mod serve;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Explain(options) => commands::explain(&options),
         Command::WorkerChild(options) => commands::worker_child(&options),
         Command::ConfigReference => commands::config_reference(),
+        Command::MetricsReference => commands::metrics_reference(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,7 +11,7 @@ use super::{asked::Asked, reply::Problem};
 use crate::office::Desk;
 
 /// Lets a request through, if it has a token of this server.
-pub(super) async fn check(State(desk): State<Desk>, request: Request, next: Next) -> Response {
+pub(crate) async fn check(State(desk): State<Desk>, request: Request, next: Next) -> Response {
     let bearer = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let bearer = bearer.and_then(|value| {
         let (scheme, token) = value.trim().split_once(' ')?;

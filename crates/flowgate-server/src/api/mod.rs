@@ -22,4 +22,5 @@ mod router;
 mod schedules;
 mod sent;
 
+pub(crate) use auth::check as with_token;
 pub(crate) use router::routes;

@@ -30,6 +30,7 @@ pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
         .queue_timeout(PATIENCE)
         .scope(Scope::Global)
         .build()?;
+    desk.meter.watch(gate.clone());
     let paths = Router::new()
         .route("/v2/publish/{*destination}", post(publish::publish))
         .route("/v2/enqueue/{queue}/{*destination}", post(publish::enqueue))

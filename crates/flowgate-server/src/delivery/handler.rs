@@ -1,6 +1,9 @@
 //! What a worker runs for each message: an attempt, what it means, who is told, and what becomes of the message.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use flowgate_tasks::{
@@ -18,6 +21,7 @@ use super::{
 use crate::{
     clock,
     message::{Callback, Dedupe, Message},
+    metrics::Outcome,
     office::{Answered, Desk, Entry, Stage, TICK, Tick, random_text},
 };
 
@@ -63,6 +67,10 @@ impl Courier {
     async fn deliver(self: Arc<Self>, context: Context, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let message = Message::from_bytes(&Bytes::from(body)).map_err(Failure::last)?;
         let mut retried = context.attempt - 1;
+        if retried == 0 {
+            let wait = clock::now().saturating_sub(message.not_before());
+            self.desk.meter.waited(Duration::from_millis(wait));
+        }
         loop {
             let attempt = Box::pin(self.attempt(context.id, &message, retried)).await;
             Box::pin(self.tell(context.id, &message, &attempt)).await?;
@@ -94,11 +102,13 @@ impl Courier {
         let jti = format!("jwt_{}", random_text(20));
         let signature = self.desk.secrets.keys().sign(&message.head.url, &body, &jti, now);
         let said = Said { id: &id, retried, signature: &signature };
+        let under_way = self.desk.meter.begin();
         let answer = match request::request(message, &said) {
             Ok(request) => self.egress.send(request, message.head.spec.timeout()).await,
             Err(error) => Err(NoAnswer::Broken(error.to_string())),
         };
         let verdict = verdict(&message.head.spec, &answer, retried, in_seconds(SystemTime::now()));
+        under_way.ended(outcome(&verdict));
         Attempt { retried, answer, verdict }
     }
 
@@ -181,6 +191,14 @@ impl Courier {
             _ = self.desk.client.wait(callback) => {}
             _ = closing.wait_for(|is_closing| *is_closing) => {}
         }
+    }
+}
+
+fn outcome(verdict: &Verdict) -> Outcome {
+    match verdict {
+        Verdict::Delivered => Outcome::Delivered,
+        Verdict::Again(_) => Outcome::Retried,
+        Verdict::Failed => Outcome::Failed,
     }
 }
 

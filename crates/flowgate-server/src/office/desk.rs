@@ -16,6 +16,7 @@ use super::{
 use crate::{
     clock,
     message::{Destination, Fault, Given, Head, Message, Numbers, Spec, read},
+    metrics::Meter,
 };
 
 /// More of a body is not taken.
@@ -32,6 +33,7 @@ pub(crate) struct Desk {
     pub(crate) numbers: Numbers,
     pub(crate) journal: Journal,
     pub(crate) secrets: Arc<Secrets>,
+    pub(crate) meter: Arc<Meter>,
 }
 
 /// A message that was taken in, or that had been.
@@ -85,7 +87,8 @@ impl Desk {
         let secrets = Arc::new(Secrets::open(Arc::clone(&store), is_dev).await?);
         let (journal, writing) = Journal::start(Arc::clone(&store));
         let client = Client::new(store.clone());
-        Ok((Desk { store, client, numbers, journal, secrets }, writing))
+        let meter = Arc::new(Meter::new());
+        Ok((Desk { store, client, numbers, journal, secrets, meter }, writing))
     }
 
     /// Reads what is to be sent: one message for a URL, one for each endpoint of a URL group.
@@ -168,6 +171,7 @@ impl Desk {
 
     async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
         let url = message.head.url.clone();
+        self.meter.accepted(is_duplicate);
         if !is_duplicate {
             self.journal.add(id, &Entry::plain(Stage::Created, message)).await;
         }

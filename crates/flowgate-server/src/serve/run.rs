@@ -5,7 +5,6 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, routing::any};
 use flowgate_tasks::{
     store::Shelf,
     worker::{Ending, Worker, WorkerOptions},
@@ -24,6 +23,7 @@ use crate::{
     config::{Config, Sources},
     delivery::{Courier, Egress, QUEUE},
     gateway::Beside,
+    metrics::{self, Watched},
     office::{Desk, Secrets},
     signals::Signals,
 };
@@ -64,12 +64,18 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let url = gateway.as_ref().map(Beside::url);
     let here = listener.local_addr().map_err(listen)?;
 
-    let mut paths = Router::new().route("/health", any(async || "well\n"));
+    let (closing, closed) = watch::channel(false);
+    let watched = Watched {
+        desk: desk.clone(),
+        gateway: gateway.as_ref().map(Beside::handle),
+        closing: closed.clone(),
+        is_open: options.metrics_open,
+    };
+    let mut paths = metrics::routes(watched, api::routes(desk.clone())?);
     if let Some(gateway) = &gateway {
         paths = paths.merge(gateway.routes());
     }
-    let paths = paths.merge(api::routes(desk.clone())?).into_make_service_with_connect_info::<SocketAddr>();
-    let (closing, closed) = watch::channel(false);
+    let paths = paths.into_make_service_with_connect_info::<SocketAddr>();
     let worker = worker(options, &desk, &closed)?;
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);

@@ -13,4 +13,6 @@ mod delivery;
 mod endpoint;
 mod fleet;
 mod limits;
+mod metrics;
+mod prometheus;
 mod sdk;
