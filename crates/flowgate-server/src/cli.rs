@@ -15,6 +15,7 @@ use crate::{
     remote::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions},
     serve::StoreAt,
     simulate::{SIMULATE_HELP, SimulateOptions},
+    traces::TraceOptions,
 };
 
 pub(crate) use tasks::{
@@ -201,6 +202,9 @@ pub(crate) struct ServeOptions {
     /// Answer /metrics without a token
     #[arg(long, env = "FLOWGATE_METRICS_OPEN")]
     pub(crate) metrics_open: bool,
+
+    #[command(flatten)]
+    pub(crate) traces: TraceOptions,
 
     /// How many deliveries this server has under way at once
     #[arg(long, env = "FLOWGATE_DELIVERIES", value_name = "N", default_value = "1000", value_parser = deliveries)]

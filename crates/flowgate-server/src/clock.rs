@@ -27,3 +27,8 @@ impl Stopwatch {
         self.0.elapsed()
     }
 }
+
+/// Nanoseconds since the Unix epoch.
+pub(crate) fn nanos() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}

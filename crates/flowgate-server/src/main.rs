@@ -17,6 +17,7 @@ mod remote;
 mod serve;
 mod signals;
 mod simulate;
+mod traces;
 mod worker;
 
 use std::{

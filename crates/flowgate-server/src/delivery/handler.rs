@@ -23,6 +23,7 @@ use crate::{
     message::{Callback, Dedupe, Message},
     metrics::Outcome,
     office::{Answered, Desk, Entry, Stage, TICK, Tick, random_text},
+    traces::{self, Kind, Span},
 };
 
 /// The kind of the tasks that deliver messages.
@@ -44,6 +45,8 @@ struct Attempt {
     retried: u32,
     answer: Result<Answer, NoAnswer>,
     verdict: Verdict,
+    /// The `traceparent` that the endpoint got.
+    trace: Option<String>,
 }
 
 impl Courier {
@@ -72,7 +75,11 @@ impl Courier {
             self.desk.meter.waited(Duration::from_millis(wait));
         }
         loop {
-            let attempt = Box::pin(self.attempt(context.id, &message, retried)).await;
+            let mut dispatch = self.dispatch(context.id, &message, retried);
+            let attempt = Box::pin(self.attempt(context.id, &message, retried, dispatch.as_ref())).await;
+            if let Some(span) = dispatch.take() {
+                self.desk.tracer.end(span);
+            }
             Box::pin(self.tell(context.id, &message, &attempt)).await?;
             let said = words(&attempt.answer);
             match attempt.verdict {
@@ -94,14 +101,40 @@ impl Courier {
         }
     }
 
-    async fn attempt(&self, task: TaskId, message: &Message, retried: u32) -> Attempt {
+    /// The span of taking a message up, below the one that stored it; `None` where no traces are sent.
+    fn dispatch(&self, task: TaskId, message: &Message, retried: u32) -> Option<Span> {
+        self.desk.tracer.is_on().then(|| {
+            let parent = message.head.trace.as_deref().and_then(traces::Context::read);
+            let context = traces::Context::below(parent);
+            let mut span = Span::new("dispatch", Kind::Consumer, context, parent);
+            span.text("messaging.message.id", &self.desk.numbers.message(task));
+            span.number("flowgate.retried", retried.into());
+            span.number("flowgate.waited_ms", clock::now().saturating_sub(message.not_before()));
+            if let Some(flow) = &message.head.spec.flow {
+                span.text("flowgate.key", &flow.key);
+            }
+            span
+        })
+    }
+
+    async fn attempt(
+        &self,
+        task: TaskId,
+        message: &Message,
+        retried: u32,
+        dispatch: Option<&Span>,
+    ) -> Attempt {
         self.desk.journal.add(task, &Entry::plain(Stage::Active, message.without_body())).await;
         let id = self.desk.numbers.message(task);
         let body = request::body(message);
         let now = in_seconds(SystemTime::now());
         let jti = format!("jwt_{}", random_text(20));
         let signature = self.desk.secrets.keys().sign(&message.head.url, &body, &jti, now);
-        let said = Said { id: &id, retried, signature: &signature };
+        let parent = dispatch.map(Span::context);
+        let mut span = parent.map(|parent| Span::new("attempt", Kind::Client, parent.child(), Some(parent)));
+        let trace =
+            span.as_ref().map(|span| span.context().to_string()).or_else(|| message.head.trace.clone());
+        let said = Said { id: &id, retried, signature: &signature, trace: trace.as_deref() };
         let under_way = self.desk.meter.begin();
         let answer = match request::request(message, &said) {
             Ok(request) => self.egress.send(request, message.head.spec.timeout()).await,
@@ -109,7 +142,11 @@ impl Courier {
         };
         let verdict = verdict(&message.head.spec, &answer, retried, in_seconds(SystemTime::now()));
         under_way.ended(outcome(&verdict));
-        Attempt { retried, answer, verdict }
+        if let Some(mut span) = span.take() {
+            describe(&mut span, message, &answer);
+            self.desk.tracer.end(span);
+        }
+        Attempt { retried, answer, verdict, trace }
     }
 
     /// Notes the attempt, and tells whoever wants to know. Callbacks are stored before the message is settled: a crash in
@@ -173,6 +210,7 @@ impl Courier {
             dead: (kind == "failure").then_some(dead.as_str()),
         };
         let mut callback = callback::message(callback, &told, clock::now());
+        callback.head = self.desk.traced(attempt.trace.as_deref(), callback.head);
         let name = format!("{kind}/{id}/{}", attempt.retried);
         callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Id(name)));
         if message.head.queue.is_none() {
@@ -191,6 +229,25 @@ impl Courier {
             _ = self.desk.client.wait(callback) => {}
             _ = closing.wait_for(|is_closing| *is_closing) => {}
         }
+    }
+}
+
+/// What is worth knowing of an attempt. A query may hold what is nobody's business.
+fn describe(span: &mut Span, message: &Message, answer: &Result<Answer, NoAnswer>) {
+    span.text("http.request.method", message.head.spec.method());
+    if let Ok(url) = message.head.url.parse::<http::Uri>() {
+        let host = url.authority().map_or("", |authority| authority.as_str());
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        span.text("url.full", &format!("{}://{host}{}", url.scheme_str().unwrap_or("http"), url.path()));
+    }
+    match answer {
+        Ok(answer) => {
+            span.number("http.response.status_code", answer.status.as_u16().into());
+            if !answer.status.is_success() {
+                span.failed(&words(&Ok(answer.clone())));
+            }
+        }
+        Err(_) => span.failed(&words(answer)),
     }
 }
 

@@ -32,6 +32,12 @@ pub(crate) struct Head {
     pub(crate) endpoint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<String>,
+    /// The `traceparent` that its deliveries stand below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<String>,
+    /// That of whoever sent it; of no use once it is stored.
+    #[serde(skip)]
+    pub(crate) sender: Option<String>,
 }
 
 /// Bytes that are no message.

@@ -51,6 +51,8 @@ pub(crate) struct Meter {
     pub(super) waits: Histogram,
     /// By the first digit of the status.
     pub(super) requests: [AtomicU64; 5],
+    pub(super) spans_sent: AtomicU64,
+    pub(super) spans_dropped: AtomicU64,
     api: OnceLock<ConcurrencyLimit>,
 }
 
@@ -72,6 +74,8 @@ impl Meter {
             durations: Histogram::default(),
             waits: Histogram::default(),
             requests: Default::default(),
+            spans_sent: AtomicU64::default(),
+            spans_dropped: AtomicU64::default(),
             api: OnceLock::new(),
         }
     }
@@ -106,6 +110,12 @@ impl Meter {
     pub(super) fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5);
         self.requests[class - 1].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Spans went to the collector of traces, or were dropped.
+    pub(crate) fn spans(&self, sent: u64, dropped: u64) {
+        self.spans_sent.fetch_add(sent, Ordering::Relaxed);
+        self.spans_dropped.fetch_add(dropped, Ordering::Relaxed);
     }
 }
 

@@ -147,7 +147,7 @@ pub(super) static WORKER_SLOTS: Metric = gauge(
 );
 
 /// All of them, in the order of the page.
-pub(super) static METRICS: [&Metric; 26] = [
+pub(super) static METRICS: [&Metric; 28] = [
     &BUILD,
     &STARTED,
     &MEMORY,
@@ -174,4 +174,14 @@ pub(super) static METRICS: [&Metric; 26] = [
     &QUEUE_PAUSED,
     &WORKERS,
     &WORKER_SLOTS,
+    &TRACES_SENT,
+    &TRACES_DROPPED,
 ];
+
+pub(super) static TRACES_SENT: Metric =
+    counter("flowgate_trace_spans_sent_total", &[], "Spans that the collector of traces took.");
+pub(super) static TRACES_DROPPED: Metric = counter(
+    "flowgate_trace_spans_dropped_total",
+    &[],
+    "Spans that were dropped, because the collector did not keep up or did not take them.",
+);

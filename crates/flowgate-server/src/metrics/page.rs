@@ -37,6 +37,8 @@ pub(super) fn page(meter: &Meter, gateway: Option<&GatewayLook>, figures: Option
     if let Some(figures) = figures {
         store(&mut page, figures);
     }
+    page.one(&TRACES_SENT, number(&meter.spans_sent));
+    page.one(&TRACES_DROPPED, number(&meter.spans_dropped));
     page.finish()
 }
 

@@ -5,6 +5,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use axum::Router;
 use flowgate_tasks::{
     store::Shelf,
     worker::{Ending, Worker, WorkerOptions},
@@ -26,6 +27,7 @@ use crate::{
     metrics::{self, Watched},
     office::{Desk, Secrets},
     signals::Signals,
+    traces::Tracer,
 };
 
 /// How long deliveries under way have to finish. What has not ended by then is delivered again after the next start.
@@ -55,7 +57,9 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store));
     let failed = |error| Failure::Store { at: at.to_string(), error };
     let store = at.open().await.map_err(failed)?;
-    let (desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
+    let (mut desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
+    let (tracer, tracing) = Tracer::start(&options.traces, &desk.meter);
+    desk.tracer = tracer;
     let token = token(options, &desk).await.map_err(failed)?;
     let gateway = match &config.gateway {
         Some(config) => Some(Beside::start(config, sources).await?),
@@ -65,16 +69,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let here = listener.local_addr().map_err(listen)?;
 
     let (closing, closed) = watch::channel(false);
-    let watched = Watched {
-        desk: desk.clone(),
-        gateway: gateway.as_ref().map(Beside::handle),
-        closing: closed.clone(),
-        is_open: options.metrics_open,
-    };
-    let mut paths = metrics::routes(watched, api::routes(desk.clone())?);
-    if let Some(gateway) = &gateway {
-        paths = paths.merge(gateway.routes());
-    }
+    let paths = paths(options, &desk, gateway.as_ref(), &closed)?;
     let paths = paths.into_make_service_with_connect_info::<SocketAddr>();
     let worker = worker(options, &desk, &closed)?;
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
@@ -117,6 +112,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     // Whoever is slower than this loses the end of an answer, not a message.
     let _ = timeout(LAST_BYTES, serving).await;
     let _ = timeout(DRAIN, log).await;
+    let _ = timeout(LAST_BYTES, tracing).await;
     say(&farewell(&delivered.map_err(Failure::Deliver)?, cut));
     Ok(())
 }
@@ -124,6 +120,26 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
 async fn until(mut closed: watch::Receiver<bool>) {
     // A sender that is gone has nothing more to say: then it ends as well.
     let _ = closed.wait_for(|is_closed| *is_closed).await;
+}
+
+/// All paths of this server.
+fn paths(
+    options: &ServeOptions,
+    desk: &Desk,
+    gateway: Option<&Beside>,
+    closed: &watch::Receiver<bool>,
+) -> Result<Router, Failure> {
+    let watched = Watched {
+        desk: desk.clone(),
+        gateway: gateway.map(Beside::handle),
+        closing: closed.clone(),
+        is_open: options.metrics_open,
+    };
+    let paths = metrics::routes(watched, api::routes(desk.clone())?);
+    Ok(match gateway {
+        Some(gateway) => paths.merge(gateway.routes()),
+        None => paths,
+    })
 }
 
 fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -> Result<Worker, Failure> {

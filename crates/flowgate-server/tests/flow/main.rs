@@ -16,3 +16,4 @@ mod limits;
 mod metrics;
 mod prometheus;
 mod sdk;
+mod traces;
