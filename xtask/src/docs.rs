@@ -9,14 +9,21 @@ use std::process::ExitStatus;
 
 use crate::cargo;
 
-const CONFIG: &str = "docs/reference/config.md";
+/// Each page, and the command of the program that prints it.
+const PAGES: [(&str, &str); 2] =
+    [("docs/reference/config.md", "config-reference"), ("docs/reference/metrics.md", "metrics-reference")];
 
 /// Writes every page, unless what prints it fails; then the page stays as it is.
 pub(crate) fn write(root: &Path) -> io::Result<ExitStatus> {
-    let printed = cargo::config_reference(root)?;
-    if printed.status.success() {
-        fs::write(root.join(CONFIG), printed.stdout)?;
-        println!("{CONFIG}: written");
+    let mut status = ExitStatus::default();
+    for (page, command) in PAGES {
+        let printed = cargo::printed(root, command)?;
+        status = printed.status;
+        if !status.success() {
+            break;
+        }
+        fs::write(root.join(page), printed.stdout)?;
+        println!("{page}: written");
     }
-    Ok(printed.status)
+    Ok(status)
 }

@@ -16,6 +16,8 @@ use crate::{
         DlqOptions, KeysOptions, PublishOptions, RunOptions, RunsOptions, ScheduleOptions, TokenOptions,
     },
     serve::StoreAt,
+    simulate::{SIMULATE_HELP, SimulateOptions},
+    traces::TraceOptions,
 };
 
 pub(crate) use tasks::{
@@ -89,6 +91,10 @@ pub(crate) enum Command {
     /// Make, list or revoke tokens of the API
     Token(TokenOptions),
 
+    /// Say what limits would do to a workload, before production: waits, throughput, refusals, and a plot
+    #[command(after_help = SIMULATE_HELP)]
+    Simulate(SimulateOptions),
+
     /// Serve a small HTTP demo guarded by gates, with live figures at /
     #[command(after_help = DEMO_HELP)]
     Demo(DemoOptions),
@@ -130,6 +136,10 @@ pub(crate) enum Command {
     /// Print the reference page of the config file
     #[command(hide = true)]
     ConfigReference,
+
+    /// Print the reference page of the metrics
+    #[command(hide = true)]
+    MetricsReference,
 }
 
 /// From where the configuration is taken.
@@ -196,6 +206,13 @@ pub(crate) struct ServeOptions {
     /// Deliver nothing to addresses of this machine or of private networks
     #[arg(long, env = "FLOWGATE_DENY_PRIVATE")]
     pub(crate) deny_private: bool,
+
+    /// Answer /metrics without a token
+    #[arg(long, env = "FLOWGATE_METRICS_OPEN")]
+    pub(crate) metrics_open: bool,
+
+    #[command(flatten)]
+    pub(crate) traces: TraceOptions,
 
     /// How many deliveries this server has under way at once
     #[arg(long, env = "FLOWGATE_DELIVERIES", value_name = "N", default_value = "1000", value_parser = deliveries)]

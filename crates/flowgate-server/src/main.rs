@@ -12,10 +12,13 @@ mod delivery;
 mod demo;
 mod gateway;
 mod message;
+mod metrics;
 mod office;
 mod remote;
 mod serve;
 mod signals;
+mod simulate;
+mod traces;
 mod worker;
 mod workflow;
 
@@ -34,6 +37,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(options) => commands::serve(&options),
+        Command::Simulate(options) => simulate::simulate(&options).map_err(commands::Failure::from),
         Command::Demo(options) => demo::serve(&options).map_err(commands::Failure::from),
         Command::Publish(options) => remote::publish(&options).map_err(commands::Failure::from),
         Command::Keys(options) => remote::keys(&options).map_err(commands::Failure::from),
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Command::Explain(options) => commands::explain(&options),
         Command::WorkerChild(options) => commands::worker_child(&options),
         Command::ConfigReference => commands::config_reference(),
+        Command::MetricsReference => commands::metrics_reference(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -147,7 +147,10 @@ mod tests {
         for (package, dependencies) in [
             ("flowgate-core", "[dependencies]\nthiserror = \"2\"\n[dev-dependencies]\nproptest = \"1\""),
             ("flowgate", "[dependencies]\nflowgate-core.workspace = true\nquanta = \"1\""),
-            ("flowgate", "[dev-dependencies]\nflowgate-testkit.workspace = true\nflowgate-tasks.workspace = true"),
+            (
+                "flowgate",
+                "[dev-dependencies]\nflowgate-testkit.workspace = true\nflowgate-tasks.workspace = true",
+            ),
             ("flowgate-tasks", "[dependencies]\nflowgate-core.workspace = true\ntokio = \"1\""),
             ("flowgate-server", "[dependencies]\nflowgate.workspace = true\naxum = \"1\""),
             ("flowgate-bench", "[dependencies]\nflowgate-testkit.workspace = true"),

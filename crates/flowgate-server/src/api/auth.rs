@@ -13,7 +13,7 @@ use crate::office::Desk;
 const HOOKS: &str = "/v2/workflows/hooks/";
 
 /// Lets a request through, if it has a token of this server.
-pub(super) async fn check(State(desk): State<Desk>, request: Request, next: Next) -> Response {
+pub(crate) async fn check(State(desk): State<Desk>, request: Request, next: Next) -> Response {
     // A webhook is called by whoever was given its URL: nobody guesses the run's id in it.
     if request.uri().path().starts_with(HOOKS) {
         return next.run(request).await;

@@ -35,6 +35,12 @@ pub(crate) struct Head {
     /// The part it has in a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<Part>,
+    /// The `traceparent` that its deliveries stand below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<String>,
+    /// That of whoever sent it; of no use once it is stored.
+    #[serde(skip)]
+    pub(crate) sender: Option<String>,
 }
 
 /// The part that a message has in a run of a workflow.

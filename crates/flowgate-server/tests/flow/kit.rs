@@ -71,6 +71,11 @@ impl Kit {
         Kit { store: made.await.unwrap(), folder: folder() }
     }
 
+    /// A store that a test started itself.
+    pub(crate) fn on(store: &str) -> Self {
+        Kit { store: store.to_owned(), folder: folder() }
+    }
+
     /// A server on this store, with the development token.
     pub(crate) fn server(&self) -> Server {
         self.server_with(&["--dev"])

@@ -13,4 +13,7 @@ mod delivery;
 mod endpoint;
 mod fleet;
 mod limits;
+mod metrics;
+mod prometheus;
 mod sdk;
+mod traces;
