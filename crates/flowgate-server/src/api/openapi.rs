@@ -52,7 +52,7 @@ const fn route(
     Route { path, method, about, query, body, gives }
 }
 
-const ROUTES: [Route; 43] = [
+const ROUTES: [Route; 44] = [
     route(
         "post",
         "/v2/publish/{destination}",
@@ -116,7 +116,7 @@ const ROUTES: [Route; 43] = [
         "post",
         "/v2/flowControl/{key}/pin",
         "Limits that overrule those of the messages.",
-        &["parallelism", "rate", "period"],
+        &["parallelism", "rate", "period", "smooth"],
         Body::None,
         "nothing",
     ),
@@ -129,6 +129,14 @@ const ROUTES: [Route; 43] = [
         "nothing",
     ),
     route("post", "/v2/flowControl/{key}/resetRate", "A new window begins now.", NONE, Body::None, "nothing"),
+    route(
+        "post",
+        "/v2/flowControl/{key}/mode",
+        "Whose limits govern what waits: the newest sent (latest), each message's own (own), or as for all keys (default).",
+        &["mode"],
+        Body::None,
+        "nothing",
+    ),
     route(
         "get",
         "/v2/globalParallelism",

@@ -43,6 +43,7 @@ pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
         .route("/v2/flowControl/{key}/pin", post(flow_control::pin))
         .route("/v2/flowControl/{key}/unpin", post(flow_control::unpin))
         .route("/v2/flowControl/{key}/resetRate", post(flow_control::reset_rate))
+        .route("/v2/flowControl/{key}/mode", post(flow_control::mode))
         .route("/v2/globalParallelism", get(flow_control::global))
         .route("/v2/queues", get(queues::list).post(queues::put))
         .route("/v2/queues/{name}", get(queues::read).delete(queues::remove))
