@@ -1,8 +1,6 @@
 //! Brings the tables up to date: once, however many processes start at the same time.
 
-use tokio_postgres::{Config, NoTls};
-
-use super::session::failed;
+use super::{session::failed, tls::Address};
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
@@ -17,8 +15,8 @@ const STEPS: [&str; 5] = [
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.
 const LOCK: i64 = 35_694_283;
 
-pub(super) async fn run(config: &Config) -> Result<(), StoreError> {
-    let (mut client, connection) = config.connect(NoTls).await.map_err(failed("connected"))?;
+pub(super) async fn run(address: &Address) -> Result<(), StoreError> {
+    let (mut client, connection) = address.connect().await.map_err(failed("connected"))?;
     let connection = tokio::spawn(connection);
     let done = steps(&mut client).await.map_err(failed("brought its tables up to date"));
     drop(client);

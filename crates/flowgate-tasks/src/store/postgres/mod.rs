@@ -24,6 +24,7 @@ mod session;
 mod settle;
 mod shelf;
 mod store;
+mod tls;
 mod turn;
 mod upkeep;
 mod why;
