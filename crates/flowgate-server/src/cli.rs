@@ -21,8 +21,8 @@ use crate::{
 };
 
 pub(crate) use tasks::{
-    ChildOptions, ExplainOptions, KeyChange, KeyOptions, NamedKey, NamedQueue, PinOptions, QueueChange,
-    QueuesOptions, SendOptions, SetOptions, StoreOptions, TaskChange, TaskOptions, TasksOptions,
+    ChildOptions, ExplainOptions, KeyChange, KeyOptions, Latest, NamedKey, NamedQueue, PinOptions,
+    QueueChange, QueuesOptions, SendOptions, SetOptions, StoreOptions, TaskChange, TaskOptions, TasksOptions,
     WorkerOptions,
 };
 

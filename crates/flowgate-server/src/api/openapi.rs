@@ -81,7 +81,7 @@ const EXPLAIN: [Route; 3] = [
     ),
 ];
 
-const ROUTES: [Route; 43] = [
+const ROUTES: [Route; 44] = [
     route(
         "post",
         "/v2/publish/{destination}",
@@ -146,7 +146,7 @@ const ROUTES: [Route; 43] = [
         "post",
         "/v2/flowControl/{key}/pin",
         "Limits that overrule those of the messages.",
-        &["parallelism", "rate", "period"],
+        &["parallelism", "rate", "period", "smooth"],
         Body::None,
         "nothing",
     ),
@@ -159,6 +159,14 @@ const ROUTES: [Route; 43] = [
         "nothing",
     ),
     route("post", "/v2/flowControl/{key}/resetRate", "A new window begins now.", NONE, Body::None, "nothing"),
+    route(
+        "post",
+        "/v2/flowControl/{key}/mode",
+        "Whose limits govern what waits: the newest sent (latest), each message's own (own), or as for all keys (default).",
+        &["mode"],
+        Body::None,
+        "nothing",
+    ),
     route(
         "get",
         "/v2/globalParallelism",

@@ -56,6 +56,7 @@ pub(crate) fn open() -> Router<Desk> {
         .route("/v2/flowControl/{key}/explain", get(explain::key))
         .route("/v2/messages/{id}/explain", get(explain::message))
         .route("/v2/explain", get(explain::any))
+        .route("/v2/flowControl/{key}/mode", post(flow_control::mode))
         .route("/v2/globalParallelism", get(flow_control::global))
         .route("/v2/queues", get(queues::list).post(queues::put))
         .route("/v2/queues/{name}", get(queues::read).delete(queues::remove))

@@ -71,6 +71,9 @@ pub(crate) fn message_view(id: &str, message: &Message) -> Map<String, Value> {
         put("timeout", json!(timeout));
     }
     if let Some(flow) = &spec.flow {
+        if flow.smooth {
+            put("smooth", json!(true));
+        }
         put("flowControlKey", json!(flow.key));
         // Seconds; a part of one is told as a part, not as nothing.
         let period = flow.period as f64 / 1000.0;

@@ -58,6 +58,10 @@ pub(super) struct Settings {
     #[arg(long, value_name = "TIME", requires = "rate")]
     pub(super) period: Option<String>,
 
+    /// Spread the starts of the rate evenly, instead of counting them in windows
+    #[arg(long, requires = "rate")]
+    pub(super) smooth: bool,
+
     /// How often it is tried again [default: 3]
     #[arg(long, value_name = "N")]
     pub(super) retries: Option<u32>,
@@ -130,6 +134,9 @@ pub(super) enum KeyAction {
         /// The period in seconds
         #[arg(long, value_name = "SECONDS", requires = "rate")]
         period: Option<u32>,
+        /// Spread the starts evenly, instead of counting them in windows
+        #[arg(long, requires = "rate")]
+        smooth: bool,
     },
     /// The limits of the messages hold again
     Unpin {
@@ -141,6 +148,13 @@ pub(super) enum KeyAction {
         /// Only the rate
         #[arg(long)]
         rate: bool,
+    },
+    /// Whose limits govern what waits: the newest sent, or each message's own
+    Latest {
+        #[command(flatten)]
+        key: OneKey,
+        /// on: the newest sent; off: each message's own; default: as for all keys
+        mode: crate::cli::Latest,
     },
     /// A new window begins now
     ResetRate(OneKey),

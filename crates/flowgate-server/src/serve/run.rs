@@ -22,7 +22,7 @@ use crate::{
     api,
     cli::ServeOptions,
     clock,
-    config::{Config, Sources},
+    config::{Config, FlowControlMode, Sources},
     console::{self, Console, Parts},
     delivery::{Courier, Egress, QUEUE},
     gateway::Beside,
@@ -59,6 +59,9 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store));
     let failed = |error| Failure::Store { at: at.to_string(), error };
     let store = at.open().await.map_err(failed)?;
+    if let Some(mode) = config.server.flow_control_mode {
+        store.set_latest(mode == FlowControlMode::Latest).await.map_err(failed)?;
+    }
     let (mut desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
     let (tracer, tracing) = Tracer::start(&options.traces, &desk.meter);
     desk.tracer = tracer;

@@ -81,6 +81,13 @@ impl Kit {
         self.server_with(&["--dev"])
     }
 
+    /// The same, with this configuration.
+    pub(crate) fn server_after(&self, config: &str) -> Server {
+        let path = self.folder.join("mine.toml");
+        fs::write(&path, config).unwrap();
+        self.server_with(&["--dev", "--config", &path.display().to_string()])
+    }
+
     pub(crate) fn server_with(&self, options: &[&str]) -> Server {
         self.server_on("127.0.0.1:0", options)
     }
