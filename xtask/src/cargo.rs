@@ -13,8 +13,8 @@ pub(crate) fn bench(root: &Path, words: &[String]) -> io::Result<ExitStatus> {
 }
 
 /// What the server prints when it is asked for a reference page.
-pub(crate) fn printed(root: &Path, command: &str) -> io::Result<Output> {
-    let run = ["run", "--quiet", "--package", "flowgate-server", "--", command];
+pub(crate) fn printed(root: &Path, page: &str) -> io::Result<Output> {
+    let run = ["run", "--quiet", "--package", "flowgate-server", "--", "reference", page];
     cargo(root).args(run).stderr(Stdio::inherit()).output()
 }
 

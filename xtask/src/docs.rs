@@ -9,20 +9,20 @@ use std::process::ExitStatus;
 
 use crate::cargo;
 
-/// Each page, and the command of the program that prints it.
-const PAGES: [(&str, &str); 2] =
-    [("docs/reference/config.md", "config-reference"), ("docs/reference/metrics.md", "metrics-reference")];
+/// The pages of docs/reference, as the program names them.
+const PAGES: [&str; 4] = ["config", "metrics", "commands", "api"];
 
 /// Writes every page, unless what prints it fails; then the page stays as it is.
 pub(crate) fn write(root: &Path) -> io::Result<ExitStatus> {
     let mut status = ExitStatus::default();
-    for (page, command) in PAGES {
-        let printed = cargo::printed(root, command)?;
+    for name in PAGES {
+        let page = format!("docs/reference/{name}.md");
+        let printed = cargo::printed(root, name)?;
         status = printed.status;
         if !status.success() {
             break;
         }
-        fs::write(root.join(page), printed.stdout)?;
+        fs::write(root.join(&page), printed.stdout)?;
         println!("{page}: written");
     }
     Ok(status)

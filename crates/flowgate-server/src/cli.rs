@@ -7,7 +7,7 @@ mod tasks;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use flowgate::Period;
 
 use crate::{
@@ -133,13 +133,21 @@ pub(crate) enum Command {
     #[command(hide = true)]
     WorkerChild(ChildOptions),
 
-    /// Print the reference page of the config file
+    /// Print a page of the reference
     #[command(hide = true)]
-    ConfigReference,
+    Reference {
+        #[arg(value_enum)]
+        page: Page,
+    },
+}
 
-    /// Print the reference page of the metrics
-    #[command(hide = true)]
-    MetricsReference,
+/// A page that is made from the code.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Page {
+    Config,
+    Metrics,
+    Commands,
+    Api,
 }
 
 /// From where the configuration is taken.

@@ -56,8 +56,7 @@ fn main() -> ExitCode {
         Command::Key(options) => commands::key(options),
         Command::Explain(options) => commands::explain(&options),
         Command::WorkerChild(options) => commands::worker_child(&options),
-        Command::ConfigReference => commands::config_reference(),
-        Command::MetricsReference => commands::metrics_reference(),
+        Command::Reference { page } => commands::reference(page),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -30,6 +30,7 @@ mod wait;
 pub(crate) use asked::Asked;
 pub(crate) use auth::check as with_token;
 pub(crate) use flow_control::view as key_view;
+pub(crate) use openapi::reference;
 pub(crate) use reply::{Answer, Problem, done, ok};
 pub(crate) use router::{gate, open, routes};
 pub(crate) use sent::Sent;

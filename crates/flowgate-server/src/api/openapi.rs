@@ -339,6 +339,20 @@ pub(super) async fn read() -> impl IntoResponse {
     axum::Json(document())
 }
 
+/// The same table as a page.
+pub(crate) fn reference() -> String {
+    let mut text = "# The API\n\nWhat the server answers, at the address it prints. Every request wants `Authorization: Bearer <token>`, but \
+        for webhooks. The same as a document for programs: `GET /openapi.json`. Made by `cargo xtask docs`.\n\n\
+        What is wrong is told as `{\"error\": \"…\"}` with a 4xx, and then nothing has changed.\n\n\
+        | request | what it does | query |\n|---|---|---|\n"
+        .to_owned();
+    for Route { path, method, about, query, .. } in ROUTES.iter().chain(&EXPLAIN) {
+        let query = query.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        text += &format!("| `{} {path}` | {about} | {query} |\n", method.to_uppercase());
+    }
+    text
+}
+
 fn document() -> Value {
     let mut paths = Map::new();
     for route in ROUTES.iter().chain(&EXPLAIN) {

