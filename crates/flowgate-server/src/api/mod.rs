@@ -15,6 +15,7 @@ mod groups;
 mod keys;
 mod messages;
 mod openapi;
+mod openapi_runs;
 mod publish;
 mod queues;
 mod reply;

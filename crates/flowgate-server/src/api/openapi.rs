@@ -3,8 +3,10 @@
 use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 
+use super::openapi_runs;
+
 /// A path, a method, what it does, the names of its query, and what it takes and gives.
-struct Route {
+pub(super) struct Route {
     path: &'static str,
     method: &'static str,
     about: &'static str,
@@ -14,7 +16,7 @@ struct Route {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Body {
+pub(super) enum Body {
     None,
     Any,
     Json,
@@ -39,9 +41,9 @@ const LOG_FILTERS: &[&str] = &[
     "host",
     "path",
 ];
-const NONE: &[&str] = &[];
+pub(super) const NONE: &[&str] = &[];
 
-const fn route(
+pub(super) const fn route(
     method: &'static str,
     path: &'static str,
     about: &'static str,
@@ -303,7 +305,7 @@ pub(super) async fn read() -> impl IntoResponse {
 
 fn document() -> Value {
     let mut paths = Map::new();
-    for route in &ROUTES {
+    for route in ROUTES.iter().chain(&openapi_runs::ROUTES) {
         let methods = paths.entry(route.path).or_insert_with(|| json!({}));
         methods[route.method] = route.operation();
     }
@@ -312,7 +314,7 @@ fn document() -> Value {
         "info": {
             "title": "Flowgate",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Durable HTTP delivery under limits: the QStash v2 API.",
+            "description": "Durable HTTP delivery under limits: the QStash v2 API, and its workflows.",
         },
         "security": [{ "token": [] }],
         "paths": paths,
@@ -379,7 +381,8 @@ mod tests {
         let document = document();
         let paths = document["paths"].as_object().expect("paths");
         let told: usize = paths.values().map(|methods| methods.as_object().expect("methods").len()).sum();
-        assert_eq!(told, ROUTES.len(), "two entries of the table have one path and method");
+        let table = ROUTES.len() + openapi_runs::ROUTES.len();
+        assert_eq!(told, table, "two entries of the table have one path and method");
         for name in NAMES {
             let cancel = document["paths"]["/v2/messages"]["delete"]["parameters"].to_string();
             assert!(cancel.contains(&format!("\"{name}\"")), "{name}");
