@@ -15,6 +15,7 @@ use crate::{
     remote::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions},
     serve::StoreAt,
     simulate::{SIMULATE_HELP, SimulateOptions},
+    top::TopOptions,
     traces::TraceOptions,
 };
 
@@ -73,6 +74,9 @@ pub(crate) enum Command {
 
     /// List the flow-control keys of a running server, or change one
     Keys(KeysOptions),
+
+    /// Watch keys, queues and gates of a running server, live
+    Top(TopOptions),
 
     /// Look at dead letters, send them again or delete them
     Dlq(DlqOptions),

@@ -17,6 +17,7 @@ mod remote;
 mod serve;
 mod signals;
 mod simulate;
+mod top;
 mod traces;
 mod worker;
 
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::serve(&options).map_err(commands::Failure::from),
         Command::Publish(options) => remote::publish(&options).map_err(commands::Failure::from),
         Command::Keys(options) => remote::keys(&options).map_err(commands::Failure::from),
+        Command::Top(options) => top::top(&options).map_err(commands::Failure::from),
         Command::Dlq(options) => remote::dlq(&options).map_err(commands::Failure::from),
         Command::Schedule(options) => remote::schedule(&options).map_err(commands::Failure::from),
         Command::Token(options) => remote::token(&options).map_err(commands::Failure::from),

@@ -11,10 +11,13 @@ mod publish;
 mod schedule;
 mod token;
 
+pub(crate) use client::Server;
 pub(crate) use dlq::dlq;
 pub(crate) use failure::Failure;
 pub(crate) use keys::keys;
-pub(crate) use options::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions};
+pub(crate) use options::{
+    DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, ServerOptions, TokenOptions,
+};
 pub(crate) use publish::publish;
 pub(crate) use schedule::schedule;
 pub(crate) use token::token;

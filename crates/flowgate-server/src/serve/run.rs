@@ -27,6 +27,7 @@ use crate::{
     metrics::{self, Watched},
     office::{Desk, Secrets},
     signals::Signals,
+    top,
     traces::Tracer,
 };
 
@@ -135,7 +136,8 @@ fn paths(
         closing: closed.clone(),
         is_open: options.metrics_open,
     };
-    let paths = metrics::routes(watched, api::routes(desk.clone())?);
+    let top = top::routes(desk.clone(), watched.gateway.clone());
+    let paths = metrics::routes(watched, api::routes(desk.clone())?).merge(top);
     Ok(match gateway {
         Some(gateway) => paths.merge(gateway.routes()),
         None => paths,

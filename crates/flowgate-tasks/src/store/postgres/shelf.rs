@@ -27,6 +27,14 @@ const KEYS: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, no
     (SELECT count(due_at) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS delayed \
     FROM keys WHERE name COLLATE \"C\" > $1 AND ($2::text IS NULL OR name = $2) ORDER BY name COLLATE \"C\" LIMIT $3";
 
+/// Tasks are counted once for all keys, not once for each.
+const BUSIEST: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, now_ns($2) AS now, \
+    coalesce(line.waiting, 0) AS waiting, coalesce(line.delayed, 0) AS delayed FROM keys \
+    LEFT JOIN (SELECT lanes.key, sum(waiting)::bigint AS waiting, sum(delayed)::bigint AS delayed FROM (\
+    SELECT lane, count(place) AS waiting, count(due_at) AS delayed FROM tasks GROUP BY lane) AS line \
+    JOIN lanes ON lanes.id = line.lane WHERE lanes.key IS NOT NULL GROUP BY lanes.key) AS line ON line.key = keys.id \
+    ORDER BY coalesce(line.waiting, 0) + in_use DESC, coalesce(line.delayed, 0) DESC, name COLLATE \"C\" LIMIT $1";
+
 /// Both halves in one statement, so that a task that is just claimed is in one of them.
 const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, worker, since \
     FROM ((SELECT id, lane, attempt, record, due_at, NULL::bigint AS worker, NULL::bigint AS since FROM tasks \
@@ -137,6 +145,13 @@ impl Shelf for Postgres {
 
     fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>> {
         Box::pin(self.find_keys(after, None, most))
+    }
+
+    fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>> {
+        Box::pin(async move {
+            let values: Values = vec![Box::new(i64::from(most)), Box::new(self.shared.told_time())];
+            self.rows(BUSIEST, values).await?.iter().map(spent).collect()
+        })
     }
 
     fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>> {
