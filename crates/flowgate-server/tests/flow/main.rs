@@ -16,4 +16,5 @@ mod limits;
 mod metrics;
 mod prometheus;
 mod sdk;
+mod top;
 mod traces;
