@@ -44,6 +44,7 @@ pub(super) async fn list(State(console): State<Console>) -> Answer {
                 "name": worker.name,
                 "slots": worker.slots,
                 "inUse": worker.in_use,
+                "ahead": worker.ahead,
                 "queues": worker.queues,
                 "leaseLeftMs": worker.lease_left.as_millis() as u64,
             })

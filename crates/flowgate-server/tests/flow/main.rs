@@ -7,7 +7,9 @@
 mod kit;
 mod api;
 mod bad_input;
+mod browser;
 mod commands;
+mod console;
 mod crash;
 mod delivery;
 mod endpoint;

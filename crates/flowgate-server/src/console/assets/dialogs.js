@@ -69,8 +69,8 @@ export function form(title, fields, verb, done, note) {
   dialog(title, (close) => {
     const inputs = {};
     const wrong = h("p", { class: "wrong", role: "alert" });
-    const rows = fields.map(({ name, label, hint, kind = "text", value = "", ...rest }) => {
-      const input = kind === "area" ? h("textarea", { name, rows: 4, value, ...rest }) : h("input", { name, type: kind, value, autocomplete: "off", ...rest });
+    const rows = fields.map(({ name, label, hint, kind = "text", value = "", ...rest }, index) => {
+      const input = kind === "area" ? h("textarea", { name, rows: 4, value, autofocus: index === 0, ...rest }) : h("input", { name, type: kind, value, autocomplete: "off", autofocus: index === 0, ...rest });
       inputs[name] = input;
       return h("label", { class: "field" }, h("span", null, label), input, hint ? h("small", null, hint) : null);
     });

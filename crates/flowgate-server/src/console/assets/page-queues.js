@@ -76,6 +76,7 @@ export function queuesPage({ go }) {
       { title: "Worker", kind: "name", make: text((worker) => worker.name, "strong cut") },
       { title: "In use", kind: "flight", make: used((worker) => worker.inUse, (worker) => worker.slots) },
       { title: "Serves", kind: "side", make: text((worker) => (worker.queues.length === 0 ? "all queues" : worker.queues.join(", ")), "cut") },
+      { title: "Claimed ahead", kind: "num side", make: text((worker) => (worker.ahead > 0 ? `${number(worker.ahead)}, soft` : "none")) },
       { title: "Lease", kind: "num", make: text((worker) => `${span(worker.leaseLeftMs)} left`) },
       { title: "No.", kind: "num side", make: text((worker) => worker.id) },
     ],
@@ -130,7 +131,7 @@ export function queuesPage({ go }) {
     node: h(
       "div",
       { class: "page" },
-      h("header", { class: "page-head" }, h("div", null, h("h1", null, "Queues and workers"), h("p", { class: "faint" }, "A task needs a free slot of its key, its queue, the cluster and a worker. Caps are hard: what is claimed and what runs count together."))),
+      h("header", { class: "page-head" }, h("div", null, h("h1", null, "Queues and workers"), h("p", { class: "faint" }, "A task needs a free slot of its key, its queue, the cluster and a worker. What is claimed and what runs count together; only what a worker claims ahead counts when it starts."))),
       h("section", { class: "tile flight single", "aria-label": "Cluster" }, h("div", { class: "card-head" }, h("h2", null, "Cluster"), button("edit", "Set the cap", setCap, { kind: "plain", testid: "cluster-cap" })), h("div", null, cap, capNote), capBar.node),
       h("section", { class: "card flush" }, queues.node),
       h("section", { class: "card flush" }, workers.node),
