@@ -26,6 +26,15 @@ impl Asked {
         Asked(pairs.collect())
     }
 
+    /// The same, with this value for a name that had none.
+    pub(super) fn with(&self, name: &str, value: &str) -> Self {
+        let mut pairs = self.0.clone();
+        if self.one(name).is_none() {
+            pairs.push((name.to_owned(), value.to_owned()));
+        }
+        Asked(pairs)
+    }
+
     /// The last value of a name that is not empty.
     pub(crate) fn one(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().rev().find(|(known, value)| known == name && !value.is_empty());

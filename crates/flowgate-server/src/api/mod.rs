@@ -20,11 +20,18 @@ mod publish;
 mod queues;
 mod reply;
 mod router;
+mod run_letters;
+mod runs;
 mod schedules;
 mod sent;
+mod table;
+mod trigger;
+mod wait;
 
 pub(crate) use asked::Asked;
+pub(crate) use auth::check as with_token;
 pub(crate) use flow_control::view as key_view;
+pub(crate) use openapi::reference;
 pub(crate) use reply::{Answer, Problem, done, ok};
 pub(crate) use router::{gate, open, routes};
 pub(crate) use sent::Sent;

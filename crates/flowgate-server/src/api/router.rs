@@ -13,7 +13,7 @@ use flowgate::http::{ConcurrencyLimit, Scope};
 
 use super::{
     auth, batch, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish, queues,
-    reply::Problem, schedules,
+    reply::Problem, run_letters, runs, schedules, trigger, wait,
 };
 use crate::office::{Desk, MOST_OF_A_BODY};
 
@@ -56,6 +56,7 @@ pub(crate) fn open() -> Router<Desk> {
         .route("/v2/flowControl/{key}/explain", get(explain::key))
         .route("/v2/messages/{id}/explain", get(explain::message))
         .route("/v2/explain", get(explain::any))
+        .route("/v2/flowControl/{key}/mode", post(flow_control::mode))
         .route("/v2/globalParallelism", get(flow_control::global))
         .route("/v2/queues", get(queues::list).post(queues::put))
         .route("/v2/queues/{name}", get(queues::read).delete(queues::remove))
@@ -74,6 +75,20 @@ pub(crate) fn open() -> Router<Desk> {
         .route("/v2/topics/{name}/endpoints", post(groups::add).delete(groups::take).put(groups::add))
         .route("/v2/keys", get(keys::read))
         .route("/v2/keys/rotate", post(keys::rotate))
+        .route("/v2/trigger/{*destination}", post(trigger::trigger))
+        .route("/v2/batch/trigger", post(trigger::trigger_many))
+        .route("/v2/workflows/runs", delete(runs::cancel_many))
+        .route("/v2/workflows/runs/{id}", get(runs::steps).delete(runs::end))
+        .route("/v2/workflows/events", get(runs::list))
+        .route("/v2/workflows/logs", get(runs::list))
+        .route("/v2/workflows/dlq", delete(run_letters::remove))
+        .route("/v2/workflows/dlq/resume", post(run_letters::resume))
+        .route("/v2/workflows/dlq/restart", post(run_letters::restart))
+        .route("/v2/workflows/dlq/callback/{id}", post(run_letters::callback))
+        .route("/v2/workflows/hooks/{user}/{run}/{event}", any(wait::hook))
+        .route("/v2/wait/{*event}", post(wait::wait))
+        .route("/v2/notify/{*event}", post(wait::notify))
+        .route("/v2/waiters/{*event}", get(wait::waiters))
         .route("/openapi.json", get(openapi::read))
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is not asked with this method")

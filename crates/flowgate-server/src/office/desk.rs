@@ -16,6 +16,8 @@ use super::{
 use crate::{
     clock,
     message::{Destination, Fault, Given, Head, Message, Numbers, Spec, read},
+    metrics::Meter,
+    traces::{Context, Kind, Span, Tracer},
 };
 
 /// More of a body is not taken.
@@ -32,6 +34,8 @@ pub(crate) struct Desk {
     pub(crate) numbers: Numbers,
     pub(crate) journal: Journal,
     pub(crate) secrets: Arc<Secrets>,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) tracer: Tracer,
 }
 
 /// A message that was taken in, or that had been.
@@ -85,21 +89,28 @@ impl Desk {
         let secrets = Arc::new(Secrets::open(Arc::clone(&store), is_dev).await?);
         let (journal, writing) = Journal::start(Arc::clone(&store));
         let client = Client::new(store.clone());
-        Ok((Desk { store, client, numbers, journal, secrets }, writing))
+        let meter = Arc::new(Meter::new());
+        Ok((Desk { store, client, numbers, journal, secrets, meter, tracer: Tracer::default() }, writing))
     }
 
     /// Reads what is to be sent: one message for a URL, one for each endpoint of a URL group.
     pub(crate) async fn read(&self, sending: Sending) -> Result<Vec<Message>, Refused> {
         let Sending { destination, given, body, queue, schedule, caller } = sending;
         let now = clock::now();
-        let head = |url: String, spec: Spec| Head {
-            url,
-            created: now,
-            spec,
-            caller: caller.clone(),
-            queue: queue.clone(),
-            schedule: schedule.clone(),
-            ..Head::default()
+        let traceparent = given.last("traceparent").map(str::to_owned);
+        let head = |url: String, spec: Spec| {
+            self.traced(
+                traceparent.as_deref(),
+                Head {
+                    url,
+                    created: now,
+                    spec,
+                    caller: caller.clone(),
+                    queue: queue.clone(),
+                    schedule: schedule.clone(),
+                    ..Head::default()
+                },
+            )
         };
         let checked = |given: &Given| {
             let spec = read(given)?;
@@ -166,12 +177,37 @@ impl Desk {
         Ok(accepted)
     }
 
-    async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
+    pub(super) async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
         let url = message.head.url.clone();
+        self.meter.accepted(is_duplicate);
+        self.trace(id, is_duplicate, &message.head);
         if !is_duplicate {
             self.journal.add(id, &Entry::plain(Stage::Created, message)).await;
         }
         Accepted { id, url, is_duplicate }
+    }
+
+    /// The head with its place in a trace, below whoever sends it.
+    pub(crate) fn traced(&self, traceparent: Option<&str>, mut head: Head) -> Head {
+        let (context, parent) = self.tracer.enter(traceparent);
+        head.trace = context.map(|context| context.to_string());
+        head.sender = parent.map(|parent| parent.to_string());
+        head
+    }
+
+    fn trace(&self, id: TaskId, is_duplicate: bool, head: &Head) {
+        let context = head.trace.as_deref().and_then(Context::read).filter(|_| self.tracer.is_on());
+        let Some(context) = context else { return };
+        let parent = head.sender.as_deref().and_then(Context::read);
+        let mut span = Span::new("publish", Kind::Producer, context, parent).began_at(head.created);
+        span.text("messaging.message.id", &self.numbers.message(id));
+        if let Some(flow) = &head.spec.flow {
+            span.text("flowgate.key", &flow.key);
+        }
+        if is_duplicate {
+            span.text("flowgate.duplicate", "true");
+        }
+        self.tracer.end(span);
     }
 
     /// A queue is made by the first message for it.

@@ -5,7 +5,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, routing::any};
+use axum::Router;
 use flowgate::http::ConcurrencyLimit;
 use flowgate_tasks::{
     store::Shelf,
@@ -22,12 +22,14 @@ use crate::{
     api,
     cli::ServeOptions,
     clock,
-    config::{Config, Sources},
+    config::{Config, FlowControlMode, Sources},
     console::{self, Console, Parts},
     delivery::{Courier, Egress, QUEUE},
     gateway::Beside,
+    metrics::{self, Watched},
     office::{Desk, Secrets},
     signals::Signals,
+    traces::Tracer,
 };
 
 /// How long deliveries under way have to finish. What has not ended by then is delivered again after the next start.
@@ -57,7 +59,12 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store));
     let failed = |error| Failure::Store { at: at.to_string(), error };
     let store = at.open().await.map_err(failed)?;
-    let (desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
+    if let Some(mode) = config.server.flow_control_mode {
+        store.set_latest(mode == FlowControlMode::Latest).await.map_err(failed)?;
+    }
+    let (mut desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
+    let (tracer, tracing) = Tracer::start(&options.traces, &desk.meter);
+    desk.tracer = tracer;
     let token = token(options, &desk).await.map_err(failed)?;
     let gateway = match &config.gateway {
         Some(config) => Some(Beside::start(config, sources).await?),
@@ -66,14 +73,10 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let url = gateway.as_ref().map(Beside::url);
     let here = listener.local_addr().map_err(listen)?;
 
-    let mut paths = Router::new().route("/health", any(async || "well\n"));
-    if let Some(gateway) = &gateway {
-        paths = paths.merge(gateway.routes());
-    }
     let (closing, closed) = watch::channel(false);
-    let (console, requests) = console(&desk, gateway.as_ref(), &at, &closed)?;
-    let hub = Arc::clone(console.hub());
-    let paths = paths.merge(console::routes(console)).merge(api::routes(desk.clone(), requests));
+    let console = console(&desk, gateway.as_ref(), &at, &closed)?;
+    let hub = Arc::clone(console.0.hub());
+    let paths = paths(options, &desk, gateway.as_ref(), console, &closed);
     let paths = paths.into_make_service_with_connect_info::<SocketAddr>();
     let worker = worker(options, &desk, &closed)?;
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
@@ -117,6 +120,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     // Whoever is slower than this loses the end of an answer, not a message.
     let _ = timeout(LAST_BYTES, serving).await;
     let _ = timeout(DRAIN, log).await;
+    let _ = timeout(LAST_BYTES, tracing).await;
     say(&farewell(&delivered.map_err(Failure::Deliver)?, cut));
     Ok(())
 }
@@ -129,6 +133,7 @@ fn console(
     closed: &watch::Receiver<bool>,
 ) -> Result<(Console, ConcurrencyLimit), Failure> {
     let requests = api::gate()?;
+    desk.meter.watch(requests.clone());
     let console = Console::new(Parts {
         desk: desk.clone(),
         requests: requests.clone(),
@@ -144,6 +149,27 @@ async fn until(mut closed: watch::Receiver<bool>) {
     let _ = closed.wait_for(|is_closed| *is_closed).await;
 }
 
+/// All paths of this server.
+fn paths(
+    options: &ServeOptions,
+    desk: &Desk,
+    gateway: Option<&Beside>,
+    (console, requests): (Console, ConcurrencyLimit),
+    closed: &watch::Receiver<bool>,
+) -> Router {
+    let watched = Watched {
+        desk: desk.clone(),
+        gateway: gateway.map(Beside::handle),
+        closing: closed.clone(),
+        is_open: options.metrics_open,
+    };
+    let paths = metrics::routes(watched, api::routes(desk.clone(), requests)).merge(console::routes(console));
+    match gateway {
+        Some(gateway) => paths.merge(gateway.routes()),
+        None => paths,
+    }
+}
+
 fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -> Result<Worker, Failure> {
     let courier = Courier::new(desk.clone(), Egress::new(options.deny_private), closed.clone());
     let worker = WorkerOptions {
@@ -151,6 +177,7 @@ fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -
         processes: options.deliveries,
         queues: vec![QUEUE.to_owned()],
         drain: DRAIN,
+        lease: options.lease,
         ..WorkerOptions::default()
     };
     Ok(Worker::new(desk.store.clone(), courier.handlers(), worker)?)

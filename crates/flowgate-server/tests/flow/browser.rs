@@ -120,15 +120,11 @@ async fn f6_every_page_is_whole_in_light_and_dark_and_on_a_phone() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = listener.local_addr().unwrap();
     tokio::spawn(axum::serve(listener, slow).into_future());
-    let config = kit.write(
-        "flowgate.toml",
-        &format!(
-            "[gateway]\nlisten = \"127.0.0.1:0\"\nupstreams = [\"http://{upstream}\"]\n\
-             [[gateway.route]]\nname = \"actions\"\npath = \"/v1/actions/{{*rest}}\"\n\
-             key = {{ header = \"X-Integration-Id\" }}\nmax = 3\n"
-        ),
-    );
-    let server = kit.server_with(&["--dev", "--config", &config]);
+    let server = kit.server_after(&format!(
+        "[gateway]\nlisten = \"127.0.0.1:0\"\nupstreams = [\"http://{upstream}\"]\n\
+         [[gateway.route]]\nname = \"actions\"\npath = \"/v1/actions/{{*rest}}\"\n\
+         key = {{ header = \"X-Integration-Id\" }}\nmax = 3\n"
+    ));
     let gateway = server.greeting.split("the gateway listens on ").nth(1).unwrap();
     let gateway = gateway.split_whitespace().next().unwrap().to_owned();
     let is_kept = env::var_os("FLOWGATE_PICTURES").is_some();

@@ -72,6 +72,11 @@ impl Kit {
         Kit { store: made.await.unwrap(), folder: folder() }
     }
 
+    /// A store that a test started itself.
+    pub(crate) fn on(store: &str) -> Self {
+        Kit { store: store.to_owned(), folder: folder() }
+    }
+
     /// A server on this store, with the development token.
     pub(crate) fn server(&self) -> Server {
         self.server_with(&["--dev"])
@@ -84,8 +89,19 @@ impl Kit {
         path.display().to_string()
     }
 
+    /// The same, with this configuration.
+    pub(crate) fn server_after(&self, config: &str) -> Server {
+        let path = self.write("mine.toml", config);
+        self.server_with(&["--dev", "--config", &path])
+    }
+
     pub(crate) fn server_with(&self, options: &[&str]) -> Server {
-        Server::start(&self.store, options, &self.folder)
+        self.server_on("127.0.0.1:0", options)
+    }
+
+    /// A server at this address, where one may have been before.
+    pub(crate) fn server_on(&self, address: &str, options: &[&str]) -> Server {
+        Server::start(&self.store, address, options, &self.folder)
     }
 }
 
@@ -140,12 +156,12 @@ impl Answer {
 }
 
 impl Server {
-    fn start(store: &str, options: &[&str], folder: &PathBuf) -> Self {
+    fn start(store: &str, listen: &str, options: &[&str], folder: &PathBuf) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
         for (name, _) in env::vars().filter(|(name, _)| name.starts_with("FLOWGATE_")) {
             command.env_remove(name);
         }
-        command.args(["serve", "--listen", "127.0.0.1:0", "--store", store]).args(options);
+        command.args(["serve", "--listen", listen, "--store", store]).args(options);
         let mut child =
             command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -15,4 +15,7 @@ mod delivery;
 mod endpoint;
 mod fleet;
 mod limits;
+mod metrics;
+mod prometheus;
 mod sdk;
+mod traces;

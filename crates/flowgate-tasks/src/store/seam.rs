@@ -241,6 +241,8 @@ pub enum KeyChange {
     Unpin,
     /// From now on (`true`) the newest limits sent govern all that wait, or (`false`) each waits under its own.
     Latest(bool),
+    /// Which of the two holds is as for all keys that have no rule of their own ([`Store::set_latest`]).
+    LatestAsOthers,
     /// Forgets what was spent of its rates.
     ResetRate,
 }
@@ -462,6 +464,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Sets how many tasks may be claimed or running in all.
     fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()>;
+
+    /// For keys that have no rule of their own: the newest limits sent govern all that wait (`true`), or each waits under its
+    /// own (`false`, as in a new store).
+    fn set_latest(&self, is_latest: bool) -> Reply<'_, ()>;
 
     /// Makes a queue, or changes it.
     fn set_queue(&self, queue: QueueLimits) -> Reply<'_, ()>;

@@ -54,7 +54,7 @@ const NEXT: &str = "SELECT least((SELECT min(due_at) FROM tasks WHERE due_at IS 
 /// Keys that hold nothing, from a cursor on; and the same keys' lanes, had alone.
 const SOME_KEYS: &str = "SELECT id FROM keys WHERE id > $1 ORDER BY id LIMIT $2";
 const RESTING_KEYS: &str = "SELECT id, rates FROM keys WHERE id = ANY($1) \
-    AND in_use = 0 AND NOT paused AND pinned IS NULL AND NOT latest \
+    AND in_use = 0 AND NOT paused AND pinned IS NULL AND NOT chosen \
     AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id AND state <> 0) ORDER BY id FOR UPDATE SKIP LOCKED";
 const OWN_RESTING: &str = "SELECT FROM lanes WHERE key = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED";
 const SWEEP_LANES: &str = "DELETE FROM lanes WHERE key = ANY($1) AND state = 0 \

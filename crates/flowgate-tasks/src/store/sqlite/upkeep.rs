@@ -106,7 +106,7 @@ fn forget(hand: &mut Hand<'_>) -> Result<(), Fault> {
 
 /// Looks at some keys, each time at others. Lanes of no key are few and stay.
 fn forget_keys(hand: &mut Hand<'_>) -> Result<(), Fault> {
-    let sql = "SELECT id, rates, in_use = 0 AND NOT paused AND pinned IS NULL AND NOT latest FROM keys
+    let sql = "SELECT id, rates, in_use = 0 AND NOT paused AND pinned IS NULL AND NOT chosen FROM keys
         WHERE id > ?1 ORDER BY id LIMIT ?2";
     let mut statement = hand.db.prepare_cached(sql)?;
     let rows = statement.query_map(params![hand.cursors.keys, BATCH / 4], |row| {
