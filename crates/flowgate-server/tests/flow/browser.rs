@@ -34,7 +34,7 @@ fn installed() -> &'static PathBuf {
     INSTALLED.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("flow-browser");
         fs::create_dir_all(&folder).unwrap();
-        for name in ["package.json", "browser.mjs", "walk.mjs", "many.mjs", "pictures.mjs"] {
+        for name in ["package.json", "browser.mjs", "checkout.mjs", "walk.mjs", "many.mjs", "pictures.mjs"] {
             fs::copy(here().join(name), folder.join(name)).unwrap();
         }
         let install = [
@@ -65,6 +65,8 @@ fn run(server: &Server, script: &str, more: &[(&str, String)]) -> String {
             .current_dir(installed())
             .env("FLOWGATE_URL", server.url())
             .env("FLOWGATE_TOKEN", &server.token)
+            .env("QSTASH_URL", server.url())
+            .env("QSTASH_TOKEN", &server.token)
             .env("CHROMIUM", chromium())
             .envs(more.iter().map(|(name, value)| (name, value)))
             .output()
@@ -142,5 +144,5 @@ async fn f6_every_page_is_whole_in_light_and_dark_and_on_a_phone() {
     let pictures = fs::read_dir(folder)
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().metadata().unwrap().len() > 5000);
-    assert!(pictures.count() >= 18, "nine pages, in light and dark");
+    assert!(pictures.count() >= 22, "eleven pages, in light and dark");
 }
