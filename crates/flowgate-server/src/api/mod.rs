@@ -26,6 +26,7 @@ mod run_letters;
 mod runs;
 mod schedules;
 mod sent;
+mod table;
 mod trigger;
 mod wait;
 

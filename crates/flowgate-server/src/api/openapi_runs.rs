@@ -1,6 +1,6 @@
 //! The paths about runs of workflows, for the OpenAPI document.
 
-use super::openapi::{Body, NONE, Route, route};
+use super::table::{Body, NONE, Route, route};
 
 const RUNS: &[&str] = &[
     "workflowRunIds",

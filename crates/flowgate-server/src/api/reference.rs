@@ -1,6 +1,6 @@
 //! The API as a page of the docs, made from the table that `/openapi.json` is made from.
 
-use super::openapi::{Route, all};
+use super::{openapi::all, table::Route};
 
 const HEAD: &str = "\
 # The API

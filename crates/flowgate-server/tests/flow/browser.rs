@@ -34,7 +34,7 @@ fn installed() -> &'static PathBuf {
     INSTALLED.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("flow-browser");
         fs::create_dir_all(&folder).unwrap();
-        for name in ["package.json", "browser.mjs", "walk.mjs", "many.mjs", "pictures.mjs"] {
+        for name in ["package.json", "browser.mjs", "checkout.mjs", "walk.mjs", "many.mjs", "pictures.mjs"] {
             fs::copy(here().join(name), folder.join(name)).unwrap();
         }
         let install = [
@@ -65,6 +65,8 @@ fn run(server: &Server, script: &str, more: &[(&str, String)]) -> String {
             .current_dir(installed())
             .env("FLOWGATE_URL", server.url())
             .env("FLOWGATE_TOKEN", &server.token)
+            .env("QSTASH_URL", server.url())
+            .env("QSTASH_TOKEN", &server.token)
             .env("CHROMIUM", chromium())
             .envs(more.iter().map(|(name, value)| (name, value)))
             .output()
@@ -120,15 +122,11 @@ async fn f6_every_page_is_whole_in_light_and_dark_and_on_a_phone() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = listener.local_addr().unwrap();
     tokio::spawn(axum::serve(listener, slow).into_future());
-    let config = kit.write(
-        "flowgate.toml",
-        &format!(
-            "[gateway]\nlisten = \"127.0.0.1:0\"\nupstreams = [\"http://{upstream}\"]\n\
-             [[gateway.route]]\nname = \"actions\"\npath = \"/v1/actions/{{*rest}}\"\n\
-             key = {{ header = \"X-Integration-Id\" }}\nmax = 3\n"
-        ),
-    );
-    let server = kit.server_with(&["--dev", "--config", &config]);
+    let server = kit.server_after(&format!(
+        "[gateway]\nlisten = \"127.0.0.1:0\"\nupstreams = [\"http://{upstream}\"]\n\
+         [[gateway.route]]\nname = \"actions\"\npath = \"/v1/actions/{{*rest}}\"\n\
+         key = {{ header = \"X-Integration-Id\" }}\nmax = 3\n"
+    ));
     let gateway = server.greeting.split("the gateway listens on ").nth(1).unwrap();
     let gateway = gateway.split_whitespace().next().unwrap().to_owned();
     let is_kept = env::var_os("FLOWGATE_PICTURES").is_some();
@@ -146,5 +144,5 @@ async fn f6_every_page_is_whole_in_light_and_dark_and_on_a_phone() {
     let pictures = fs::read_dir(folder)
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().metadata().unwrap().len() > 5000);
-    assert!(pictures.count() >= 18, "nine pages, in light and dark");
+    assert!(pictures.count() >= 22, "eleven pages, in light and dark");
 }

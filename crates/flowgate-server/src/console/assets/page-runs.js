@@ -3,7 +3,7 @@
 import { h, fill } from "./dom.js";
 import { button, act, confirm } from "./dialogs.js";
 import { list, pager, search, text } from "./list.js";
-import { day, decode, host, moment, number, pretty, short, span } from "./format.js";
+import { day, host, moment, number, pretty, short, span } from "./format.js";
 import { get, part, remove } from "./server.js";
 import * as live from "./live.js";
 import { heading } from "./page-key.js";
@@ -71,29 +71,45 @@ export function runsPage({ go, link }) {
   };
 }
 
-// Steps as spans: each begins when the group before it ended, and ends when its result was stored.
+const UNITS = { s: 1000, m: 60000, h: 3600000, d: 86400000 };
+
+// When a sleep that began at this moment is over: `90`, `"1m30s"`; for a sleep until, seconds of the epoch or a date.
+export function wakesAt(step) {
+  if (step.stepType === "SleepUntil") {
+    const at = Number(step.sleepUntil);
+    return Number.isFinite(at) ? at * 1000 : Date.parse(step.sleepUntil);
+  }
+  const seconds = Number(step.sleepFor);
+  if (Number.isFinite(seconds)) return step.createdAt + seconds * 1000;
+  const parts = [...String(step.sleepFor).matchAll(/(\d+)([smhd])/g)];
+  return step.createdAt + parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit], 0);
+}
+
+// Steps as spans: each begins when the group before it ended, and ends when its result was stored; a sleep is stored when it begins.
 export function spans(run, now) {
   const begin = run.workflowRunCreatedAt;
+  const latest = ended(run) ?? now;
   let from = begin;
   const rows = [];
   for (const group of run.steps ?? []) {
     let last = from;
     for (const step of group.steps ?? []) {
       const isOpen = group.type === "next" || ["STEP_PROGRESS", "STEP_RETRY"].includes(step.state);
-      const until = isOpen ? ended(run) ?? now : step.createdAt ?? from;
+      const isSleep = ["SleepFor", "SleepUntil"].includes(step.stepType) && step.createdAt;
+      const until = isOpen ? latest : isSleep ? Math.min(latest, wakesAt(step) || step.createdAt) : step.createdAt ?? from;
       rows.push({ step, from: Math.min(from, until), until, isParallel: group.type === "parallel" });
       last = Math.max(last, until);
     }
     from = last;
   }
-  return { begin, end: Math.max(begin + 1, ended(run) ?? now, ...rows.map((row) => row.until)), rows };
+  return { begin, end: Math.max(begin + 1, latest, ...rows.map((row) => row.until)), rows };
 }
 
 function told(step) {
   const out = step.out === undefined || step.out === null ? null : typeof step.out === "string" ? step.out : JSON.stringify(step.out);
   const errors = (step.errors ?? []).map((error) => h("li", null, h("b", null, error.status ? `answered ${error.status}` : "failed"), " ", error.error ?? error.body ?? "", error.time ? h("span", { class: "faint" }, ` ${moment(error.time)}`) : null));
   if (out === null && errors.length === 0) return null;
-  return h("details", null, h("summary", null, errors.length > 0 ? `${errors.length} failed ${errors.length === 1 ? "try" : "tries"}` : "result"), errors.length > 0 ? h("ul", null, errors) : null, out === null ? null : h("pre", { tabindex: 0 }, pretty(decode(out) ?? out)));
+  return h("details", null, h("summary", null, errors.length > 0 ? `${errors.length} failed ${errors.length === 1 ? "try" : "tries"}` : "result"), errors.length > 0 ? h("ul", null, errors) : null, out === null ? null : h("pre", { tabindex: 0 }, pretty(out)));
 }
 
 export function timeline(run) {

@@ -2,11 +2,13 @@
 
 import assert from "node:assert/strict";
 import fs from "node:fs";
+import { checkout } from "./checkout.mjs";
 import { api, base, browse, endpoint, flow, go, publish, reads, row, text, until } from "./browser.mjs";
 
 const folder = process.env.FLOWGATE_PICTURES;
 const gateway = process.env.FLOWGATE_GATEWAY;
 const there = await endpoint();
+const shop = await checkout();
 fs.mkdirSync(folder, { recursive: true });
 
 const KEYS = [
@@ -75,7 +77,12 @@ await browse(async (page) => {
   await reads(page, "the schedules", "tbody", /weekly-cleanup/);
   await picture("schedules");
   await go(page, "runs");
-  await reads(page, "the runs", "main", /No (workflows here|runs yet)/);
+  for (const order of [4711, 4712, 4713, 4714]) await shop.trigger({ order, fails: order === 4712, naps: order === 4714 ? 3600 : 2 });
+  await until("runs of all sorts", async () => /done[\s\S]*failed|failed[\s\S]*done/.test(await text(page, "tbody")) && !/running[\s\S]*running/.test(await text(page, "tbody")));
+  await picture("runs");
+  await page.evaluate(() => [...document.querySelectorAll("tbody tr")].find((tr) => /done/.test(tr.innerText)).querySelector("a.link").click());
+  await reads(page, "its timeline", ".timeline", /confirm/);
+  await picture("run");
   // Four of one integration, of which three are let in, and one of another.
   for (const id of ["hris-1", "hris-1", "hris-1", "hris-1", "ats-7"]) fetch(`${gateway}/v1/actions/sync`, { method: "POST", headers: { "X-Integration-Id": id } }).catch(() => {});
   await go(page, "gateway");
@@ -94,5 +101,6 @@ await browse(async (page) => {
 });
 
 there.close();
+shop.close();
 console.log("pictures: all well");
 process.exit(0);

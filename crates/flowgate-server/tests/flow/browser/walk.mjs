@@ -1,9 +1,11 @@
 // An operator's walk: log in, watch a key fill, pause it, see deliveries stop, resume, pin, ask why, retry a dead letter.
 
 import assert from "node:assert/strict";
+import { checkout } from "./checkout.mjs";
 import { api, base, browse, endpoint, flow, go, logIn, publish, reads, row, text, token, until } from "./browser.mjs";
 
 const there = await endpoint();
+const shop = await checkout();
 
 await browse(async (page) => {
   // A wrong token is told so, and opens nothing.
@@ -106,9 +108,25 @@ await browse(async (page) => {
   await page.click("dialog [data-do=confirm]");
   await reads(page, "it is cancelled", ".page-title", /cancelled/);
 
-  // Runs: a page for them, whether or not this server has any.
+  // Runs: none yet; then one, whose timeline grows while it goes on, and one that fails.
   await go(page, "runs");
-  await reads(page, "an empty state", ".empty", /No (workflows here|runs yet)/);
+  await reads(page, "an empty state", ".empty", /No runs yet/);
+  const run = await shop.trigger({ order: 4711, naps: 3 });
+  await reads(page, "the run is listed", row(run), /running/);
+  await page.click(`${row(run)} a.link`);
+  await reads(page, "its first step", ".timeline", /reserve-stock/);
+  await reads(page, "steps side by side", ".step.parallel", /charge-card|render-invoice|notify-crm/);
+  await reads(page, "it is done", ".page-title", /done/);
+  const steps = await page.$$eval(".timeline .step-name b", (names) => names.map((name) => name.textContent));
+  assert.deepEqual([steps[0], steps[1], steps.slice(2, 5).sort(), steps.slice(5)], ["init", "reserve-stock", ["charge-card", "notify-crm", "render-invoice"], ["wait-for-parcel", "confirm"]]);
+  const spans = await page.$$eval(".timeline .span", (bars) => bars.map((bar) => bar.getBoundingClientRect()).map(({ left, right }) => [left, right]));
+  assert.ok(spans[5][0] >= Math.max(...spans.slice(2, 5).map(([, right]) => right)) - 1, "the sleep begins when all three have ended");
+  assert.ok(spans[5][1] - spans[5][0] > spans[1][1] - spans[1][0], "and is longer than the first step");
+  const failed = await shop.trigger({ order: 4712, fails: true });
+  await go(page, "runs");
+  await reads(page, "the other has failed", row(failed), /failed/);
+  await page.click(`${row(failed)} a.link`);
+  await reads(page, "and says why", ".timeline", /1 failed try/);
 
   // The theme that is chosen stays.
   await page.click("[data-do=theme]");
@@ -134,4 +152,5 @@ await browse(async (page) => {
 });
 
 there.close();
+shop.close();
 console.log("walk: all well");
