@@ -195,6 +195,7 @@ pub struct LimitsBuilder {
     adaptive: Option<Adaptive>,
     rate: Option<(u32, Result<Period, OptionError>)>,
     burst: Option<u32>,
+    smooth: bool,
     queue: Option<u32>,
     timeout: Option<Duration>,
     codel: Option<(Duration, Duration)>,
@@ -235,6 +236,14 @@ impl LimitsBuilder {
         self
     }
 
+    /// Spreads the rate's starts evenly instead of counting them in windows, so that no burst of twice the rate crosses the
+    /// edge of a window: see [`Rate::smooth`]. A `burst` goes before it.
+    #[must_use]
+    pub fn smooth(mut self) -> Self {
+        self.smooth = true;
+        self
+    }
+
     /// At most `max_queue` may wait, counting waiters only: 1 to 1,000,000,000. Not set: any number.
     #[must_use]
     pub fn queue(mut self, max_queue: u32) -> Self {
@@ -272,6 +281,7 @@ impl LimitsBuilder {
     pub fn build(self) -> Result<Limits, OptionError> {
         let max = self.max.map(checked_max).transpose()?;
         let rate = match (self.rate, self.burst) {
+            (Some((rate, period)), None) if self.smooth => Some(Rate::smooth(rate, period?)?),
             (Some((rate, period)), None) => Some(Rate::window(rate, period?)?),
             (Some((rate, period)), Some(burst)) => Some(Rate::bucket(rate, period?, burst)?),
             (None, Some(burst)) => {
@@ -279,6 +289,13 @@ impl LimitsBuilder {
                     "burst",
                     burst,
                     "no burst without a rate: set `rate` or drop `burst`",
+                ));
+            }
+            (None, None) if self.smooth => {
+                return Err(OptionError::new(
+                    "smooth",
+                    "true",
+                    "no smooth without a rate: set `rate` or drop `smooth`",
                 ));
             }
             (None, None) => None,

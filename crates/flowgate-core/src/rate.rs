@@ -18,6 +18,9 @@ use crate::{OptionError, Period, Tick};
 /// The longest time a bucket may take to refill from empty.
 const MAX_REFILL_NANOS: u64 = 10 * 366 * 24 * 60 * 60 * 1_000_000_000;
 
+/// A smooth rate lets start at once what refills in this time.
+const SMOOTH_NANOS: u64 = 10_000_000;
+
 /// How a rate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
@@ -104,6 +107,14 @@ impl Rate {
             ));
         }
         Ok(rate)
+    }
+
+    /// `rate` starts per `period`, spread evenly: a bucket whose burst is what refills in 10 ms, at least one. So in *any*
+    /// stretch of a period's length at most `rate` start, where that is up to 100 a second; beyond that one can be as many
+    /// more as 10 ms allow, for nobody is woken every few microseconds.
+    pub fn smooth(rate: u32, period: Period) -> Result<Self, OptionError> {
+        let burst = u64::from(rate).saturating_mul(SMOOTH_NANOS) / period.as_nanos();
+        Rate::bucket(rate, period, u32::try_from(burst).unwrap_or(u32::MAX).max(1))
     }
 
     /// How many may start per period.

@@ -12,7 +12,9 @@ use flowgate::Period;
 
 use crate::{
     config::Sources,
-    remote::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions},
+    remote::{
+        DlqOptions, KeysOptions, PublishOptions, RunOptions, RunsOptions, ScheduleOptions, TokenOptions,
+    },
     serve::StoreAt,
     simulate::{SIMULATE_HELP, SimulateOptions},
     top::TopOptions,
@@ -20,8 +22,8 @@ use crate::{
 };
 
 pub(crate) use tasks::{
-    ChildOptions, ExplainOptions, KeyChange, KeyOptions, NamedKey, NamedQueue, PinOptions, QueueChange,
-    QueuesOptions, SendOptions, SetOptions, StoreOptions, TaskChange, TaskOptions, TasksOptions,
+    ChildOptions, ExplainOptions, KeyChange, KeyOptions, Latest, NamedKey, NamedQueue, PinOptions,
+    QueueChange, QueuesOptions, SendOptions, SetOptions, StoreOptions, TaskChange, TaskOptions, TasksOptions,
     WorkerOptions,
 };
 
@@ -80,6 +82,12 @@ pub(crate) enum Command {
 
     /// Look at dead letters, send them again or delete them
     Dlq(DlqOptions),
+
+    /// List the runs of workflows on a running server
+    Runs(RunsOptions),
+
+    /// Look at one run of a workflow, cancel it, or begin a failed one again
+    Run(RunOptions),
 
     /// Make, list or change schedules
     Schedule(ScheduleOptions),
@@ -213,6 +221,10 @@ pub(crate) struct ServeOptions {
     /// How many deliveries this server has under way at once
     #[arg(long, env = "FLOWGATE_DELIVERIES", value_name = "N", default_value = "1000", value_parser = deliveries)]
     pub(crate) deliveries: u32,
+
+    /// How soon the deliveries of a server that died are made again, and their slots are free
+    #[arg(long, env = "FLOWGATE_LEASE", value_name = "TIME", default_value = "15s", value_parser = lease)]
+    pub(crate) lease: Duration,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -243,6 +255,14 @@ pub(crate) struct DemoOptions {
 }
 
 const MOST: u32 = 1_000_000_000;
+
+/// Shorter than this, a busy machine would lose what it holds; longer, nobody would wait for it.
+fn lease(text: &str) -> Result<Duration, String> {
+    let accepted = "accepted: a time from 1s to 1h, like 15s";
+    let span = time(text).map_err(|_| accepted.to_owned())?;
+    let range = Duration::from_secs(1)..=Duration::from_secs(3600);
+    range.contains(&span).then_some(span).ok_or_else(|| accepted.to_owned())
+}
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "accepted: an address and a port, like 127.0.0.1:8080 or [::1]:0")

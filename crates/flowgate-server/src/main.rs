@@ -7,6 +7,7 @@ mod cli;
 mod clock;
 mod commands;
 mod config;
+mod console;
 mod delivery;
 mod demo;
 mod gateway;
@@ -20,6 +21,7 @@ mod simulate;
 mod top;
 mod traces;
 mod worker;
+mod workflow;
 
 use std::{
     io::{self, Write},
@@ -42,6 +44,8 @@ fn main() -> ExitCode {
         Command::Keys(options) => remote::keys(&options).map_err(commands::Failure::from),
         Command::Top(options) => top::top(&options).map_err(commands::Failure::from),
         Command::Dlq(options) => remote::dlq(&options).map_err(commands::Failure::from),
+        Command::Runs(options) => remote::runs(&options).map_err(commands::Failure::from),
+        Command::Run(options) => remote::run(&options).map_err(commands::Failure::from),
         Command::Schedule(options) => remote::schedule(&options).map_err(commands::Failure::from),
         Command::Token(options) => remote::token(&options).map_err(commands::Failure::from),
         Command::Check(options) => commands::check(&options),

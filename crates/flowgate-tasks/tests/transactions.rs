@@ -27,7 +27,7 @@ async fn start(name: &str) -> (Postgres, Client, WorkerId) {
 
 async fn claim(store: &Postgres, worker: WorkerId) -> Vec<i64> {
     let want = Some(Want { slots: 9, per_queue: 9, with_locks: true });
-    let turned = store.turn(worker, Turn { settles: Vec::new(), want }).await.expect("a turn");
+    let turned = store.turn(worker, Turn { want, ..Turn::default() }).await.expect("a turn");
     turned.claimed.iter().map(|task| task.id.0).collect()
 }
 

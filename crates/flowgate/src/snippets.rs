@@ -17,7 +17,7 @@ struct GuideHttp;
 #[doc = include_str!("../../../docs/guide/http-client.md")]
 struct GuideHttpClient;
 
-#[cfg(feature = "route")]
+#[cfg(feature = "route-queue")]
 #[doc = include_str!("../../../docs/guide/routes.md")]
 struct GuideRoutes;
 

@@ -1,7 +1,7 @@
 //! `/v2/flowControl`: the keys, what holds them, and changing it.
 
 use axum::extract::{Path, State};
-use flowgate_core::{Limits, Period};
+use flowgate_core::{Limits, Period, Rate, Shape};
 use flowgate_tasks::store::{KeyChange, KeySpent};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(super) async fn read(State(desk): State<Desk>, Path(key): Path<String>) -> A
 }
 
 /// A key as the protocol writes it. A max that is not there is no limit.
-fn view(spent: &KeySpent) -> Value {
+pub(crate) fn view(spent: &KeySpent) -> Value {
     let key = &spent.key;
     let limits = key.pinned.or(key.sent);
     let pinned = key.pinned.as_ref();
@@ -49,6 +49,7 @@ fn view(spent: &KeySpent) -> Value {
         "waitListSize": key.waiting,
         "parallelismCount": key.in_use,
         "isPaused": key.is_paused,
+        "isLatest": key.is_latest,
         "isPinnedParallelism": pinned.is_some_and(|pinned| pinned.max().is_some()),
         "isPinnedRate": pinned.is_some_and(|pinned| pinned.rate().is_some()),
     });
@@ -59,11 +60,14 @@ fn view(spent: &KeySpent) -> Value {
         let period = rate.period().as_millis();
         view["rateMax"] = json!(rate.rate());
         view["ratePeriod"] = json!(period.div_ceil(1000));
+        view["isSmooth"] = json!(is_smooth(rate));
         let look = spent.rate.as_ref();
         let count = look.map_or(0, |look| look.limit - look.remaining);
         view["rateCount"] = json!(count);
         let end = look.map_or(0, |look| look.resets_at.as_nanos() / 1_000_000);
-        let start = if count == 0 { 0 } else { end.saturating_sub(period) / 1000 };
+        // A smooth rate has no windows: what is told instead is its last start.
+        let lasted = if is_smooth(rate) { period / u64::from(rate.rate()) } else { period };
+        let start = if count == 0 { 0 } else { end.saturating_sub(lasted) / 1000 };
         view["ratePeriodStart"] = json!(start);
     }
     view
@@ -81,6 +85,21 @@ pub(super) async fn reset_rate(State(desk): State<Desk>, Path(key): Path<String>
     change(&desk, &key, KeyChange::ResetRate).await
 }
 
+/// Whose limits govern what waits for the key.
+pub(super) async fn mode(State(desk): State<Desk>, Path(key): Path<String>, asked: Asked) -> Answer {
+    asked.only(&["mode"])?;
+    let mode = match asked.one("mode") {
+        Some("latest") => KeyChange::Latest(true),
+        Some("own") => KeyChange::Latest(false),
+        Some("default") => KeyChange::LatestAsOthers,
+        said => {
+            let said = said.map_or_else(|| "is missing".to_owned(), |said| format!("is {said:?}"));
+            return Err(Problem::bad(format!("mode {said}; send latest, own or default")));
+        }
+    };
+    change(&desk, &key, mode).await
+}
+
 async fn change(desk: &Desk, key: &str, change: KeyChange) -> Answer {
     let key = name("the flow-control key", key)?;
     desk.store.change_key(key.to_owned(), change).await?;
@@ -88,18 +107,25 @@ async fn change(desk: &Desk, key: &str, change: KeyChange) -> Answer {
 }
 
 pub(super) async fn pin(State(desk): State<Desk>, Path(key): Path<String>, asked: Asked) -> Answer {
-    asked.only(&["parallelism", "rate", "period"])?;
+    asked.only(&["parallelism", "rate", "period", "smooth"])?;
     let key = name("the flow-control key", &key)?.to_owned();
     let (max, rate) = (count(&asked, "parallelism")?, count(&asked, "rate")?);
     let period = asked.number("period")?;
     if max.is_none() && rate.is_none() {
         return Err(Problem::bad("nothing to pin; send parallelism=<number>, rate=<number>, or both"));
     }
+    if rate.is_none() && (period.is_some() || smooth(&asked)?.is_some()) {
+        return Err(Problem::bad("period and smooth say how a rate counts; send rate=<number> with them"));
+    }
     let known = desk.store.look_at_key(key.clone()).await?.and_then(|look| look.pinned);
-    let old_rate = known.as_ref().and_then(Limits::rate).map(|rate| (rate.rate(), rate.period()));
     let new_rate = match rate {
-        Some(rate) => Some((rate, seconds(period.unwrap_or(1))?)),
-        None => old_rate,
+        Some(rate) => {
+            let period = seconds(period.unwrap_or(1))?;
+            let is_smooth = smooth(&asked)?.unwrap_or(false);
+            let rate = if is_smooth { Rate::smooth(rate, period) } else { Rate::window(rate, period) };
+            Some(rate.map_err(|error| Problem::bad(error.to_string()))?)
+        }
+        None => known.as_ref().and_then(Limits::rate).copied(),
     };
     let limits = limits(max.or(known.and_then(|known| known.max())), new_rate)?;
     desk.store.change_key(key.clone(), KeyChange::Pin(limits)).await?;
@@ -117,10 +143,10 @@ pub(super) async fn unpin(State(desk): State<Desk>, Path(key): Path<String>, ask
     };
     let gone = |name: &str| asked.one(name).is_some_and(|text| text.eq_ignore_ascii_case("true"));
     let max = pinned.max().filter(|_| !gone("parallelism"));
-    let rate = pinned.rate().filter(|_| !gone("rate")).map(|rate| (rate.rate(), rate.period()));
+    let rate = pinned.rate().filter(|_| !gone("rate"));
     let change = match (max, rate) {
         (None, None) => KeyChange::Unpin,
-        (max, rate) => KeyChange::Pin(limits(max, rate)?),
+        (max, rate) => KeyChange::Pin(limits(max, rate.copied())?),
     };
     desk.store.change_key(key, change).await?;
     done()
@@ -138,13 +164,29 @@ fn seconds(period: u64) -> Result<Period, Problem> {
     Period::from_millis(period * 1000).map_err(|_| wrong())
 }
 
-fn limits(max: Option<u32>, rate: Option<(u32, Period)>) -> Result<Limits, Problem> {
+fn smooth(asked: &Asked) -> Result<Option<bool>, Problem> {
+    match asked.one("smooth").map(str::to_ascii_lowercase).as_deref() {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(text) => Err(Problem::bad(format!("smooth is {text:?}; send true or false"))),
+    }
+}
+
+fn is_smooth(rate: &Rate) -> bool {
+    matches!(rate.shape(), Shape::Bucket { .. })
+}
+
+fn limits(max: Option<u32>, rate: Option<Rate>) -> Result<Limits, Problem> {
     let mut limits = Limits::builder();
     if let Some(max) = max {
         limits = limits.max(max);
     }
-    if let Some((rate, period)) = rate {
-        limits = limits.rate(rate, period.as_millis());
+    if let Some(rate) = rate {
+        limits = limits.rate(rate.rate(), rate.period());
+        if let Shape::Bucket { burst } = rate.shape() {
+            limits = limits.burst(burst.get());
+        }
     }
     limits.build().map_err(|error| Problem::bad(error.to_string()))
 }

@@ -22,6 +22,7 @@ enum Body {
 
 /// What a list of the log can be narrowed down by.
 const LOG_FILTERS: &[&str] = &[
+    "search",
     "cursor",
     "messageIds",
     "messageId",
@@ -52,7 +53,35 @@ const fn route(
     Route { path, method, about, query, body, gives }
 }
 
-const ROUTES: [Route; 43] = [
+/// Why something waits: the words of `flowgate explain`.
+const EXPLAIN: [Route; 3] = [
+    route(
+        "get",
+        "/v2/flowControl/{key}/explain",
+        "Why what is of the key waits.",
+        NONE,
+        Body::None,
+        "object",
+    ),
+    route(
+        "get",
+        "/v2/messages/{id}/explain",
+        "Why a message waits, or what became of it.",
+        NONE,
+        Body::None,
+        "object",
+    ),
+    route(
+        "get",
+        "/v2/explain",
+        "The same for a message, a task, key:<key> or queue:<queue>.",
+        &["what"],
+        Body::None,
+        "object",
+    ),
+];
+
+const ROUTES: [Route; 44] = [
     route(
         "post",
         "/v2/publish/{destination}",
@@ -86,6 +115,7 @@ const ROUTES: [Route; 43] = [
         &[
             "messageIds",
             "count",
+            "search",
             "url",
             "topicName",
             "scheduleId",
@@ -116,7 +146,7 @@ const ROUTES: [Route; 43] = [
         "post",
         "/v2/flowControl/{key}/pin",
         "Limits that overrule those of the messages.",
-        &["parallelism", "rate", "period"],
+        &["parallelism", "rate", "period", "smooth"],
         Body::None,
         "nothing",
     ),
@@ -129,6 +159,14 @@ const ROUTES: [Route; 43] = [
         "nothing",
     ),
     route("post", "/v2/flowControl/{key}/resetRate", "A new window begins now.", NONE, Body::None, "nothing"),
+    route(
+        "post",
+        "/v2/flowControl/{key}/mode",
+        "Whose limits govern what waits: the newest sent (latest), each message's own (own), or as for all keys (default).",
+        &["mode"],
+        Body::None,
+        "nothing",
+    ),
     route(
         "get",
         "/v2/globalParallelism",
@@ -303,7 +341,7 @@ pub(super) async fn read() -> impl IntoResponse {
 
 fn document() -> Value {
     let mut paths = Map::new();
-    for route in &ROUTES {
+    for route in ROUTES.iter().chain(&EXPLAIN) {
         let methods = paths.entry(route.path).or_insert_with(|| json!({}));
         methods[route.method] = route.operation();
     }
@@ -379,7 +417,7 @@ mod tests {
         let document = document();
         let paths = document["paths"].as_object().expect("paths");
         let told: usize = paths.values().map(|methods| methods.as_object().expect("methods").len()).sum();
-        assert_eq!(told, ROUTES.len(), "two entries of the table have one path and method");
+        assert_eq!(told, ROUTES.len() + EXPLAIN.len(), "two entries of the table have one path and method");
         for name in NAMES {
             let cancel = document["paths"]["/v2/messages"]["delete"]["parameters"].to_string();
             assert!(cancel.contains(&format!("\"{name}\"")), "{name}");

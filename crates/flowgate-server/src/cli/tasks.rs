@@ -128,6 +128,10 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "TIME", requires = "rate", value_parser = time)]
     pub(crate) period: Option<Duration>,
 
+    /// Spread the starts evenly, instead of counting them in windows
+    #[arg(long, requires = "rate")]
+    pub(crate) smooth: bool,
+
     /// Lower starts first, within its queue
     #[arg(long, value_name = "N", default_value = "0", allow_hyphen_values = true)]
     pub(crate) priority: i16,
@@ -307,6 +311,41 @@ pub(crate) enum KeyChange {
     Pin(PinOptions),
     /// Let the limits that were sent hold again
     Unpin(NamedKey),
+    /// Choose whose limits govern what waits: the newest sent, or each task's own
+    Latest {
+        #[command(flatten)]
+        named: NamedKey,
+        /// on: the newest sent; off: each task's own; default: as for all keys
+        mode: Latest,
+    },
+}
+
+/// Whose limits govern what waits for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Latest {
+    On,
+    Off,
+    Default,
+}
+
+impl Latest {
+    /// As the API calls it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Latest::On => "latest",
+            Latest::Off => "own",
+            Latest::Default => "default",
+        }
+    }
+
+    /// What holds from now on.
+    pub(crate) fn told(self) -> &'static str {
+        match self {
+            Latest::On => "is governed by the newest limits sent",
+            Latest::Off => "has each wait under its own limits",
+            Latest::Default => "is governed as all other keys are",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Args)]
@@ -334,6 +373,10 @@ pub(crate) struct PinOptions {
     /// The period of the rate
     #[arg(long, value_name = "TIME", requires = "rate", value_parser = time)]
     pub(crate) period: Option<Duration>,
+
+    /// Spread the starts evenly, instead of counting them in windows
+    #[arg(long, requires = "rate")]
+    pub(crate) smooth: bool,
 }
 
 #[derive(Clone, Debug, Args)]

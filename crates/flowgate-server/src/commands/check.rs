@@ -61,7 +61,8 @@ fn text(effective: &Effective) -> String {
         Some(file) => format!("{file}: all is well\n\n"),
         None => "no flowgate.toml here, and none named: the defaults hold\n\n".to_owned(),
     };
-    text += &format!("server   listens on {}\n", effective.server.listen);
+    let mode = effective.server.flow_control_mode.map(|mode| format!("; keys are {mode} unless they differ"));
+    text += &format!("server   listens on {}{}\n", effective.server.listen, mode.unwrap_or_default());
     text += &of_work(effective);
     if let Some(gateway) = &effective.gateway {
         text += &of_gateway(gateway);

@@ -8,7 +8,7 @@ use flowgate::{Discipline, Limits, Overflow, Period};
 use serde::Serialize;
 
 use super::work::{EffectiveQueue, EffectiveTasks, EffectiveWorker};
-use crate::config::{Config, Gateway, KeyFrom, Loaded, MissingKey, Route, Unlisted};
+use crate::config::{Config, FlowControlMode, Gateway, KeyFrom, Loaded, MissingKey, Route, Server, Unlisted};
 
 /// The configuration as `flowgate check --json` prints it.
 #[derive(Debug, Serialize)]
@@ -29,6 +29,8 @@ pub(super) struct Effective {
 #[derive(Debug, Serialize)]
 pub(super) struct EffectiveServer {
     pub(super) listen: String,
+    /// `None`: as the store has it.
+    pub(super) flow_control_mode: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,6 +87,16 @@ pub(super) struct Decided {
     pub(super) from: String,
 }
 
+impl EffectiveServer {
+    fn of(server: &Server) -> Self {
+        let mode = server.flow_control_mode.map(|mode| match mode {
+            FlowControlMode::Own => "own",
+            FlowControlMode::Latest => "latest",
+        });
+        EffectiveServer { listen: server.listen.to_string(), flow_control_mode: mode }
+    }
+}
+
 impl Effective {
     pub(super) fn of(loaded: &Loaded) -> Self {
         let Config { server, gateway, store, tasks, queues, worker } = &loaded.config;
@@ -96,7 +108,7 @@ impl Effective {
         Effective {
             valid: true,
             file: loaded.file.as_ref().map(|path| path.display().to_string()),
-            server: EffectiveServer { listen: server.listen.to_string() },
+            server: EffectiveServer::of(server),
             gateway: gateway.as_ref().map(EffectiveGateway::of),
             store: store.to_string(),
             tasks: EffectiveTasks::of(tasks),

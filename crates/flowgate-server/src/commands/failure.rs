@@ -71,7 +71,7 @@ pub(crate) enum Failure {
     NotDone(String),
 
     #[error("{option} is {value}: {why}")]
-    NotYet { option: &'static str, value: String, why: &'static str },
+    Clash { option: &'static str, value: String, why: String },
 }
 
 impl Failure {
@@ -80,7 +80,7 @@ impl Failure {
             Failure::Config(_)
             | Failure::Option(_)
             | Failure::UnknownQueue { .. }
-            | Failure::NotYet { .. }
+            | Failure::Clash { .. }
             | Failure::Command { .. } => 2,
             Failure::Demo(failure) => failure.exit_code(),
             Failure::Serve(failure) => failure.exit_code(),

@@ -7,7 +7,7 @@ use super::{
     send::limits,
     store::{print, with_store},
 };
-use crate::cli::{KeyChange, KeyOptions, NamedKey, PinOptions};
+use crate::cli::{KeyChange, KeyOptions, Latest, NamedKey, PinOptions};
 
 /// Changes a key, for all that waits as well.
 pub(crate) fn key(options: KeyOptions) -> Result<(), Failure> {
@@ -15,14 +15,24 @@ pub(crate) fn key(options: KeyOptions) -> Result<(), Failure> {
         KeyChange::Pause(key) => change(key, Change::Pause, "is paused"),
         KeyChange::Resume(key) => change(key, Change::Resume, "goes on"),
         KeyChange::Unpin(key) => change(key, Change::Unpin, "has the limits that were sent"),
-        KeyChange::Pin(PinOptions { named, max, rate, period }) => match limits(max, rate, period)? {
-            Some(limits) => {
-                // Where nobody is refused, the length of the line says nothing.
-                let words = limits.to_string().replace(", queue unbounded", "");
-                change(named, Change::Pin(limits), &format!("has {words}, whatever was sent"))
+        KeyChange::Latest { named, mode } => {
+            let rule = match mode {
+                Latest::On => Change::Latest(true),
+                Latest::Off => Change::Latest(false),
+                Latest::Default => Change::LatestAsOthers,
+            };
+            change(named, rule, mode.told())
+        }
+        KeyChange::Pin(PinOptions { named, max, rate, period, smooth }) => {
+            match limits(max, rate.zip(period), smooth)? {
+                Some(limits) => {
+                    // Where nobody is refused, the length of the line says nothing.
+                    let words = limits.to_string().replace(", queue unbounded", "");
+                    change(named, Change::Pin(limits), &format!("has {words}, whatever was sent"))
+                }
+                None => Ok(()),
             }
-            None => Ok(()),
-        },
+        }
     }
 }
 

@@ -72,7 +72,7 @@ fn task(options: &SendOptions, queue: String) -> Result<NewTask, Failure> {
     if let Some(key) = &options.key {
         task = task.key(key.as_str());
     }
-    if let Some(limits) = limits(options.max, options.rate, options.period)? {
+    if let Some(limits) = limits(options.max, options.rate.zip(options.period), options.smooth)? {
         task = task.limits(limits);
     }
     if let Some(delay) = options.delay {
@@ -96,15 +96,18 @@ fn task(options: &SendOptions, queue: String) -> Result<NewTask, Failure> {
 /// The limits that were asked for, if any.
 pub(super) fn limits(
     max: Option<u32>,
-    rate: Option<u32>,
-    period: Option<std::time::Duration>,
+    rate: Option<(u32, std::time::Duration)>,
+    smooth: bool,
 ) -> Result<Option<Limits>, Failure> {
     let mut limits = Limits::builder();
     if let Some(max) = max {
         limits = limits.max(max);
     }
-    if let (Some(rate), Some(period)) = (rate, period) {
+    if let Some((rate, period)) = rate {
         limits = limits.rate(rate, period);
+        if smooth {
+            limits = limits.smooth();
+        }
     }
     if max.is_none() && rate.is_none() {
         return Ok(None);

@@ -12,15 +12,6 @@ use crate::{
 /// Works until a signal asks to stop.
 pub(crate) fn worker(options: &WorkerOptions) -> Result<(), Failure> {
     let config = options.sources().load()?.config;
-    if let Some(prefetch) = config.tasks.prefetch {
-        let why =
-            "claiming ahead is not there yet; set it to 0 and drop `claim_lease_ms`: caps are hard then";
-        return Err(Failure::NotYet {
-            option: "tasks.prefetch_buffer",
-            value: prefetch.buffer.to_string(),
-            why,
-        });
-    }
     // One thread, which lives as long as the process does: children are ended by the system when the thread that started them is.
     block_on(async {
         let store = open(&config.store).await?;

@@ -42,7 +42,7 @@ pub(crate) use pattern::{HostPattern, Methods, PathPattern, Segment};
 pub(crate) use reference::reference;
 pub(crate) use route::{Forward, Route};
 pub(crate) use sections::Config;
-pub(crate) use server::Server;
+pub(crate) use server::{FlowControlMode, Server};
 pub(crate) use store::StoreAddress;
 pub(crate) use tasks::{Queue, QueueMode, Tasks};
 pub(crate) use upstream::Upstream;

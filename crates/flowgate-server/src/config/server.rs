@@ -1,4 +1,4 @@
-//! `[server]`: where the program's own server listens.
+//! `[server]`: where the program's own server listens, and whose limits govern.
 //!
 //! Owns the checked section and how it is read.
 
@@ -14,11 +14,25 @@ const ADDRESS: &str = "an address and a port, like \"127.0.0.1:8080\" or \"[::1]
 pub(crate) struct Server {
     /// Where to listen; port 0 takes any free one.
     pub(crate) listen: SocketAddr,
+    /// Whose limits govern where a key did not choose; `None`: as the store has it.
+    pub(crate) flow_control_mode: Option<FlowControlMode>,
+}
+
+/// Whose limits govern what waits for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlowControlMode {
+    /// Each message waits under its own.
+    Own,
+    /// The newest ones sent govern all that wait.
+    Latest,
 }
 
 impl Server {
     pub(super) fn read(fields: &Fields<'_>) -> Read<Self> {
-        Ok(Server { listen: fields.read("listen", address)? })
+        let modes = [("own", FlowControlMode::Own), ("latest", FlowControlMode::Latest)];
+        let listen = fields.read("listen", address);
+        let mode = fields.optional("flow_control_mode", |entry| entry.choice(&modes));
+        Ok(Server { listen: listen?, flow_control_mode: mode? })
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     clock,
     message::{Callback, Dedupe, Message},
     metrics::Outcome,
-    office::{Answered, Desk, Entry, Stage, TICK, Tick, random_text},
+    office::{Answered, CHORE, Chore, Desk, Entry, Stage, TICK, Tick, random_text},
     traces::{self, Kind, Span},
 };
 
@@ -34,17 +34,17 @@ pub(crate) const QUEUE: &str = "messages";
 /// Delivers messages.
 #[derive(Clone)]
 pub(crate) struct Courier {
-    desk: Desk,
+    pub(super) desk: Desk,
     egress: Egress,
     /// True when the server begins to stop.
     closing: watch::Receiver<bool>,
 }
 
 /// One attempt, and what came of it.
-struct Attempt {
-    retried: u32,
-    answer: Result<Answer, NoAnswer>,
-    verdict: Verdict,
+pub(super) struct Attempt {
+    pub(super) retried: u32,
+    pub(super) answer: Result<Answer, NoAnswer>,
+    pub(super) verdict: Verdict,
     /// The `traceparent` that the endpoint got.
     trace: Option<String>,
 }
@@ -57,29 +57,27 @@ impl Courier {
     /// The handlers of the server's worker.
     pub(crate) fn handlers(self) -> Handlers {
         let courier = Arc::new(self);
-        let ticker = Arc::clone(&courier);
-        Handlers::new().on_bytes(KIND, move |context, body| Arc::clone(&courier).deliver(context, body)).on(
-            TICK,
-            move |tick: Tick| {
+        let (ticker, helper) = (Arc::clone(&courier), Arc::clone(&courier));
+        Handlers::new()
+            .on_bytes(KIND, move |context, body| Arc::clone(&courier).deliver(context, body))
+            .on(TICK, move |tick: Tick| {
                 let courier = Arc::clone(&ticker);
                 async move { tick.run(&courier.desk).await.map_err(Failure::from) }
-            },
-        )
+            })
+            .on(CHORE, move |chore: Chore| {
+                let courier = Arc::clone(&helper);
+                async move { chore.run(&courier.desk).await.map_err(Failure::from) }
+            })
     }
 
     async fn deliver(self: Arc<Self>, context: Context, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let message = Message::from_bytes(&Bytes::from(body)).map_err(Failure::last)?;
-        let mut retried = context.attempt - 1;
-        if retried == 0 {
-            let wait = clock::now().saturating_sub(message.not_before());
-            self.desk.meter.waited(Duration::from_millis(wait));
+        if let Some(part) = message.head.part.clone() {
+            return Box::pin(self.deliver_in_run(&context, message, part)).await;
         }
+        let mut retried = context.attempt - 1;
         loop {
-            let mut dispatch = self.dispatch(context.id, &message, retried);
-            let attempt = Box::pin(self.attempt(context.id, &message, retried, dispatch.as_ref())).await;
-            if let Some(span) = dispatch.take() {
-                self.desk.tracer.end(span);
-            }
+            let attempt = Box::pin(self.attempt(context.id, &message, retried)).await;
             Box::pin(self.tell(context.id, &message, &attempt)).await?;
             let said = words(&attempt.answer);
             match attempt.verdict {
@@ -101,6 +99,20 @@ impl Courier {
         }
     }
 
+    /// One attempt.
+    pub(super) async fn attempt(&self, task: TaskId, message: &Message, retried: u32) -> Attempt {
+        if retried == 0 {
+            let wait = clock::now().saturating_sub(message.not_before());
+            self.desk.meter.waited(Duration::from_millis(wait));
+        }
+        let dispatch = self.dispatch(task, message, retried);
+        let attempt = Box::pin(self.send(task, message, retried, dispatch.as_ref())).await;
+        if let Some(span) = dispatch {
+            self.desk.tracer.end(span);
+        }
+        attempt
+    }
+
     /// The span of taking a message up, below the one that stored it; `None` where no traces are sent.
     fn dispatch(&self, task: TaskId, message: &Message, retried: u32) -> Option<Span> {
         self.desk.tracer.is_on().then(|| {
@@ -117,13 +129,7 @@ impl Courier {
         })
     }
 
-    async fn attempt(
-        &self,
-        task: TaskId,
-        message: &Message,
-        retried: u32,
-        dispatch: Option<&Span>,
-    ) -> Attempt {
+    async fn send(&self, task: TaskId, message: &Message, retried: u32, dispatch: Option<&Span>) -> Attempt {
         self.desk.journal.add(task, &Entry::plain(Stage::Active, message.without_body())).await;
         let id = self.desk.numbers.message(task);
         let body = request::body(message);
@@ -152,6 +158,21 @@ impl Courier {
     /// Notes the attempt, and tells whoever wants to know. Callbacks are stored before the message is settled: a crash in
     /// between repeats the attempt and loses none.
     async fn tell(&self, task: TaskId, message: &Message, attempt: &Attempt) -> Result<(), Failure> {
+        let spec = &message.head.spec;
+        if let Some(callback) = &spec.callback {
+            self.call_back(task, message, attempt, callback, "callback").await?;
+        }
+        self.write_down(task, message, attempt).await;
+        match &spec.failure_callback {
+            Some(callback) if attempt.verdict == Verdict::Failed => {
+                self.call_back(task, message, attempt, callback, "failure").await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The attempt in the log.
+    pub(super) async fn write_down(&self, task: TaskId, message: &Message, attempt: &Attempt) {
         let entry = |stage: Stage| Entry {
             stage,
             answer: attempt
@@ -163,11 +184,7 @@ impl Courier {
             next: None,
             message: message.without_body(),
         };
-        let spec = &message.head.spec;
         let journal = &self.desk.journal;
-        if let Some(callback) = &spec.callback {
-            self.call_back(task, message, attempt, callback, "callback").await?;
-        }
         match attempt.verdict {
             Verdict::Delivered => {
                 let plain = Entry { answer: None, ..entry(Stage::Delivered) };
@@ -184,12 +201,8 @@ impl Courier {
                 journal.add(task, &entry(Stage::Error)).await;
                 // A dead letter is told with the answer it got: that is there before the letter is.
                 journal.add_now(task, &entry(Stage::Failed)).await;
-                if let Some(callback) = &spec.failure_callback {
-                    self.call_back(task, message, attempt, callback, "failure").await?;
-                }
             }
         }
-        Ok(())
     }
 
     async fn call_back(
@@ -208,6 +221,7 @@ impl Courier {
             retried: attempt.retried,
             answer: &attempt.answer,
             dead: (kind == "failure").then_some(dead.as_str()),
+            more: serde_json::Map::new(),
         };
         let mut callback = callback::message(callback, &told, clock::now());
         callback.head = self.desk.traced(attempt.trace.as_deref(), callback.head);
@@ -259,7 +273,7 @@ fn outcome(verdict: &Verdict) -> Outcome {
     }
 }
 
-fn words(answer: &Result<Answer, NoAnswer>) -> String {
+pub(super) fn words(answer: &Result<Answer, NoAnswer>) -> String {
     match answer {
         Ok(answer) => format!("the endpoint answered {}", answer.status.as_u16()),
         Err(error) => format!("the endpoint did not answer: {error}"),

@@ -43,9 +43,9 @@ impl Beside {
         format!("{scheme}://{}", reached_at(self.reloader.gateway().address()))
     }
 
-    /// A way to look at it while it runs.
+    /// What shows its figures while it runs.
     pub(crate) fn handle(&self) -> Handle {
-        self.reloader.gateway().clone()
+        self.gateway.handle()
     }
 
     /// The paths of the program's own server that belong to it.

@@ -22,13 +22,16 @@ pub(crate) struct Flow {
     pub(crate) rate: Option<u32>,
     /// Milliseconds.
     pub(crate) period: u64,
+    /// Whether starts are spread evenly instead of counted in windows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) smooth: bool,
 }
 
 impl Flow {
     /// From the pair of headers.
     pub(crate) fn read(key: &str, value: Option<&str>) -> Result<Self, Fault> {
         let key = name(KEY, key)?.to_owned();
-        let mut flow = Flow { key, parallelism: None, rate: None, period: 1000 };
+        let mut flow = Flow { key, parallelism: None, rate: None, period: 1000, smooth: false };
         for part in value.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (field, said) = part.split_once('=').unwrap_or((part, ""));
             let (field, said) = (field.trim(), said.trim());
@@ -36,15 +39,22 @@ impl Flow {
                 "parallelism" => flow.parallelism = Some(count(field, said)?),
                 "rate" => flow.rate = Some(count(field, said)?),
                 "period" => flow.period = period(said)?,
+                "smooth" => flow.smooth = yes_or_no(said)?,
                 _ => {
-                    let accepted =
-                        "parallelism=<number>, rate=<number> and period=<span>, with commas between them";
+                    let accepted = "parallelism=<number>, rate=<number>, period=<span> and smooth=true, with commas between them";
                     return Err(Fault::new(VALUE, part, accepted));
                 }
             }
         }
         if flow.parallelism.is_none() && flow.rate.is_none() {
             return Err(Fault::text(NEITHER));
+        }
+        if flow.smooth && flow.rate.is_none() {
+            return Err(Fault::new(
+                &format!("{VALUE}: smooth"),
+                "true",
+                "smooth=true together with rate=<number>",
+            ));
         }
         flow.checked().map_err(|error| Fault::text(format!("{VALUE}: {error}")))?;
         Ok(flow)
@@ -63,6 +73,9 @@ impl Flow {
         if let Some(rate) = self.rate {
             limits = limits.rate(rate, Period::from_millis(self.period)?);
         }
+        if self.smooth {
+            limits = limits.smooth();
+        }
         limits.build()
     }
 }
@@ -71,6 +84,14 @@ fn count(field: &str, text: &str) -> Result<u32, Fault> {
     let number = text.parse().ok().filter(|number| (1..=1_000_000_000).contains(number));
     number
         .ok_or_else(|| Fault::new(&format!("{VALUE}: {field}"), text, "a whole number from 1 to 1000000000"))
+}
+
+fn yes_or_no(text: &str) -> Result<bool, Fault> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Fault::new(&format!("{VALUE}: smooth"), text, "true or false")),
+    }
 }
 
 fn period(text: &str) -> Result<u64, Fault> {
@@ -103,6 +124,17 @@ mod tests {
             assert_eq!((flow.parallelism, flow.rate, flow.period), (parallelism, rate, period), "{value}");
             assert_eq!(flow.limits().max(), parallelism);
         }
+        let table =
+            [("rate=10,smooth=true", 1), ("rate=2,period=1m,smooth=TRUE", 1), ("rate=5000,smooth=true", 50)];
+        for (value, burst) in table {
+            let limits = Flow::read("key", Some(value)).expect("a flow").limits();
+            let burst = std::num::NonZeroU32::new(burst).expect("one or more");
+            assert_eq!(
+                limits.rate().map(|rate| rate.shape()),
+                Some(flowgate::Shape::Bucket { burst }),
+                "{value}"
+            );
+        }
     }
 
     #[test]
@@ -118,6 +150,8 @@ mod tests {
             (Some("rate=1,period=0s"), "from 1ms to 7d"),
             (Some("rate=1,period=soon"), "a span of time like"),
             (Some("speed=1"), "parallelism=<number>"),
+            (Some("rate=1,smooth=very"), "true or false"),
+            (Some("parallelism=1,smooth=true"), "together with rate"),
             (Some("rate=1000000000,period=1ms"), "rate"),
         ];
         for (value, accepted) in table {

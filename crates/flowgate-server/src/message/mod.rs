@@ -22,7 +22,7 @@ pub(crate) use destination::{Destination, Target, decode};
 pub(crate) use expression::Expression;
 pub(crate) use fault::Fault;
 pub(crate) use flow::Flow;
-pub(crate) use form::{Head, Message, Unreadable};
+pub(crate) use form::{Head, Message, Part, Role, Unreadable};
 pub(crate) use headers::{Given, canonical, read};
 pub(crate) use names::name;
 pub(crate) use number::Numbers;

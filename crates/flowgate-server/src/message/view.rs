@@ -48,6 +48,9 @@ pub(crate) fn message_view(id: &str, message: &Message) -> Map<String, Value> {
             put(name, json!(value));
         }
     }
+    if let Some(part) = &head.part {
+        put("workflowRunId", json!(part.id));
+    }
     for (name, callback) in [("callback", &spec.callback), ("failureCallback", &spec.failure_callback)] {
         if let Some(callback) = callback {
             put(name, json!(callback.url));
@@ -68,6 +71,9 @@ pub(crate) fn message_view(id: &str, message: &Message) -> Map<String, Value> {
         put("timeout", json!(timeout));
     }
     if let Some(flow) = &spec.flow {
+        if flow.smooth {
+            put("smooth", json!(true));
+        }
         put("flowControlKey", json!(flow.key));
         // Seconds; a part of one is told as a part, not as nothing.
         let period = flow.period as f64 / 1000.0;

@@ -177,7 +177,7 @@ impl Desk {
         Ok(accepted)
     }
 
-    async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
+    pub(super) async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
         let url = message.head.url.clone();
         self.meter.accepted(is_duplicate);
         self.trace(id, is_duplicate, &message.head);

@@ -32,8 +32,16 @@ fn one(action: &KeyAction) -> Result<(), Failure> {
         KeyAction::Pause(key) => change(key, "pause", "is paused"),
         KeyAction::Resume(key) => change(key, "resume", "goes on"),
         KeyAction::ResetRate(key) => change(key, "resetRate", "begins a new window"),
-        KeyAction::Pin { key, parallelism, rate, period } => {
-            let fields = [("parallelism", parallelism), ("rate", rate), ("period", period)];
+        KeyAction::Latest { key, mode } => change(key, &format!("mode?mode={}", mode.word()), mode.told()),
+        KeyAction::Pin { key, parallelism, rate, period, smooth } => {
+            let smooth = smooth.then_some(true).map(|smooth| smooth.to_string());
+            let number = |number: &Option<u32>| number.map(|number| number.to_string());
+            let fields = [
+                ("parallelism", number(parallelism)),
+                ("rate", number(rate)),
+                ("period", number(period)),
+                ("smooth", smooth),
+            ];
             let fields =
                 fields.iter().filter_map(|(name, value)| Some(format!("{name}={}", value.as_ref()?)));
             change(key, &format!("pin?{}", fields.collect::<Vec<_>>().join("&")), "is pinned")
@@ -59,11 +67,16 @@ fn table(keys: &[Value]) -> String {
     let mut table = Table::new(&HEADING);
     for key in keys {
         let rate = match key["rateMax"].as_u64() {
+            Some(max) if key["isSmooth"] == true => format!("{max} in {}s, smooth", text(&key["ratePeriod"])),
             Some(max) => format!("{} of {max} in {}s", text(&key["rateCount"]), text(&key["ratePeriod"])),
             None => "-".to_owned(),
         };
-        let states =
-            [("isPaused", "paused"), ("isPinnedParallelism", "max pinned"), ("isPinnedRate", "rate pinned")];
+        let states = [
+            ("isLatest", "latest"),
+            ("isPaused", "paused"),
+            ("isPinnedParallelism", "max pinned"),
+            ("isPinnedRate", "rate pinned"),
+        ];
         let states = states.iter().filter(|(name, _)| key[*name] == true).map(|(_, word)| *word);
         table.row(vec![
             text(&key["flowControlKey"]),

@@ -58,6 +58,10 @@ pub(super) struct Settings {
     #[arg(long, value_name = "TIME", requires = "rate")]
     pub(super) period: Option<String>,
 
+    /// Spread the starts of the rate evenly, instead of counting them in windows
+    #[arg(long, requires = "rate")]
+    pub(super) smooth: bool,
+
     /// How often it is tried again [default: 3]
     #[arg(long, value_name = "N")]
     pub(super) retries: Option<u32>,
@@ -130,6 +134,9 @@ pub(super) enum KeyAction {
         /// The period in seconds
         #[arg(long, value_name = "SECONDS", requires = "rate")]
         period: Option<u32>,
+        /// Spread the starts evenly, instead of counting them in windows
+        #[arg(long, requires = "rate")]
+        smooth: bool,
     },
     /// The limits of the messages hold again
     Unpin {
@@ -141,6 +148,13 @@ pub(super) enum KeyAction {
         /// Only the rate
         #[arg(long)]
         rate: bool,
+    },
+    /// Whose limits govern what waits: the newest sent, or each message's own
+    Latest {
+        #[command(flatten)]
+        key: OneKey,
+        /// on: the newest sent; off: each message's own; default: as for all keys
+        mode: crate::cli::Latest,
     },
     /// A new window begins now
     ResetRate(OneKey),
@@ -231,6 +245,55 @@ pub(super) enum ScheduleAction {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct OneSchedule {
+    /// Its id
+    pub(super) id: String,
+
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunsOptions {
+    /// Only runs in this state: started, success, failed or canceled
+    #[arg(long, value_name = "STATE")]
+    pub(super) state: Option<String>,
+
+    /// Only runs of workflows whose URL begins so
+    #[arg(long, value_name = "URL")]
+    pub(super) workflow: Option<String>,
+
+    /// Only runs with this label
+    #[arg(long, value_name = "LABEL")]
+    pub(super) label: Option<String>,
+
+    /// At most so many, the newest first
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub(super) count: u32,
+
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunOptions {
+    #[command(subcommand)]
+    pub(super) action: RunAction,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum RunAction {
+    /// Its steps, one after the other, and when each was done
+    Show(OneRun),
+    /// Nothing more of it starts
+    Cancel(OneRun),
+    /// A failed run goes on as a new one, from the step that failed
+    Resume(OneRun),
+    /// A failed run begins again as a new one
+    Restart(OneRun),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct OneRun {
     /// Its id
     pub(super) id: String,
 

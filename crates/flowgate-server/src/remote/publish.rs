@@ -37,6 +37,7 @@ pub(super) fn headers(settings: &Settings) -> Result<Vec<(String, String)>, Fail
         settings.parallelism.map(|max| format!("parallelism={max}")),
         settings.rate.map(|rate| format!("rate={rate}")),
         settings.period.as_ref().map(|period| format!("period={period}")),
+        settings.smooth.then(|| "smooth=true".to_owned()),
     ];
     let limits = limits.into_iter().flatten().collect::<Vec<_>>().join(",");
     let plain = [

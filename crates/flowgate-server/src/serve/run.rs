@@ -6,6 +6,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
+use flowgate::http::ConcurrencyLimit;
 use flowgate_tasks::{
     store::Shelf,
     worker::{Ending, Worker, WorkerOptions},
@@ -21,7 +22,8 @@ use crate::{
     api,
     cli::ServeOptions,
     clock,
-    config::{Config, Sources},
+    config::{Config, FlowControlMode, Sources},
+    console::{self, Console, Parts},
     delivery::{Courier, Egress, QUEUE},
     gateway::Beside,
     metrics::{self, Watched},
@@ -58,6 +60,9 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store));
     let failed = |error| Failure::Store { at: at.to_string(), error };
     let store = at.open().await.map_err(failed)?;
+    if let Some(mode) = config.server.flow_control_mode {
+        store.set_latest(mode == FlowControlMode::Latest).await.map_err(failed)?;
+    }
     let (mut desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
     let (tracer, tracing) = Tracer::start(&options.traces, &desk.meter);
     desk.tracer = tracer;
@@ -70,11 +75,14 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let here = listener.local_addr().map_err(listen)?;
 
     let (closing, closed) = watch::channel(false);
-    let paths = paths(options, &desk, gateway.as_ref(), &closed)?;
+    let console = console(&desk, gateway.as_ref(), &at, &closed)?;
+    let hub = Arc::clone(console.0.hub());
+    let paths = paths(options, &desk, gateway.as_ref(), console, &closed);
     let paths = paths.into_make_service_with_connect_info::<SocketAddr>();
     let worker = worker(options, &desk, &closed)?;
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);
+    tokio::spawn(hub.run(until(closed.clone())));
     say(&greeting(here, url.as_deref(), &at, &token));
 
     let server = axum::serve(listener, paths).with_graceful_shutdown(until(closed.clone()));
@@ -118,6 +126,25 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     Ok(())
 }
 
+/// The console, and the gate that its requests share with those of the API.
+fn console(
+    desk: &Desk,
+    gateway: Option<&Beside>,
+    at: &StoreAt,
+    closed: &watch::Receiver<bool>,
+) -> Result<(Console, ConcurrencyLimit), Failure> {
+    let requests = api::gate()?;
+    desk.meter.watch(requests.clone());
+    let console = Console::new(Parts {
+        desk: desk.clone(),
+        requests: requests.clone(),
+        gateway: gateway.map(Beside::handle),
+        store_name: at.to_string(),
+        closed: closed.clone(),
+    })?;
+    Ok((console, requests))
+}
+
 async fn until(mut closed: watch::Receiver<bool>) {
     // A sender that is gone has nothing more to say: then it ends as well.
     let _ = closed.wait_for(|is_closed| *is_closed).await;
@@ -128,8 +155,9 @@ fn paths(
     options: &ServeOptions,
     desk: &Desk,
     gateway: Option<&Beside>,
+    (console, requests): (Console, ConcurrencyLimit),
     closed: &watch::Receiver<bool>,
-) -> Result<Router, Failure> {
+) -> Router {
     let watched = Watched {
         desk: desk.clone(),
         gateway: gateway.map(Beside::handle),
@@ -137,11 +165,12 @@ fn paths(
         is_open: options.metrics_open,
     };
     let top = top::routes(desk.clone(), watched.gateway.clone());
-    let paths = metrics::routes(watched, api::routes(desk.clone())?).merge(top);
-    Ok(match gateway {
+    let paths = metrics::routes(watched, api::routes(desk.clone(), requests));
+    let paths = paths.merge(console::routes(console)).merge(top);
+    match gateway {
         Some(gateway) => paths.merge(gateway.routes()),
         None => paths,
-    })
+    }
 }
 
 fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -> Result<Worker, Failure> {
@@ -151,6 +180,7 @@ fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -
         processes: options.deliveries,
         queues: vec![QUEUE.to_owned()],
         drain: DRAIN,
+        lease: options.lease,
         ..WorkerOptions::default()
     };
     Ok(Worker::new(desk.store.clone(), courier.handlers(), worker)?)

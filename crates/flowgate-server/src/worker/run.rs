@@ -4,7 +4,7 @@ use std::{ffi::OsString, io, sync::Arc};
 
 use flowgate_tasks::{
     store::Store,
-    worker::{Ending, Handlers, Worker, WorkerOptions},
+    worker::{Ending, Handlers, Prefetch, Worker, WorkerOptions},
 };
 
 use super::{
@@ -20,8 +20,21 @@ pub(crate) async fn run(store: Arc<dyn Store>, config: &Config, words: &[OsStrin
     let command = || words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let cannot = |error: io::Error| Failure::Command { command: command(), error };
     let program = Program::find(words).map_err(cannot)?;
-    let options = config.worker.options.clone();
+    let prefetch = config.tasks.prefetch;
+    let prefetch = prefetch.map(|ahead| Prefetch { buffer: ahead.buffer.get(), lease: ahead.lease });
+    let options = WorkerOptions { prefetch, ..config.worker.options.clone() };
     let agreed = agree(store.as_ref(), config).await?;
+    if let (Some(prefetch), Some(cap)) = (prefetch, agreed.cluster_wide_cap) {
+        let value = prefetch.buffer.to_string();
+        return Err(Failure::Clash {
+            option: "tasks.prefetch_buffer",
+            value,
+            why: format!(
+                "the store has cluster_wide_cap={cap}, which counts what is claimed, so nothing can be claimed ahead; set it to 0 and \
+             drop `claim_lease_ms`"
+            ),
+        });
+    }
     are_known(store.as_ref(), config).await?;
     let pool = Arc::new(Pool::start(program, options.processes).map_err(cannot)?);
     let mut signals = Signals::listen().map_err(Failure::Start)?;
@@ -64,13 +77,24 @@ pub(crate) async fn run(store: Arc<dyn Store>, config: &Config, words: &[OsStrin
 
 /// The line that a worker begins its log with.
 fn concurrency(options: &WorkerOptions, cap: Option<u32>) -> String {
+    let ahead = options.prefetch.map_or(0, |prefetch| prefetch.buffer);
+    let all = options.processes.saturating_add(ahead);
     let most = match options.max_claim_per_worker {
-        0 => options.processes,
-        most => most.min(options.processes),
+        0 => all,
+        most => most.min(all),
+    };
+    let mode = match options.prefetch {
+        None => String::new(),
+        Some(Prefetch { buffer, lease }) => {
+            format!(
+                ", prefetch_buffer={buffer} (soft caps: what runs counts), claim_lease_ms={}",
+                lease.as_millis()
+            )
+        }
     };
     let batch = Some(options.max_claim_batch).filter(|batch| *batch > 0);
     format!(
-        "Concurrency config: processes={}, cluster_wide_cap={}, max_claim_per_worker={most}, max_claim_batch={}",
+        "Concurrency config: processes={}, cluster_wide_cap={}, max_claim_per_worker={most}, max_claim_batch={}{mode}",
         options.processes,
         number(cap),
         number(batch)

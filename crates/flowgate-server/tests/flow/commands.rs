@@ -36,6 +36,12 @@ on_every_store! {
         said(&server, &["keys", "pin", "jobs", "--parallelism", "1", "--rate", "9", "--period", "60"]);
         let shown = said(&server, &["keys", "show", "jobs"]);
         assert!(shown.contains("paused, max pinned, rate pinned") && shown.contains("0 of 9 in 60s"), "{shown}");
+        said(&server, &["keys", "pin", "jobs", "--rate", "9", "--period", "60", "--smooth"]);
+        said(&server, &["keys", "latest", "jobs", "on"]);
+        let shown = said(&server, &["keys", "show", "jobs"]);
+        assert!(shown.contains("9 in 60s, smooth") && shown.contains("latest, paused"), "{shown}");
+        assert!(said(&server, &["key", "latest", "jobs", "default", "--store", &kit.store]).contains("as all other keys"));
+        assert!(!said(&server, &["keys", "show", "jobs"]).contains("latest"));
         said(&server, &["keys", "unpin", "jobs"]);
         said(&server, &["keys", "reset-rate", "jobs"]);
         said(&server, &["keys", "resume", "jobs"]);

@@ -81,8 +81,20 @@ impl Kit {
         self.server_with(&["--dev"])
     }
 
+    /// The same, with this configuration.
+    pub(crate) fn server_after(&self, config: &str) -> Server {
+        let path = self.folder.join("mine.toml");
+        fs::write(&path, config).unwrap();
+        self.server_with(&["--dev", "--config", &path.display().to_string()])
+    }
+
     pub(crate) fn server_with(&self, options: &[&str]) -> Server {
-        Server::start(&self.store, options, &self.folder)
+        self.server_on("127.0.0.1:0", options)
+    }
+
+    /// A server at this address, where one may have been before.
+    pub(crate) fn server_on(&self, address: &str, options: &[&str]) -> Server {
+        Server::start(&self.store, address, options, &self.folder)
     }
 }
 
@@ -131,12 +143,12 @@ impl Answer {
 }
 
 impl Server {
-    fn start(store: &str, options: &[&str], folder: &PathBuf) -> Self {
+    fn start(store: &str, listen: &str, options: &[&str], folder: &PathBuf) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
         for (name, _) in env::vars().filter(|(name, _)| name.starts_with("FLOWGATE_")) {
             command.env_remove(name);
         }
-        command.args(["serve", "--listen", "127.0.0.1:0", "--store", store]).args(options);
+        command.args(["serve", "--listen", listen, "--store", store]).args(options);
         let mut child =
             command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

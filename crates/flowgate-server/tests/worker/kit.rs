@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Command, sync::Arc, time::Duration};
 
 use flowgate_tasks::{
     Client, NewTask, TaskId,
-    store::{Postgres, Sqlite, State, Store},
+    store::{Postgres, Sqlite, State, Store, WorkerLook},
 };
 use flowgate_testkit::postgres;
 use tokio::runtime::Runtime;
@@ -84,6 +84,17 @@ impl Place {
     pub(crate) fn send_many(&self, count: usize, kind: &str, queue: &str) -> Vec<TaskId> {
         let task = || NewTask::new(kind, b"null".to_vec()).queue(queue).keep_result(Duration::from_secs(600));
         self.send((0..count).map(|_| task()).collect())
+    }
+
+    /// Returns when one worker holds so many tasks.
+    pub(crate) fn until_held_by_one(&self, count: u32) {
+        self.wait(async {
+            let mut look = tokio::time::interval(Duration::from_millis(20));
+            let holds = |worker: &WorkerLook| worker.in_use >= count;
+            while !self.store.workers().await.expect("the store answers").iter().any(holds) {
+                look.tick().await;
+            }
+        });
     }
 
     /// How these ended.

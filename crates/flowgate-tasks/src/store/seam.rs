@@ -135,13 +135,29 @@ pub struct Want {
     pub with_locks: bool,
 }
 
+/// What a worker would like to have at hand when something of its own ends (soft caps). Only tasks without a key, and only of
+/// queues of which the worker holds something: each starts in the place of a task of its queue that ended here, so that
+/// what runs never exceeds a cap. Until then it counts nowhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead {
+    /// At most so many tasks.
+    pub most: u32,
+    /// For how long. What has not started by then goes back to its line.
+    pub lease: Duration,
+}
+
 /// One turn of a worker: what it finished, and what it takes instead, in one transaction.
 #[derive(Debug, Default)]
 pub struct Turn {
     /// What ended.
     pub settles: Vec<Settle>,
+    /// What was claimed ahead and has started: no more of each queue than `settles` gives back of it. Some of these may have
+    /// ended, too.
+    pub starts: Vec<Claimed>,
     /// What it takes. `None`: nothing.
     pub want: Option<Want>,
+    /// What it takes ahead, if it gets all it wants.
+    pub ahead: Option<Ahead>,
 }
 
 /// What came of a turn.
@@ -149,8 +165,12 @@ pub struct Turn {
 pub struct Turned {
     /// The tasks taken, each within every limit.
     pub claimed: Vec<Claimed>,
-    /// The tasks whose settling changed nothing, because the lease had been lost before.
+    /// The tasks claimed ahead.
+    pub ahead: Vec<Claimed>,
+    /// The tasks whose settling or start changed nothing, because the lease had been lost before.
     pub lost: Vec<TaskId>,
+    /// The store's time.
+    pub now: Tick,
     /// When to ask again.
     pub again: Again,
 }
@@ -189,7 +209,7 @@ pub struct Kept {
     pub due: u32,
     /// Tasks that were not started in time.
     pub expired: u32,
-    /// Tasks taken back from workers that are gone.
+    /// Tasks taken back from workers that are gone, and those claimed ahead that did not start in time.
     pub recovered: u32,
     /// When there will be something to do again, unless something changes.
     pub next: Option<Duration>,
@@ -221,6 +241,8 @@ pub enum KeyChange {
     Unpin,
     /// From now on (`true`) the newest limits sent govern all that wait, or (`false`) each waits under its own.
     Latest(bool),
+    /// Which of the two holds is as for all keys that have no rule of their own ([`Store::set_latest`]).
+    LatestAsOthers,
     /// Forgets what was spent of its rates.
     ResetRate,
 }
@@ -363,6 +385,8 @@ pub struct WorkerLook {
     pub queues: Vec<String>,
     /// Until when its lease lasts, unless it is renewed.
     pub lease_until: Tick,
+    /// For how long that is, by the store's clock.
+    pub lease_left: Duration,
 }
 
 /// Where a task that nobody holds stands, and what its key says to it.
@@ -438,6 +462,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Sets how many tasks may be claimed or running in all.
     fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()>;
+
+    /// For keys that have no rule of their own: the newest limits sent govern all that wait (`true`), or each waits under its
+    /// own (`false`, as in a new store).
+    fn set_latest(&self, is_latest: bool) -> Reply<'_, ()>;
 
     /// Makes a queue, or changes it.
     fn set_queue(&self, queue: QueueLimits) -> Reply<'_, ()>;

@@ -20,6 +20,8 @@ pub(super) struct Held {
     running: HashMap<Id, Running>,
     by_task: HashMap<TaskId, AbortHandle>,
     ended: Vec<Settle>,
+    /// How many of these have been replaced, or left nothing to replace.
+    replaced: usize,
 }
 
 struct Running {
@@ -95,7 +97,7 @@ impl Held {
     pub(super) async fn give_up(&mut self) {
         self.running.clear();
         self.by_task.clear();
-        self.ended.clear();
+        self.take_ended();
         self.runs.shutdown().await;
     }
 
@@ -116,12 +118,43 @@ impl Held {
 
     /// What ended since it was last asked.
     pub(super) fn take_ended(&mut self) -> Vec<Settle> {
+        self.replaced = 0;
         std::mem::take(&mut self.ended)
     }
 
     /// What could not be settled yet.
     pub(super) fn put_back(&mut self, settles: Vec<Settle>) {
-        self.ended.extend(settles);
+        self.replaced += settles.len();
+        self.ended.splice(0..0, settles);
+    }
+
+    /// The queues in which something ended since this was last asked.
+    pub(super) fn vacancies(&mut self) -> Vec<i64> {
+        let ended = self.ended.get(self.replaced..).unwrap_or_default();
+        let queues = ended.iter().map(|settle| settle.task.place.queue).collect();
+        self.replaced = self.ended.len();
+        queues
+    }
+
+    /// Settles what never ran, when everything that ended has been replaced.
+    pub(super) fn settle_unstarted(&mut self, tasks: Vec<Claimed>, end: &End) {
+        self.ended.extend(tasks.into_iter().map(|task| Settle { task, end: end.clone() }));
+        self.replaced = self.ended.len();
+    }
+
+    /// Stops a task without settling it: it belongs to others now. Whether it ran.
+    pub(super) fn lose(&mut self, id: TaskId) -> bool {
+        self.ended.retain(|settle| settle.task.id != id);
+        self.replaced = self.replaced.min(self.ended.len());
+        let Some(handle) = self.by_task.remove(&id) else { return false };
+        self.running.remove(&handle.id());
+        handle.abort();
+        true
+    }
+
+    /// How many run.
+    pub(super) fn running(&self) -> usize {
+        self.running.len()
     }
 
     /// How many are held, settled ones not counted.

@@ -5,7 +5,8 @@ mod handlers;
 mod held;
 mod options;
 mod service;
+mod stock;
 
 pub use handlers::{Context, Failure, Handlers};
-pub use options::WorkerOptions;
+pub use options::{Prefetch, WorkerOptions};
 pub use service::{Ending, Worker};

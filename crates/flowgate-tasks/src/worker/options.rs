@@ -4,6 +4,15 @@ use std::{fmt, time::Duration};
 
 use flowgate_core::OptionError;
 
+/// Claiming ahead of what can start (soft caps).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefetch {
+    /// At most so many tasks beyond those that run.
+    pub buffer: u32,
+    /// How long a task may wait here before another worker may have it. One is started in the first half of this only.
+    pub lease: Duration,
+}
+
 /// How a worker works. The defaults are those of the seed: as many tasks at once as there are processors, hard caps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
@@ -15,8 +24,10 @@ pub struct WorkerOptions {
     pub queues: Vec<String>,
     /// At most so many claims of one queue in one pass. 0, the default: no such bound.
     pub max_claim_batch: u32,
-    /// At most so many claimed or running tasks. 0, the default: `processes`.
+    /// At most so many claimed or running tasks. 0, the default: `processes`, and what may be claimed ahead.
     pub max_claim_per_worker: u32,
+    /// Whether tasks are claimed ahead. `None`, the default: caps are hard, and what is claimed runs at once.
+    pub prefetch: Option<Prefetch>,
     /// How long the worker may be silent before its tasks are given to others. Default: 15 s.
     pub lease: Duration,
     /// How often it asks for work without being woken: a net, for wake-ups that got lost. Default: 1 s.
@@ -33,6 +44,7 @@ impl Default for WorkerOptions {
             queues: Vec::new(),
             max_claim_batch: 0,
             max_claim_per_worker: 0,
+            prefetch: None,
             lease: Duration::from_secs(15),
             poll: Duration::from_secs(1),
             drain: Duration::from_secs(30),
@@ -48,7 +60,8 @@ impl WorkerOptions {
         }
         let short = Duration::from_millis(100);
         let long = Duration::from_secs(24 * 60 * 60);
-        for (option, span) in [("lease", self.lease), ("poll", self.poll)] {
+        let ahead = self.prefetch.map(|prefetch| ("prefetch.lease", prefetch.lease));
+        for (option, span) in [("lease", self.lease), ("poll", self.poll)].into_iter().chain(ahead) {
             if span < short || span > long {
                 return Err(OptionError::new(
                     option,
@@ -57,15 +70,26 @@ impl WorkerOptions {
                 ));
             }
         }
-        Ok(())
+        match self.prefetch {
+            Some(Prefetch { buffer, .. }) if !(1..=100_000).contains(&buffer) => {
+                Err(OptionError::new("prefetch.buffer", buffer, "an integer from 1 to 100000"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// How many tasks it may hold.
     pub(super) fn most(&self) -> u32 {
+        let all = self.processes.saturating_add(self.prefetch.map_or(0, |prefetch| prefetch.buffer));
         match self.max_claim_per_worker {
-            0 => self.processes,
-            most => most.min(self.processes),
+            0 => all,
+            most => most.min(all),
         }
+    }
+
+    /// How many it may run at once.
+    pub(super) fn slots(&self) -> u32 {
+        self.processes.min(self.most())
     }
 
     /// How many it may claim of one queue in one pass.

@@ -12,9 +12,11 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{clock, handlers::Handlers, held::Held, options::WorkerOptions};
+use super::{clock, handlers::Handlers, held::Held, options::WorkerOptions, stock::Stock};
 use crate::{
-    store::{Again, NewWorker, Settle, Store, StoreError, Turn, Turned, Wake, Want, WorkerId},
+    store::{
+        Again, Ahead, Claimed, End, NewWorker, Settle, Store, StoreError, Turn, Turned, Wake, Want, WorkerId,
+    },
     task::TaskId,
     upkeep::keep_up,
 };
@@ -74,14 +76,17 @@ impl Worker {
                     desk.close();
                 }
                 turned = pending_turn(&mut desk.turn) => desk.end_turn(turned).await?,
-                () = desk.held.next() => {}
+                () = desk.held.next() => desk.replace(),
                 woken = wakes.recv() => match woken {
-                    Ok(Wake::Cancel(id)) => desk.held.cancel(id),
+                    Ok(Wake::Cancel(id)) => desk.cancel(id),
                     Ok(Wake::Work) | Err(RecvError::Lagged(_)) => desk.look(),
                     Ok(Wake::Due | Wake::Ended(_)) => {}
                     Err(RecvError::Closed) => std::future::pending().await,
                 },
                 () = sleep_until(desk.look_at) => desk.look(),
+                () = sleep_until(desk.stock.next_moment().unwrap_or(desk.look_at)), if desk.stock.next_moment().is_some() => {
+                    desk.mind_the_stock();
+                }
                 () = desk.lease.lost() => desk.start_over().await?,
                 () = sleep_until(desk.stop_at.unwrap_or(desk.look_at)), if desk.stop_at.is_some() => desk.stop().await,
             }
@@ -94,9 +99,17 @@ impl Worker {
 
 type InFlight = Pin<Box<dyn Future<Output = Result<Turned, StoreError>> + Send>>;
 
-async fn pending_turn(turn: &mut Option<(InFlight, Vec<Settle>)>) -> Result<Turned, StoreError> {
+/// A turn under way, and what it tells the store, in case that is not heard.
+struct UnderWay {
+    reply: InFlight,
+    asked: Instant,
+    settles: Vec<Settle>,
+    starts: Vec<Claimed>,
+}
+
+async fn pending_turn(turn: &mut Option<UnderWay>) -> Result<Turned, StoreError> {
     match turn {
-        Some((turn, _)) => turn.await,
+        Some(turn) => (&mut turn.reply).await,
         None => std::future::pending().await,
     }
 }
@@ -109,8 +122,8 @@ struct Desk {
     worker: WorkerId,
     lease: Lease,
     held: Held,
-    /// The turn under way, and what it settles, in case it fails.
-    turn: Option<(InFlight, Vec<Settle>)>,
+    stock: Stock,
+    turn: Option<UnderWay>,
     /// Whether there may be something to claim.
     is_looking: bool,
     /// Whether the next turn has to lock the counters.
@@ -142,6 +155,7 @@ impl Desk {
             worker,
             lease,
             held: Held::default(),
+            stock: Stock::default(),
             turn: None,
             is_looking: true,
             wants_locks: false,
@@ -166,34 +180,54 @@ impl Desk {
         if self.turn.is_some() || clock::now() < self.rest_until {
             return;
         }
-        let settles = if self.wants_locks { Vec::new() } else { self.held.take_ended() };
-        let free = (self.options.most() as usize).saturating_sub(self.held.len()) as u32;
-        let wants =
-            !self.is_closed && free > 0 && (self.is_looking || self.wants_locks || !settles.is_empty());
+        if self.held.running() < self.options.slots() as usize {
+            // A slot is free that none of these could take: they are claimed anew, in their turn.
+            self.return_stock();
+        }
+        let (settles, starts) = match self.wants_locks {
+            true => (Vec::new(), Vec::new()),
+            false => (self.held.take_ended(), self.stock.take_started()),
+        };
+        let free = (self.options.slots() as usize).saturating_sub(self.held.len()) as u32;
+        let ahead = self.options.prefetch.filter(|_| !self.is_closed).and_then(|prefetch| {
+            let room = (self.options.most() as usize).saturating_sub(self.held.len() + self.stock.len());
+            let most = (prefetch.buffer as usize).saturating_sub(self.stock.len()).min(room) as u32;
+            (most > 0).then_some(Ahead { most, lease: prefetch.lease })
+        });
+        let has_reason = self.is_looking || self.wants_locks || !settles.is_empty();
+        let wants = !self.is_closed && (free > 0 || ahead.is_some()) && has_reason;
         if settles.is_empty() && !wants {
             return;
         }
-        let with_locks = settles.is_empty();
+        let with_locks = settles.is_empty() && free > 0;
         let want = wants.then_some(Want { slots: free, per_queue: self.options.per_queue(), with_locks });
         (self.is_looking, self.wants_locks) = (false, false);
-        let kept = settles.clone();
         let (store, worker) = (Arc::clone(&self.store), self.worker);
-        let unknown = std::mem::take(&mut self.is_unsure).then(|| self.held.leases());
-        let turn = async move {
+        let unknown = std::mem::take(&mut self.is_unsure).then(|| self.leases());
+        let turn = Turn { settles: settles.clone(), starts: starts.clone(), want, ahead };
+        let reply = async move {
             if let Some(known) = unknown {
                 store.reconcile(worker, known).await?;
             }
-            store.turn(worker, Turn { settles, want }).await
+            store.turn(worker, turn).await
         };
-        self.turn = Some((Box::pin(turn), kept));
+        self.turn = Some(UnderWay { reply: Box::pin(reply), asked: clock::now(), settles, starts });
     }
 
     async fn end_turn(&mut self, turned: Result<Turned, StoreError>) -> Result<(), StoreError> {
-        let settled = self.turn.take().map(|(_, settled)| settled).unwrap_or_default();
+        let Some(UnderWay { asked, settles, starts, .. }) = self.turn.take() else { return Ok(()) };
         match turned {
             Ok(turned) => {
-                self.ending.settled += (settled.len() - turned.lost.len()) as u64;
-                self.ending.lost += turned.lost.len() as u64;
+                let lost = settles.iter().filter(|settle| turned.lost.contains(&settle.task.id)).count();
+                self.ending.settled += (settles.len() - lost) as u64;
+                self.ending.lost += lost as u64;
+                self.stock.told(&starts);
+                for id in turned.lost {
+                    self.lose(id);
+                }
+                if let Some(prefetch) = self.options.prefetch {
+                    self.stock.add(turned.ahead, asked, turned.now, prefetch.lease);
+                }
                 if !turned.claimed.is_empty() {
                     self.backoff = SOON;
                 }
@@ -210,7 +244,8 @@ impl Desk {
             }
             Err(StoreError::Gone { .. }) => self.start_over().await,
             Err(StoreError::Database { .. }) => {
-                self.held.put_back(settled);
+                self.held.put_back(settles);
+                self.stock.put_back(starts);
                 self.is_unsure = true;
                 self.look_soon();
                 self.rest_until = self.look_at;
@@ -218,6 +253,49 @@ impl Desk {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// What ended makes room for what was claimed ahead, in its own queue.
+    fn replace(&mut self) {
+        for queue in self.held.vacancies() {
+            if let Some(task) = self.stock.start_one(queue, clock::now()) {
+                self.held.start(task, &self.handlers);
+            }
+        }
+    }
+
+    /// Gives back what is too late to start, and stops what may be somebody else's.
+    fn mind_the_stock(&mut self) {
+        self.replace();
+        let now = clock::now();
+        self.held.settle_unstarted(self.stock.take_late(now), &End::Returned);
+        for id in self.stock.take_doubtful(now) {
+            self.lose(id);
+        }
+    }
+
+    fn return_stock(&mut self) {
+        self.replace();
+        self.held.settle_unstarted(self.stock.take_all(), &End::Returned);
+    }
+
+    fn lose(&mut self, id: TaskId) {
+        self.ending.lost += u64::from(self.held.lose(id));
+    }
+
+    fn cancel(&mut self, id: TaskId) {
+        match self.stock.take(id) {
+            Some(task) => {
+                self.replace();
+                self.held.settle_unstarted(vec![task], &End::Cancelled);
+            }
+            None => self.held.cancel(id),
+        }
+    }
+
+    /// The leases that this worker knows of.
+    fn leases(&self) -> Vec<i64> {
+        self.held.leases().into_iter().chain(self.stock.leases()).collect()
     }
 
     fn look_soon(&mut self) {
@@ -229,6 +307,7 @@ impl Desk {
     async fn start_over(&mut self) -> Result<(), StoreError> {
         self.ending.lost += self.held.len() as u64;
         self.held.give_up().await;
+        self.stock = Stock::default();
         self.turn = None;
         match Lease::take(&self.store, &self.options).await {
             Ok(taken) => {
@@ -248,6 +327,7 @@ impl Desk {
     fn close(&mut self) {
         self.is_closed = true;
         self.wants_locks = false;
+        self.return_stock();
         self.stop_at = Some(clock::now() + self.options.drain);
     }
 

@@ -124,7 +124,7 @@ on_every_store! {
         kit.send_all((0..20).map(|number| task().queue(["a", "b"][number % 2])).collect()).await;
         let worker = kit.worker_of(&["a", "b"]).await;
         let want = Some(Want { slots: 12, per_queue: 4, with_locks: true });
-        let turned = kit.store.turn(worker.id, Turn { settles: Vec::new(), want }).await.expect("a turn");
+        let turned = kit.store.turn(worker.id, Turn { want, ..Turn::default() }).await.expect("a turn");
         assert_eq!(turned.claimed.len(), 8);
         assert_eq!(turned.again, flowgate_tasks::store::Again::Now, "there is more, and slots are free");
     }

@@ -129,9 +129,18 @@ impl Kit {
     }
 
     pub(crate) async fn worker_of(&self, queues: &[&str]) -> Worker {
+        self.register(queues, 100).await
+    }
+
+    /// A worker of all queues with so many slots.
+    pub(crate) async fn small_worker(&self, slots: u32) -> Worker {
+        self.register(&[], slots).await
+    }
+
+    async fn register(&self, queues: &[&str], slots: u32) -> Worker {
         let id = self.store.register(NewWorker {
             name: "test".to_owned(),
-            slots: 100,
+            slots,
             queues: queues.iter().map(|&name| name.to_owned()).collect(),
             lease: Duration::from_secs(15),
         });
@@ -187,7 +196,7 @@ impl Worker {
     /// One turn, as it is.
     pub(crate) async fn turn(&self, settles: Vec<Settle>, slots: u32, with_locks: bool) -> Turned {
         let want = (slots > 0).then_some(Want { slots, per_queue: u32::MAX, with_locks });
-        self.store.turn(self.id, Turn { settles, want }).await.expect("a turn")
+        self.store.turn(self.id, Turn { settles, want, ..Turn::default() }).await.expect("a turn")
     }
 
     /// Claims as much as there is, up to so many, asking again as often as it is told to.

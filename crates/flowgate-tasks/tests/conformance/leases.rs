@@ -84,7 +84,7 @@ on_every_store! {
         let worker = kit.worker().await;
         kit.pass(16 * SECOND).await;
         let want = Some(Want { slots: 1, per_queue: 1, with_locks: false });
-        let refused = kit.store.turn(worker.id, Turn { settles: Vec::new(), want }).await.expect_err("it is gone");
+        let refused = kit.store.turn(worker.id, Turn { want, ..Turn::default() }).await.expect_err("it is gone");
         assert!(matches!(refused, StoreError::Gone { worker: gone } if gone == worker.id), "{refused}");
     }
 

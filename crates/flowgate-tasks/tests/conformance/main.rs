@@ -6,13 +6,16 @@
 mod kit;
 mod model;
 
+mod ahead;
 mod cancel;
 mod caps;
 mod dead;
 mod dedupe;
+mod explain;
 mod leases;
 mod limits;
 mod order;
+mod runs;
 mod shelf;
 mod sqlite;
 mod time;

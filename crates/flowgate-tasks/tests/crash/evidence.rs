@@ -79,7 +79,7 @@ impl Evidence {
             assert!(most <= self.plan.max_per_key, "{most} of key {key} ran at once");
         }
         let most = most_at_once(self.runs.iter());
-        assert!(most <= self.plan.cluster_cap, "{most} ran at once in all");
+        assert!(most <= self.plan.cap, "{most} ran at once in all");
     }
 }
 

@@ -12,8 +12,8 @@ use std::{
 use flowgate_core::Limits;
 use flowgate_tasks::{
     NewTask, Retry, TaskId,
-    store::{Sqlite, Store},
-    worker::{Failure, Handlers, Worker, WorkerOptions},
+    store::{QueueLimits, Sqlite, Store},
+    worker::{Failure, Handlers, Prefetch, Worker, WorkerOptions},
 };
 
 use super::evidence::{Death, Evidence};
@@ -21,10 +21,13 @@ use super::evidence::{Death, Evidence};
 const STORE: &str = "FLOWGATE_CRASH_STORE";
 const FOLDER: &str = "FLOWGATE_CRASH_FOLDER";
 const SLOTS: &str = "FLOWGATE_CRASH_SLOTS";
+const AHEAD: &str = "FLOWGATE_CRASH_AHEAD";
 
 /// How long a task takes, and how long a silent worker keeps its tasks.
 const TASK: Duration = Duration::from_millis(20);
 const LEASE: Duration = Duration::from_millis(400);
+/// How long a task that was claimed ahead may wait.
+const AHEAD_LEASE: Duration = Duration::from_millis(200);
 
 /// What the fleet is made of, and what holds.
 #[derive(Clone, Debug)]
@@ -33,7 +36,10 @@ pub(super) struct Plan {
     pub(super) slots: u32,
     pub(super) keys: usize,
     pub(super) max_per_key: u32,
-    pub(super) cluster_cap: u32,
+    /// Over everything that runs: of the cluster where caps are hard, of the queue where they are soft.
+    pub(super) cap: u32,
+    /// How many each worker claims ahead. 0: caps are hard. Otherwise every second task has no key.
+    pub(super) ahead: u32,
     pub(super) tasks: usize,
     pub(super) kills: usize,
 }
@@ -108,7 +114,9 @@ pub(super) fn work_if_told() {
                 Ok::<_, Failure>(())
             }
         });
-        let options = WorkerOptions { processes: slots, lease: LEASE, ..WorkerOptions::default() };
+        let buffer: u32 = std::env::var(AHEAD).expect("told").parse().expect("a number");
+        let prefetch = (buffer > 0).then_some(Prefetch { buffer, lease: AHEAD_LEASE });
+        let options = WorkerOptions { processes: slots, lease: LEASE, prefetch, ..WorkerOptions::default() };
         let worker = Worker::new(store, handlers, options).expect("valid options");
         worker.run(std::future::pending()).await.expect("a store that answers");
     });
@@ -140,10 +148,18 @@ impl Fleet {
         };
         fleet.block_on(async {
             let store = open(&fleet.store).await;
-            store.set_cluster_cap(Some(plan.cluster_cap)).await.expect("a cap");
+            if plan.ahead == 0 {
+                store.set_cluster_cap(Some(plan.cap)).await.expect("a cap");
+            } else {
+                let queue = QueueLimits { name: "default".to_owned(), priority: 1, max: Some(plan.cap) };
+                store.set_queue(queue).await.expect("a queue");
+            }
             let limits = Limits::builder().max(plan.max_per_key).build().expect("limits");
             let retry = Retry { max_attempts: 1000, ..Retry::default() };
             let task = |number: usize| {
+                if plan.ahead > 0 && number.is_multiple_of(2) {
+                    return NewTask::json("work", &plan.keys).expect("a number").retry(retry);
+                }
                 let key = number % plan.keys;
                 let task = NewTask::json("work", &key).expect("a number");
                 task.key(format!("key-{key}")).limits(limits).retry(retry)
@@ -197,6 +213,7 @@ impl Fleet {
             .env(STORE, &self.store)
             .env(FOLDER, &self.folder)
             .env(SLOTS, self.plan.slots.to_string())
+            .env(AHEAD, self.plan.ahead.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn();

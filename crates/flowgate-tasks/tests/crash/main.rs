@@ -19,13 +19,14 @@ fn kills() -> usize {
     std::env::var("FLOWGATE_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(25)
 }
 
-fn survive(store: &str) {
+fn survive(store: &str, ahead: u32) {
     let plan = Plan {
         workers: 3,
         slots: 4,
         keys: 5,
         max_per_key: 2,
-        cluster_cap: 9,
+        cap: 9,
+        ahead,
         tasks: 40 * kills(),
         kills: kills(),
     };
@@ -39,9 +40,19 @@ fn survive(store: &str) {
 // ran twice at once; with `leases` not counted in a key's `in_use`, three of a key ran at once.
 #[test]
 fn s1_killed_workers_lose_nothing_and_break_no_cap_on_sqlite() {
-    let folder = std::env::temp_dir().join(format!("flowgate-crash-{}", std::process::id()));
+    survive_on_sqlite("hard", 0);
+}
+
+// Seen to fail: with starts left out of what the store is told, twelve ran at once, and the cap was nine.
+#[test]
+fn t1_killed_workers_break_no_soft_cap_on_sqlite() {
+    survive_on_sqlite("soft", 3);
+}
+
+fn survive_on_sqlite(name: &str, ahead: u32) {
+    let folder = std::env::temp_dir().join(format!("flowgate-crash-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the database");
-    survive(&format!("sqlite:{}", folder.join("tasks.db").display()));
+    survive(&format!("sqlite:{}", folder.join("tasks.db").display()), ahead);
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
@@ -50,5 +61,13 @@ fn s1_killed_workers_lose_nothing_and_break_no_cap_on_sqlite() {
 #[test]
 fn s1_killed_workers_lose_nothing_and_break_no_cap_on_postgres() {
     let postgres = flowgate_testkit::postgres::Postgres::shared();
-    survive(&postgres.create_database("crash").expect("a database"));
+    survive(&postgres.create_database("crash").expect("a database"), 0);
+}
+
+// Seen to fail: as on SQLite.
+#[cfg(feature = "postgres")]
+#[test]
+fn t1_killed_workers_break_no_soft_cap_on_postgres() {
+    let postgres = flowgate_testkit::postgres::Postgres::shared();
+    survive(&postgres.create_database("soft_crash").expect("a database"), 3);
 }

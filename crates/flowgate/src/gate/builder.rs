@@ -110,6 +110,13 @@ impl<K> GateBuilder<K> {
         self
     }
 
+    /// Spreads the rate's starts evenly: in any stretch of a period's length at most `rate` start (up to 100 a second; beyond
+    /// that, what 10 ms allow more). A `burst` goes before it.
+    pub fn smooth(mut self) -> Self {
+        self.limits = self.limits.smooth();
+        self
+    }
+
     /// At most `max_queue` may wait (per key), 1 to 1,000,000,000. Not set: any number, each still cancellable.
     pub fn queue(mut self, max_queue: u32) -> Self {
         self.limits = self.limits.queue(max_queue);

@@ -28,7 +28,7 @@ pub(crate) static TASKS: Section = Section {
             kind: Kind::Bare("integer, 0 to 100000"),
             default: Default::Value("0"),
             about: "0: caps are hard, what is claimed and what runs counts. Above 0 caps are soft: what runs counts, and a worker \
-                    claims up to so many tasks ahead. Wants `claim_lease_ms`. Not there yet: a worker does not start with it.",
+                    claims up to so many tasks ahead. Wants `claim_lease_ms`. Tasks with a key are never claimed ahead.",
             why: "Tasks take unequal times, and one claimed ahead waits behind a slow one while another worker is idle.",
         },
         Opt {

@@ -9,9 +9,10 @@ use std::{
 };
 
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
-use tokio_postgres::Config;
 
-use super::{lanes::Lanes, migrate, notify::Listener, rows::stored, send, session::Session, turn, upkeep};
+use super::{
+    lanes::Lanes, migrate, notify::Listener, rows::stored, send, session::Session, tls::Address, turn, upkeep,
+};
 use crate::{
     clock::Wall,
     store::{Reply, StoreError, Wake},
@@ -37,7 +38,7 @@ pub struct Postgres {
 }
 
 pub(super) struct Shared {
-    config: Config,
+    address: Address,
     options: PostgresOptions,
     sends: Arc<Mutex<Option<Session>>>,
     turns: Arc<Mutex<Option<Session>>>,
@@ -68,21 +69,18 @@ impl Postgres {
 
     /// Connects with options.
     pub async fn connect_with(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
-        let mut config: Config =
-            url.parse().map_err(|error: tokio_postgres::Error| StoreError::Database {
-                doing: "read its address",
-                why: std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string),
-            })?;
+        let mut address = Address::parse(url)?;
+        let config = address.config_mut();
         if config.get_application_name().is_none() {
             config.application_name("flowgate");
         }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
         }
-        migrate::run(&config).await?;
+        migrate::run(&address).await?;
         let (wakes, _) = broadcast::channel(WAKES);
         let shared = Shared {
-            config,
+            address,
             options,
             sends: Arc::default(),
             turns: Arc::default(),
@@ -96,7 +94,7 @@ impl Postgres {
         };
         let store = Postgres { shared: Arc::new(shared) };
         *store.shared.listener.lock().await =
-            Some(Listener::start(&store.shared.config, &store.shared.wakes).await?);
+            Some(Listener::start(&store.shared.address, &store.shared.wakes).await?);
         Ok(store)
     }
 
@@ -136,7 +134,7 @@ impl Shared {
         };
         let mut slot = Arc::clone(slot).lock_owned().await;
         if slot.as_ref().is_none_or(Session::is_closed) {
-            *slot = Some(Session::open(&self.config, statements).await?);
+            *slot = Some(Session::open(&self.address, statements).await?);
         }
         Ok(Lease { slot, is_clean: true })
     }

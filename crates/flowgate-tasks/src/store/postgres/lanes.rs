@@ -40,8 +40,8 @@ pub(super) struct Lanes(Mutex<HashMap<LaneName, i64>>);
 const ADD_QUEUES: &str = "INSERT INTO queues (name) \
     SELECT DISTINCT name FROM unnest($1::text[]) AS asked (name) \
     WHERE NOT EXISTS (SELECT FROM queues WHERE queues.name = asked.name) ORDER BY name ON CONFLICT DO NOTHING";
-const ADD_KEYS: &str = "INSERT INTO keys (name) \
-    SELECT DISTINCT name FROM unnest($1::text[]) AS asked (name) \
+const ADD_KEYS: &str = "INSERT INTO keys (name, latest) \
+    SELECT DISTINCT name, cluster.latest FROM unnest($1::text[]) AS asked (name) CROSS JOIN cluster \
     WHERE name IS NOT NULL AND NOT EXISTS (SELECT FROM keys WHERE keys.name = asked.name) ORDER BY name ON CONFLICT DO NOTHING";
 const ADD_LANES: &str = "INSERT INTO lanes (queue, key, priority, limits) \
     SELECT queues.id, keys.id, asked.priority, asked.limits \

@@ -21,8 +21,24 @@ impl Postgres {
             Box::pin(async move {
                 transaction.batch_execute(ALONE).await?;
                 let set = "UPDATE cluster SET cap = $1, in_use = CASE WHEN $1::int IS NULL THEN 0 ELSE \
-                    (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0) FROM leases) END";
+                    (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0) FROM leases \
+                    WHERE ahead_until IS NULL) END";
                 transaction.execute(set, &[&cap]).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn choose_latest(&self, is_latest: bool) -> Result<(), StoreError> {
+        self.change(move |transaction| {
+            Box::pin(async move {
+                transaction.execute("UPDATE cluster SET latest = $1 WHERE latest <> $1", &[&is_latest]).await?;
+                let set = "WITH changing AS (SELECT id FROM keys WHERE NOT chosen AND latest <> $1 ORDER BY id FOR NO KEY UPDATE), \
+                    changed AS (UPDATE keys SET latest = $1 FROM changing WHERE keys.id = changing.id RETURNING keys.id), \
+                    held AS (SELECT lanes.id FROM lanes JOIN changed ON lanes.key = changed.id WHERE state IN (2, 3) \
+                    ORDER BY lanes.id FOR NO KEY UPDATE OF lanes) \
+                    UPDATE lanes SET state = 1, wake_at = NULL FROM held WHERE lanes.id = held.id";
+                transaction.execute(set, &[&is_latest]).await.map(drop)
             })
         })
         .await
@@ -38,7 +54,7 @@ impl Postgres {
                 let id: i64 = transaction.query_one(set, &[&queue.name, &queue.priority, &max]).await?.get(0);
                 let count = "UPDATE queues SET in_use = CASE WHEN max IS NULL THEN 0 ELSE (SELECT count(*) FROM leases \
                     CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) JOIN lanes ON lanes.id = held.lane \
-                    WHERE lanes.queue = $1 AND held.id <> ALL(done)) END WHERE id = $1";
+                    WHERE lanes.queue = $1 AND held.id <> ALL(done) AND ahead_until IS NULL) END WHERE id = $1";
                 transaction.execute(count, &[&id]).await.map(drop)
             })
         })
@@ -58,7 +74,7 @@ impl Postgres {
     pub(super) async fn alter_key(&self, key: String, change: KeyChange) -> Result<(), StoreError> {
         self.change(move |transaction| {
             Box::pin(async move {
-                let add = "INSERT INTO keys (name) VALUES ($1) ON CONFLICT DO NOTHING";
+                let add = "INSERT INTO keys (name, latest) SELECT $1, latest FROM cluster ON CONFLICT DO NOTHING";
                 transaction.execute(add, &[&key]).await?;
                 let pinned = match &change {
                     KeyChange::Pin(limits) => terms::to_text(Some(limits)),
@@ -69,8 +85,11 @@ impl Postgres {
                     KeyChange::Resume => ("paused = false", None),
                     KeyChange::Pin(_) => ("pinned = $2", Some(&pinned)),
                     KeyChange::Unpin => ("pinned = NULL", None),
-                    KeyChange::Latest(true) => ("latest = true", None),
-                    KeyChange::Latest(false) => ("latest = false", None),
+                    KeyChange::Latest(true) => ("latest = true, chosen = true", None),
+                    KeyChange::Latest(false) => ("latest = false, chosen = true", None),
+                    KeyChange::LatestAsOthers => {
+                        ("latest = (SELECT latest FROM cluster), chosen = false", None)
+                    }
                     KeyChange::ResetRate => ("rates = ''", None),
                 };
                 let set = format!("UPDATE keys SET {set} WHERE name = $1 AND ($2::text IS NULL OR true) RETURNING id");

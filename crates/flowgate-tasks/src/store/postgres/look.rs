@@ -18,7 +18,7 @@ use crate::{
 const QUEUES: &str = "SELECT name, queues.priority, max, paused, coalesce(held.count, 0) AS held, \
     coalesce(line.waiting, 0) AS waiting, coalesce(line.delayed, 0) AS delayed FROM queues \
     LEFT JOIN (SELECT lanes.queue, count(*) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) \
-    JOIN lanes ON lanes.id = held.lane WHERE held.id <> ALL(done) GROUP BY lanes.queue) AS held ON held.queue = queues.id \
+    JOIN lanes ON lanes.id = held.lane WHERE held.id <> ALL(done) AND ahead_until IS NULL GROUP BY lanes.queue) AS held ON held.queue = queues.id \
     LEFT JOIN (SELECT lanes.queue, sum(waiting)::bigint AS waiting, sum(delayed)::bigint AS delayed FROM (\
     SELECT lane, count(place) AS waiting, count(due_at) AS delayed FROM tasks GROUP BY lane) AS line \
     JOIN lanes ON lanes.id = line.lane GROUP BY lanes.queue) AS line ON line.queue = queues.id \
@@ -46,20 +46,20 @@ const AUDIT: [(&str, &str); 4] = [
         "key",
         "SELECT name, in_use::bigint AS counted, held FROM (SELECT keys.name, keys.in_use, \
          coalesce((SELECT sum(weight) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, weights) AS held (id, lane, weight) \
-         JOIN lanes ON lanes.id = held.lane WHERE lanes.key = keys.id AND held.id <> ALL(done)), 0)::bigint AS held FROM keys) AS all_keys \
+         JOIN lanes ON lanes.id = held.lane WHERE lanes.key = keys.id AND held.id <> ALL(done) AND ahead_until IS NULL), 0)::bigint AS held FROM keys) AS all_keys \
          WHERE in_use <> held",
     ),
     (
         "queue",
         "SELECT name, in_use::bigint AS counted, held FROM (SELECT queues.name, queues.in_use, \
          (SELECT count(*) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) \
-         JOIN lanes ON lanes.id = held.lane WHERE lanes.queue = queues.id AND held.id <> ALL(done)) AS held \
+         JOIN lanes ON lanes.id = held.lane WHERE lanes.queue = queues.id AND held.id <> ALL(done) AND ahead_until IS NULL) AS held \
          FROM queues WHERE max IS NOT NULL) AS all_queues WHERE in_use <> held",
     ),
     (
         "cluster",
         "SELECT 'cluster' AS name, in_use::bigint AS counted, held FROM cluster CROSS JOIN (\
-         SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0)::bigint AS held FROM leases) AS all_leases \
+         SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0)::bigint AS held FROM leases WHERE ahead_until IS NULL) AS all_leases \
          WHERE cap IS NOT NULL AND in_use <> held",
     ),
     (
@@ -96,7 +96,8 @@ impl Postgres {
     }
 
     pub(super) async fn see_cluster(&self) -> Result<(u32, Option<u32>), StoreError> {
-        const SQL: &str = "SELECT cap, (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0) FROM leases)::bigint FROM cluster";
+        const SQL: &str = "SELECT cap, (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0) FROM leases \
+            WHERE ahead_until IS NULL)::bigint FROM cluster";
         let rows = self.ask(SQL, Vec::new()).await?;
         let row = rows.first().expect("there is always one cluster");
         Ok((row.get::<_, i64>(1) as u32, row.get::<_, Option<i32>>(0).map(|cap| cap as u32)))

@@ -1,19 +1,23 @@
 //! Brings the tables up to date: once, however many processes start at the same time.
 
-use tokio_postgres::{Config, NoTls};
-
-use super::session::failed;
+use super::{session::failed, tls::Address};
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 2] =
-    [include_str!("migrations/0001_tasks.sql"), include_str!("migrations/0002_shelf.sql")];
+const STEPS: [&str; 6] = [
+    include_str!("migrations/0001_tasks.sql"),
+    include_str!("migrations/0002_shelf.sql"),
+    include_str!("migrations/0003_runs.sql"),
+    include_str!("migrations/0004_ahead.sql"),
+    include_str!("migrations/0005_key_lists.sql"),
+    include_str!("migrations/0006_latest.sql"),
+];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.
 const LOCK: i64 = 35_694_283;
 
-pub(super) async fn run(config: &Config) -> Result<(), StoreError> {
-    let (mut client, connection) = config.connect(NoTls).await.map_err(failed("connected"))?;
+pub(super) async fn run(address: &Address) -> Result<(), StoreError> {
+    let (mut client, connection) = address.connect().await.map_err(failed("connected"))?;
     let connection = tokio::spawn(connection);
     let done = steps(&mut client).await.map_err(failed("brought its tables up to date"));
     drop(client);

@@ -8,19 +8,24 @@
 //! waits: further keys and tasks are taken only where nobody else has them, and counters that only go down come last. So no
 //! two turns can wait for each other.
 
+mod ahead;
 mod connect;
+mod idle;
+mod keys;
 mod lanes;
 mod limits;
 mod look;
 mod migrate;
 mod notify;
 mod rows;
+mod runs;
 mod scene;
 mod send;
 mod session;
 mod settle;
 mod shelf;
 mod store;
+mod tls;
 mod turn;
 mod upkeep;
 mod why;

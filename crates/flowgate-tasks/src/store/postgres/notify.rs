@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream::poll_fn};
 use tokio::{sync::broadcast, task::JoinHandle};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 
-use super::session::failed;
+use super::{session::failed, tls::Address};
 use crate::{
     store::{StoreError, Wake},
     task::TaskId,
@@ -25,15 +25,18 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Listener(JoinHandle<()>);
 
 impl Listener {
-    pub(super) async fn start(config: &Config, wakes: &broadcast::Sender<Wake>) -> Result<Self, StoreError> {
-        let mut listening = listen(config, wakes).await?;
-        let (config, wakes) = (config.clone(), wakes.clone());
+    pub(super) async fn start(
+        address: &Address,
+        wakes: &broadcast::Sender<Wake>,
+    ) -> Result<Self, StoreError> {
+        let mut listening = listen(address, wakes).await?;
+        let (address, wakes) = (address.clone(), wakes.clone());
         Ok(Listener(tokio::spawn(async move {
             loop {
                 let _ = (&mut listening.connection).await;
                 listening = loop {
                     tokio::time::sleep(PAUSE).await;
-                    if let Ok(listening) = listen(&config, &wakes).await {
+                    if let Ok(listening) = listen(&address, &wakes).await {
                         break listening;
                     }
                 };
@@ -61,8 +64,8 @@ impl Drop for Listening {
     }
 }
 
-async fn listen(config: &Config, wakes: &broadcast::Sender<Wake>) -> Result<Listening, StoreError> {
-    let (client, mut connection) = config.connect(NoTls).await.map_err(failed("connected to listen"))?;
+async fn listen(address: &Address, wakes: &broadcast::Sender<Wake>) -> Result<Listening, StoreError> {
+    let (client, mut connection) = address.connect().await.map_err(failed("connected to listen"))?;
     let wakes = wakes.clone();
     let connection = tokio::spawn(async move {
         let mut messages = poll_fn(move |context| connection.poll_message(context));

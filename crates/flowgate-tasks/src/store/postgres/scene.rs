@@ -6,10 +6,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tokio_postgres::Row;
 
-use super::{connect::Lease, rows};
+use super::{ahead::START, connect::Lease, rows};
 use crate::{
     plan::{Candidate, Counter, LaneState, Scene},
-    store::{Settle, StoreError, Want, WorkerId},
+    store::{Claimed, Settle, StoreError, Want, WorkerId},
+    task::TaskId,
 };
 
 /// No turn looks at more lanes of one queue than these.
@@ -24,13 +25,13 @@ const LOCK_QUEUES: &str = "SELECT FROM queues WHERE max IS NOT NULL ORDER BY id 
 const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates FROM keys \
     WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";
 /// Both tell which of a lease's tasks had been settled before.
-const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker = $2 RETURNING id, done";
+const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker = $2 RETURNING id, done, ahead_until IS NOT NULL AS is_ahead";
 const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id) AS ids \
     FROM unnest($1::bigint[], $2::bigint[]) AS asked (lease, id) GROUP BY lease), \
     old AS (SELECT leases.id, leases.done, given.ids FROM leases JOIN given ON leases.id = given.lease \
     WHERE leases.worker = $3 FOR UPDATE OF leases) \
     UPDATE leases SET done = old.done || array(SELECT id FROM unnest(old.ids) AS fresh (id) WHERE id <> ALL(old.done)) \
-    FROM old WHERE leases.id = old.id RETURNING leases.id, old.done AS done";
+    FROM old WHERE leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
 
 /// Ready lanes with a key: those of the best priority after the cursor, then from the beginning; each key locked, unless
 /// somebody else has it.
@@ -59,7 +60,8 @@ const ANY_KEYED: &str = "SELECT FROM queues CROSS JOIN LATERAL (\
 const HELD_LANES: &str = "SELECT id AS lane, queue, key, priority, limits, heavy FROM lanes \
     WHERE key = ANY($1) AND state = 2 ORDER BY id";
 
-pub(super) const STATEMENTS: [&str; 12] = [
+pub(super) const STATEMENTS: [&str; 13] = [
+    START,
     WORKER,
     CLUSTER,
     LOCK_CLUSTER,
@@ -78,6 +80,8 @@ pub(super) const STATEMENTS: [&str; 12] = [
 pub(super) struct Asked<'a> {
     pub(super) worker: WorkerId,
     pub(super) settles: &'a [Settle],
+    /// What was claimed ahead and has started.
+    pub(super) starts: &'a [Claimed],
     pub(super) want: Option<Want>,
     /// The lane after which the rotation goes on.
     pub(super) cursor: i64,
@@ -99,6 +103,8 @@ pub(super) struct Loaded {
     pub(super) heavy: HashSet<i64>,
     /// What is given back of leases that are still the worker's, by its place among the settles: the rest was lost before.
     pub(super) back: BTreeSet<usize>,
+    /// What had started, and was not the worker's any more.
+    pub(super) missed: Vec<TaskId>,
 }
 
 /// Begins the transaction and reads what the plan needs, with what was given back already counted as free.
@@ -108,12 +114,13 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     let wants = asked.want.is_some();
     let is_locked = asked.want.is_some_and(|want| want.with_locks);
     let most = asked.want.map_or(0, |want| i64::from(want.slots.saturating_mul(2).clamp(8, MOST_LANES)));
-    let (_, _, _, known, locked, whole, some, cluster, queues, held, keyed, plain, any) = tokio::try_join!(
+    let (_, _, _, known, locked, started, whole, some, cluster, queues, held, keyed, plain, any) = tokio::try_join!(
         session.run("BEGIN; LOCK TABLE leases IN ROW EXCLUSIVE MODE"),
         session.query_if(is_locked, LOCK_CLUSTER, []),
         session.query_if(is_locked, LOCK_QUEUES, []),
         session.query(WORKER, [&worker, &asked.told]),
         session.query_if(!back.keys.is_empty(), LOCK_KEYS, [&back.keys]),
+        session.query_if(!back.starts.is_empty(), START, [&back.starts, &worker, &asked.told]),
         session.query_if(!back.whole.is_empty(), GIVE_BACK, [&back.whole, &worker]),
         session.query_if(!back.ids.is_empty(), GIVE_BACK_SOME, [&back.leases, &back.ids, &worker]),
         session.query(CLUSTER, []),
@@ -144,12 +151,16 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     for row in &locked {
         builder.key(row, "id")?;
     }
-    let back = fenced(asked.settles, whole.iter().chain(&some));
-    builder.give_back(back.iter().map(|&index| &asked.settles[index]));
+    let gone = || whole.iter().chain(&some);
+    let uncounted: HashSet<i64> = gone().filter(|row| row.get("is_ahead")).map(|row| row.get("id")).collect();
+    let back = fenced(asked.settles, gone());
+    let counted = |settle: &&Settle| !uncounted.contains(&settle.task.lease);
+    builder.give_back(back.iter().map(|&index| &asked.settles[index]).filter(counted));
+    let missed = builder.start(asked.starts, &started)?;
     let is_locked_out = keyed.is_empty() && !any.is_empty();
     let has_more = keyed.len() as i64 >= most && most > 0;
     let were = builder.lanes(&plain, keyed, &held)?;
-    Ok(Loaded { scene: builder.scene, has_more, is_locked_out, were, heavy: builder.heavy, back })
+    Ok(Loaded { scene: builder.scene, has_more, is_locked_out, were, heavy: builder.heavy, back, missed })
 }
 
 /// The settles whose lease is still the worker's, each task once.
@@ -169,6 +180,7 @@ struct Back {
     whole: Vec<i64>,
     leases: Vec<i64>,
     ids: Vec<i64>,
+    starts: Vec<i64>,
 }
 
 impl Back {
@@ -182,6 +194,7 @@ impl Back {
                 back.ids.push(task.id.0);
             }
         }
+        back.starts.extend(asked.starts.iter().map(|task| task.lease));
         for ids in [&mut back.keys, &mut back.queues] {
             ids.sort_unstable();
             ids.dedup();
@@ -225,6 +238,24 @@ impl Builder {
         }
     }
 
+    /// What was claimed ahead counts from its start on. Gives what was lost before.
+    fn start(&mut self, starts: &[Claimed], known: &[Row]) -> Result<Vec<TaskId>, StoreError> {
+        let known: HashMap<i64, bool> = known.iter().map(|row| (row.get("id"), row.get("is_new"))).collect();
+        let mut missed = Vec::new();
+        for task in starts {
+            match known.get(&task.lease) {
+                None => missed.push(task.id),
+                Some(false) => {}
+                Some(true) => {
+                    let queue = self.scene.queues.iter_mut().find(|queue| queue.id == task.place.queue);
+                    take_place(queue.map(|queue| &mut queue.counter))?;
+                    take_place(Some(&mut self.scene.cluster))?;
+                }
+            }
+        }
+        Ok(missed)
+    }
+
     /// Lanes in the order in which they are served, and what was said of them.
     fn lanes(
         &mut self,
@@ -263,6 +294,17 @@ impl Builder {
         self.scene.lanes.push(lane);
         Ok(())
     }
+}
+
+/// One that starts without having asked takes the place of one that ended.
+fn take_place(counter: Option<&mut Counter>) -> Result<(), StoreError> {
+    let Some(counter) = counter.filter(|counter| counter.cap.is_some()) else { return Ok(()) };
+    counter.taken += 1;
+    if counter.taken <= counter.freed {
+        return Ok(());
+    }
+    let why = "more started of what was claimed ahead than ended of its queue".to_owned();
+    Err(StoreError::Database { doing: "started tasks", why })
 }
 
 fn free_one(counter: &mut Counter) {

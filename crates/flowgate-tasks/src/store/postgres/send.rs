@@ -11,6 +11,7 @@ use tokio_postgres::Transaction;
 use super::{
     connect::{Lease, Line, Postgres, Shared},
     lanes::{self, LaneName},
+    runs,
     session::{Params, failed},
 };
 use crate::{
@@ -88,6 +89,11 @@ pub(super) const STATEMENTS: &[&str] = &[
     NAMED,
     REMOVE_DEAD,
     ADD_REVIVED,
+    runs::START,
+    runs::TAKEN,
+    runs::CHANGE,
+    runs::STOOD,
+    runs::STEPS_OF,
 ];
 
 impl Postgres {
@@ -168,7 +174,7 @@ async fn send(shared: &Arc<Shared>, mut session: Lease, tasks: &[NewTask]) -> Re
 }
 
 /// A lane that was known had been swept away, being empty: 23502 is the null it left.
-fn lost_a_lane(error: &StoreError) -> bool {
+pub(super) fn lost_a_lane(error: &StoreError) -> bool {
     matches!(error, StoreError::Database { why, .. } if why.ends_with("(23502)"))
 }
 
@@ -181,9 +187,22 @@ async fn store(
     let told = shared.told_time();
     let is_named = tasks.iter().any(|task| task.dedupe.is_some());
     let named = if is_named { claim_names(session, tasks, told).await? } else { vec![None; tasks.len()] };
-    let columns = Columns::of(tasks, lanes, &named);
+    add(shared, session, tasks, lanes, &named, is_named).await
+}
+
+/// Stores those of these tasks that are new, and commits.
+pub(super) async fn add(
+    shared: &Shared,
+    session: &Lease,
+    tasks: &[NewTask],
+    lanes: &[i64],
+    named: &[Option<Named>],
+    is_begun: bool,
+) -> Result<Vec<Sent>, StoreError> {
+    let told = shared.told_time();
+    let columns = Columns::of(tasks, lanes, named);
     let limits = sent_limits(tasks);
-    let begin = async { if is_named { Ok(()) } else { session.run("BEGIN").await } };
+    let begin = async { if is_begun { Ok(()) } else { session.run("BEGIN").await } };
     let limited = async {
         if limits.0.is_empty() {
             Ok(Vec::new())
@@ -229,9 +248,9 @@ async fn store(
 
 /// The task that a dedupe id stands for.
 #[derive(Clone, Copy)]
-struct Named {
-    task: i64,
-    is_new: bool,
+pub(super) struct Named {
+    pub(super) task: i64,
+    pub(super) is_new: bool,
 }
 
 /// Begins the transaction, and finds for each task with a dedupe id whether it is the first of that id.

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 
 use futures_util::future::try_join_all;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement, types::ToSql};
+use tokio_postgres::{Client, Row, Statement, types::ToSql};
 
+use super::tls::Address;
 use crate::store::StoreError;
 
 /// The parameters of a statement.
@@ -21,8 +22,8 @@ pub(super) struct Session {
 
 impl Session {
     /// Connects, in the schema of the tasks, with these statements prepared.
-    pub(super) async fn open(config: &Config, statements: &[&'static str]) -> Result<Self, StoreError> {
-        let (client, connection) = config.connect(NoTls).await.map_err(failed("connected"))?;
+    pub(super) async fn open(address: &Address, statements: &[&'static str]) -> Result<Self, StoreError> {
+        let (client, connection) = address.connect().await.map_err(failed("connected"))?;
         // Ends with the client: when that is dropped, or when the server goes.
         tokio::spawn(async move {
             let _ = connection.await;

@@ -1,40 +1,24 @@
 //! Notes, documents and lists.
 
-use flowgate_core::{Limits, Tick};
+use flowgate_core::Tick;
 use tokio_postgres::{Row, types::ToSql};
 
 use super::{
     connect::{Line, Postgres},
     look,
-    rows::{self, stored, tick},
+    rows::{stored, tick},
     session::failed,
 };
 use crate::{
-    ledger::Ledger,
     store::{
-        Document, KeyLook, KeySpent, NewNote, Note, NoteQuery, Reply, Shelf, State, StoreError, TaskLook,
-        WorkerId,
+        Census, Document, KeyPage, KeyQuery, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery, Reply, Run,
+        RunChange, RunOutcome, RunQuery, RunStep, Shelf, State, StoreError, TaskLook, WorkerId,
     },
     task::TaskId,
-    terms,
 };
 
 /// At most so many rows are removed at once.
 const BATCH: i64 = 2000;
-/// The window of a rate is told by this server's clock.
-const KEYS: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, now_ns($4) AS now, \
-    (SELECT count(place) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS waiting, \
-    (SELECT count(due_at) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS delayed \
-    FROM keys WHERE name COLLATE \"C\" > $1 AND ($2::text IS NULL OR name = $2) ORDER BY name COLLATE \"C\" LIMIT $3";
-
-/// Tasks are counted once for all keys, not once for each.
-const BUSIEST: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, now_ns($2) AS now, \
-    coalesce(line.waiting, 0) AS waiting, coalesce(line.delayed, 0) AS delayed FROM keys \
-    LEFT JOIN (SELECT lanes.key, sum(waiting)::bigint AS waiting, sum(delayed)::bigint AS delayed FROM (\
-    SELECT lane, count(place) AS waiting, count(due_at) AS delayed FROM tasks GROUP BY lane) AS line \
-    JOIN lanes ON lanes.id = line.lane WHERE lanes.key IS NOT NULL GROUP BY lanes.key) AS line ON line.key = keys.id \
-    ORDER BY coalesce(line.waiting, 0) + in_use DESC, coalesce(line.delayed, 0) DESC, name COLLATE \"C\" LIMIT $1";
-
 /// Both halves in one statement, so that a task that is just claimed is in one of them.
 const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, worker, since \
     FROM ((SELECT id, lane, attempt, record, due_at, NULL::bigint AS worker, NULL::bigint AS since FROM tasks \
@@ -45,27 +29,20 @@ const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lane
     JOIN lanes ON lanes.id = live.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     ORDER BY live.id LIMIT $2";
 
-type Values = Vec<Box<dyn ToSql + Sync + Send>>;
+pub(super) type Values = Vec<Box<dyn ToSql + Sync + Send>>;
 
 impl Postgres {
     /// One statement, on the connection for everything else.
-    async fn rows(&self, sql: &'static str, values: Values) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn rows(
+        &self,
+        sql: impl AsRef<str> + Send + 'static,
+        values: Values,
+    ) -> Result<Vec<Row>, StoreError> {
         self.job(Line::Rest, move |_, session| async move {
             let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value as _).collect();
-            session.client().query(sql, &values).await.map_err(failed("looked at what it keeps"))
+            session.client().query(sql.as_ref(), &values).await.map_err(failed("looked at what it keeps"))
         })
         .await
-    }
-
-    async fn find_keys(
-        &self,
-        after: String,
-        name: Option<String>,
-        most: u32,
-    ) -> Result<Vec<KeySpent>, StoreError> {
-        let now = self.shared.told_time();
-        let values: Values = vec![Box::new(after), Box::new(name), Box::new(i64::from(most)), Box::new(now)];
-        self.rows(KEYS, values).await?.iter().map(spent).collect()
     }
 }
 
@@ -144,18 +121,27 @@ impl Shelf for Postgres {
     }
 
     fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>> {
-        Box::pin(self.find_keys(after, None, most))
+        Box::pin(self.list_keys(after, most))
     }
 
     fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>> {
-        Box::pin(async move {
-            let values: Values = vec![Box::new(i64::from(most)), Box::new(self.shared.told_time())];
-            self.rows(BUSIEST, values).await?.iter().map(spent).collect()
-        })
+        Box::pin(self.rank_keys(most))
     }
 
     fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>> {
-        Box::pin(async move { Ok(self.find_keys(String::new(), Some(key), 1).await?.pop()) })
+        Box::pin(async move { Ok(self.see_keys(vec![key], u32::MAX).await?.pop()) })
+    }
+
+    fn find_keys(&self, query: KeyQuery) -> Reply<'_, KeyPage> {
+        Box::pin(self.page_of_keys(query))
+    }
+
+    fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>> {
+        Box::pin(self.see_keys(names, MOST_COUNTED))
+    }
+
+    fn census(&self) -> Reply<'_, Census> {
+        Box::pin(self.count_all())
     }
 
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
@@ -163,11 +149,34 @@ impl Shelf for Postgres {
         Box::pin(async move { Ok(!self.rows(SQL, vec![Box::new(id.0)]).await?.is_empty()) })
     }
 
+    fn change_runs(&self, changes: Vec<RunChange>) -> Reply<'_, Vec<RunOutcome>> {
+        Box::pin(self.write_runs(changes))
+    }
+
+    fn run(&self, name: String) -> Reply<'_, Option<(Run, Vec<RunStep>)>> {
+        Box::pin(self.see_run(name))
+    }
+
+    fn runs(&self, query: RunQuery) -> Reply<'_, Vec<Run>> {
+        Box::pin(self.see_runs(query))
+    }
+
+    fn waiting(&self, tasks: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
+        const SQL: &str = "SELECT id FROM tasks WHERE id = ANY($1) ORDER BY id";
+        Box::pin(async move {
+            let tasks: Vec<i64> = tasks.iter().map(|task| task.0).collect();
+            Ok(self.rows(SQL, vec![Box::new(tasks)]).await?.iter().map(|row| TaskId(row.get(0))).collect())
+        })
+    }
+
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
         const SQL: &str = "WITH old AS (DELETE FROM notes WHERE id IN (SELECT id FROM notes ORDER BY id LIMIT $3) \
             AND at < $1 RETURNING 1), \
-            gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $2 ORDER BY id LIMIT $3) RETURNING 1) \
-            SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM gone)";
+            gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $2 ORDER BY id LIMIT $3) RETURNING 1), \
+            ended AS (DELETE FROM runs WHERE name IN (SELECT name FROM runs WHERE ended < $2 ORDER BY ended LIMIT $3 / 10) \
+            RETURNING name), \
+            left_over AS (DELETE FROM steps WHERE run IN (SELECT name FROM ended)) \
+            SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM gone) + (SELECT count(*) FROM ended)";
         Box::pin(async move {
             let values: Values =
                 vec![Box::new(stored(notes_before)), Box::new(stored(dead_before)), Box::new(BATCH)];
@@ -178,24 +187,6 @@ impl Shelf for Postgres {
 
 fn document(row: &Row) -> Document {
     Document { kind: row.get(0), name: row.get(1), body: row.get(2), version: row.get(3) }
-}
-
-fn spent(row: &Row) -> Result<KeySpent, StoreError> {
-    let key = KeyLook {
-        key: row.get("name"),
-        in_use: row.get::<_, i32>("in_use") as u32,
-        waiting: row.get::<_, i64>("waiting") as u64,
-        delayed: row.get::<_, i64>("delayed") as u64,
-        is_paused: row.get("paused"),
-        pinned: rows::limits(row, "pinned")?,
-        is_latest: row.get("latest"),
-        sent: terms::from_text(row.get("sent"))?,
-    };
-    let now = tick(row.get("now"));
-    let ledger = Ledger::from_text(row.get("rates"))?;
-    let limits = terms::in_force(key.pinned, key.sent);
-    let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
-    Ok(KeySpent { key, rate })
 }
 
 fn live(row: &Row) -> Result<TaskLook, StoreError> {

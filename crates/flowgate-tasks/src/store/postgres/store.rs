@@ -44,6 +44,10 @@ impl Store for Postgres {
         Box::pin(self.cap_cluster(cap))
     }
 
+    fn set_latest(&self, is_latest: bool) -> Reply<'_, ()> {
+        Box::pin(self.choose_latest(is_latest))
+    }
+
     fn set_queue(&self, queue: QueueLimits) -> Reply<'_, ()> {
         Box::pin(self.change_queue(queue))
     }

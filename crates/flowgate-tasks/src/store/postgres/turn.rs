@@ -7,13 +7,15 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
 };
 
 use super::{
+    ahead,
     connect::{Lease, Line, Postgres, Shared},
+    idle::{self, Short},
     rows,
     scene::{self, Asked, Loaded},
     send::{DELAYED, READY_LANES, SHARE_LANES},
@@ -21,7 +23,7 @@ use super::{
 };
 use crate::{
     plan::{Grant, LaneState, Plan, Scene},
-    store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
+    store::{Again, Ahead, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
 };
 
 /// From lanes whose key is locked nobody else takes; from the others everybody does, so there each row is locked. Rows are
@@ -61,12 +63,6 @@ const WRITE_QUEUES: &str = "WITH told AS (SELECT queues.id, told.change FROM que
 const ENDED: &str = "SELECT pg_notify('flowgate', 'e' || id) FROM unnest($1::bigint[]) AS ended (id)";
 const WAKE: &str = "SELECT pg_notify('flowgate', 'w')";
 
-const OWN_LANES: &str =
-    "SELECT id FROM lanes WHERE id = ANY($1) AND state = 1 ORDER BY id FOR UPDATE SKIP LOCKED";
-const IDLE_LANES: &str = "UPDATE lanes SET state = 0 WHERE id = ANY($1) AND state = 1 \
-    AND NOT EXISTS (SELECT FROM tasks WHERE lane = lanes.id AND place IS NOT NULL \
-    AND (good_until IS NULL OR good_until > now_ns($2))) RETURNING id";
-
 pub(super) const STATEMENTS: &[&str] = &[
     scene::STATEMENTS[0],
     scene::STATEMENTS[1],
@@ -80,6 +76,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     scene::STATEMENTS[9],
     scene::STATEMENTS[10],
     scene::STATEMENTS[11],
+    scene::STATEMENTS[12],
+    ahead::TAKE_AHEAD,
     TAKE,
     FITTING,
     WRITE_KEYS,
@@ -88,8 +86,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     WRITE_QUEUES,
     WAKE,
     ENDED,
-    OWN_LANES,
-    IDLE_LANES,
+    idle::STATEMENTS[0],
+    idle::STATEMENTS[1],
     SHARE_LANES,
     READY_LANES,
     DELAYED,
@@ -103,6 +101,8 @@ pub(super) const STATEMENTS: &[&str] = &[
 pub(super) struct Memory {
     /// The lane that was served last: the rotation goes on behind it.
     cursor: AtomicI64,
+    /// How long to wait before lanes are looked at again that could not be made idle.
+    pub(super) idling: idle::Backoff,
     /// The tasks of each lease that this process has not settled yet.
     open: Mutex<HashMap<i64, HashSet<i64>>>,
 }
@@ -134,37 +134,43 @@ impl Memory {
     }
 
     fn claimed(&self, tasks: &[Claimed]) {
-        if let Some(first) = tasks.first() {
-            self.open().insert(first.lease, tasks.iter().map(|task| task.id.0).collect());
+        let mut open = self.open();
+        for task in tasks {
+            open.entry(task.lease).or_default().insert(task.id.0);
         }
     }
 }
 
 impl Postgres {
+    /// What was claimed may start as soon as it is committed: lanes that came up short are seen to after that.
     pub(super) async fn take_turn(&self, worker: WorkerId, turn: Turn) -> Result<Turned, StoreError> {
-        self.job(Line::Turns, move |shared, session| async move {
-            Box::pin(run(&shared, session, worker, turn)).await
-        })
-        .await
+        let (turned, short) = self
+            .job(Line::Turns, move |shared, session| async move {
+                Box::pin(run(&shared, session, worker, turn)).await
+            })
+            .await?;
+        if let Some(short) = short {
+            tokio::spawn(idle::settle(Arc::clone(&self.shared), short));
+        }
+        Ok(turned)
     }
 }
 
 /// A turn on a connection.
-pub(super) async fn run(
+async fn run(
     shared: &Shared,
     mut session: Lease,
     worker: WorkerId,
     turn: Turn,
-) -> Result<Turned, StoreError> {
+) -> Result<(Turned, Option<Short>), StoreError> {
     let whole = shared.turning.whole(&turn.settles);
     session.begin();
     match Box::pin(transact(shared, &session, worker, turn, whole)).await {
-        Ok((mut turned, short)) => {
+        Ok((turned, lanes)) => {
             session.end();
-            if !short.is_empty() {
-                turned.again = tidy(shared, &mut session, &short, turned.again).await?;
-            }
-            Ok(turned)
+            let asks_again = turned.again != Again::WhenWoken;
+            let short = (!lanes.is_empty()).then_some(Short { lanes, session, asks_again });
+            Ok((turned, short))
         }
         Err(error) => {
             session.roll_back().await;
@@ -181,16 +187,17 @@ async fn transact(
     turn: Turn,
     whole: HashSet<i64>,
 ) -> Result<(Turned, Vec<i64>), StoreError> {
-    let Turn { settles, want } = turn;
+    let Turn { settles, starts, want, ahead } = turn;
     let asked = Asked {
         worker,
         settles: &settles,
+        starts: &starts,
         want,
         cursor: shared.turning.cursor.load(Ordering::Relaxed),
         told: shared.told_time(),
         whole,
     };
-    let Loaded { mut scene, has_more, is_locked_out, were, heavy, back } =
+    let Loaded { mut scene, has_more, is_locked_out, were, heavy, back, missed } =
         scene::load(session, &asked).await?;
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
     plan.has_more |= has_more && !plan.grants.is_empty();
@@ -210,10 +217,8 @@ async fn transact(
         scene.book(*grant, &weights);
     }
     let whole = asked.whole;
-    let lost = (0..settles.len())
-        .filter(|index| !back.contains(index))
-        .map(|index| settles[index].task.id)
-        .collect();
+    let lost = (0..settles.len()).filter(|index| !back.contains(index)).map(|index| settles[index].task.id);
+    let lost = lost.chain(missed).collect();
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
     // What one lane did not take is for the others.
     let is_left = !short.is_empty() || !stuck.is_empty();
@@ -226,13 +231,17 @@ async fn transact(
     } else {
         Again::WhenWoken
     };
-    write(session, Changes::of(&scene, &were, &stuck), &scene, &ends, again).await?;
+    // Whoever has a slot free needs nothing ahead.
+    let ahead = ahead.filter(|ahead| scene.budget == 0 && want.is_some() && ahead.most > 0);
+    let changes = Changes::of(&scene, &were, &stuck);
+    let ahead = Box::pin(write(session, changes, &scene, &ends, again, (worker, ahead))).await?;
     if let Some(lane) = plan.grants.last().map(|grant| scene.lanes[grant.lane].id) {
         shared.turning.cursor.store(lane, Ordering::Relaxed);
     }
     shared.turning.settled(&settles, &whole);
     shared.turning.claimed(&taken);
-    Ok((Turned { claimed: taken, lost, again }, short))
+    shared.turning.claimed(&ahead);
+    Ok((Turned { claimed: taken, ahead, lost, now: scene.now, again }, short))
 }
 
 /// Cuts grants of lanes with heavy tasks down to what fits, and gives the lanes whose next task does not. Their key is locked, so
@@ -293,23 +302,23 @@ async fn take(
     Ok(rows::claimed(row).map(|told| Claimed { lease, place: places[&told.place.lane], ..told }).collect())
 }
 
-/// Writes what changed, and commits: the third flight.
+/// Writes what changed, claims ahead, and commits: the third flight.
 async fn write(
     session: &Lease,
     changes: Changes,
     scene: &Scene,
     ends: &Ends,
     again: Again,
-) -> Result<(), StoreError> {
-    let cluster = scene.cluster.change() as i32;
+    (worker, ahead): (WorkerId, Option<Ahead>),
+) -> Result<Vec<Claimed>, StoreError> {
     let Ends { again: returned, dead, results, awaited } = ends;
+    let cluster = scene.cluster.change() as i32;
     let mut lanes: Vec<i64> = returned.lanes.clone();
     lanes.sort_unstable();
     lanes.dedup();
-    let goes_back = !lanes.is_empty();
-    let now = rows::stored(scene.now);
-    let wakes = again == Again::WhenWoken && (changes.opens_a_lane || changes.leaves_full);
-    tokio::try_join!(
+    let (goes_back, now) = (!lanes.is_empty(), rows::stored(scene.now));
+    let wakes = again == Again::WhenWoken && changes.makes_room;
+    let (_, _, _, _, _, _, _, _, _, _, _, _, ahead, _) = tokio::try_join!(
         session.query_if(goes_back, SHARE_LANES, [&lanes]),
         session.query_if(
             goes_back,
@@ -359,9 +368,10 @@ async fn write(
         session.query_if(!awaited.is_empty(), ENDED, [awaited]),
         session.query_if(returned.due.iter().any(Option::is_some), DELAYED, []),
         session.query_if(wakes, WAKE, []),
+        ahead::take(session, worker, ahead, now),
         session.run("COMMIT"),
     )?;
-    Ok(())
+    Ok(ahead)
 }
 
 /// What a turn changes, as columns.
@@ -375,10 +385,8 @@ struct Changes {
     lane_wakes: Vec<Option<i64>>,
     queues: Vec<i64>,
     queue_changes: Vec<i32>,
-    /// A lane that was held may run.
-    opens_a_lane: bool,
-    /// A cap was reached before, and is not now.
-    leaves_full: bool,
+    /// A lane that was held may run, or a cap that was reached is not any more.
+    makes_room: bool,
 }
 
 impl Changes {
@@ -397,7 +405,7 @@ impl Changes {
             if state == *was {
                 continue;
             }
-            changes.opens_a_lane |= state == LaneState::Ready;
+            changes.makes_room |= state == LaneState::Ready;
             let (number, wake_at) = rows::lane_state(state);
             changes.lanes.push(lane.id);
             changes.lane_states.push(number);
@@ -411,28 +419,7 @@ impl Changes {
             }
         }
         let counters = scene.queues.iter().map(|queue| &queue.counter).chain([&scene.cluster]);
-        changes.leaves_full = counters.into_iter().any(|counter| counter.leaves_full());
+        changes.makes_room |= counters.into_iter().any(|counter| counter.leaves_full());
         changes
     }
-}
-
-/// Lanes that came up short are made idle, if there is nothing in line: by one who has their rows alone, so that no sender is
-/// in the middle of adding something.
-async fn tidy(
-    shared: &Shared,
-    session: &mut Lease,
-    short: &[i64],
-    again: Again,
-) -> Result<Again, StoreError> {
-    let (short, told) = (short.to_vec(), shared.told_time());
-    session.begin();
-    let (_, own) = tokio::try_join!(
-        session.run("BEGIN; SET LOCAL synchronous_commit TO off"),
-        session.query(OWN_LANES, [&short])
-    )?;
-    let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
-    let (idle, _) = tokio::try_join!(session.query(IDLE_LANES, [&own, &told]), session.run("COMMIT"))?;
-    session.end();
-    let is_clear = idle.len() == short.len();
-    Ok(if is_clear || again != Again::WhenWoken { again } else { Again::Soon })
 }

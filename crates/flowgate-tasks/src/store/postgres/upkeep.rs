@@ -9,6 +9,7 @@ use std::{
 use tokio_postgres::Row;
 
 use super::{
+    ahead,
     connect::{Lease, Line, Postgres, Shared},
     rows,
     send::{READY_LANES, SHARE_LANES},
@@ -36,9 +37,9 @@ const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= now
     RETURNING id) SELECT pg_notify('flowgate', 'e' || id) FROM told";
 const BURY: &str = "DELETE FROM workers WHERE id IN (\
     SELECT id FROM workers WHERE lease_until < now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)";
-const ORPHANS: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done FROM leases \
+const ORPHANS: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL AS is_ahead FROM leases \
     WHERE NOT EXISTS (SELECT FROM workers WHERE workers.id = leases.worker) ORDER BY id LIMIT 16";
-const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done FROM leases \
+const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL AS is_ahead FROM leases \
     WHERE worker = $1 AND id <> ALL($2)";
 const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 const NOW: &str = "SELECT now_ns($1)";
@@ -47,12 +48,13 @@ const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
     DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)";
 const NEXT: &str = "SELECT least((SELECT min(due_at) FROM tasks WHERE due_at IS NOT NULL), \
     (SELECT min(good_until) FROM tasks WHERE good_until IS NOT NULL), \
-    (SELECT min(wake_at) FROM lanes WHERE state = 3), (SELECT min(lease_until) FROM workers)) - now_ns($1)";
+    (SELECT min(wake_at) FROM lanes WHERE state = 3), (SELECT min(lease_until) FROM workers), \
+    (SELECT min(ahead_until) FROM leases WHERE ahead_until IS NOT NULL)) - now_ns($1)";
 
 /// Keys that hold nothing, from a cursor on; and the same keys' lanes, had alone.
 const SOME_KEYS: &str = "SELECT id FROM keys WHERE id > $1 ORDER BY id LIMIT $2";
 const RESTING_KEYS: &str = "SELECT id, rates FROM keys WHERE id = ANY($1) \
-    AND in_use = 0 AND NOT paused AND pinned IS NULL AND NOT latest \
+    AND in_use = 0 AND NOT paused AND pinned IS NULL AND NOT chosen \
     AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id AND state <> 0) ORDER BY id FOR UPDATE SKIP LOCKED";
 const OWN_RESTING: &str = "SELECT FROM lanes WHERE key = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED";
 const SWEEP_LANES: &str = "DELETE FROM lanes WHERE key = ANY($1) AND state = 0 \
@@ -79,13 +81,14 @@ pub(super) const STATEMENTS: &[&str] = &[
     SWEEP_KEYS,
     SHARE_LANES,
     READY_LANES,
+    ahead::STATEMENTS[0],
 ];
 
 impl Postgres {
     pub(super) async fn keep_up(&self) -> Result<Kept, StoreError> {
         let kept = self.job(Line::Upkeep, |shared, session| async move { keep_up(&shared, session).await });
         let mut kept = kept.await?;
-        kept.recovered = self.recover().await?;
+        kept.recovered += self.recover().await?;
         Ok(kept)
     }
 
@@ -103,7 +106,7 @@ impl Postgres {
             }
             for (worker, settles) in orphans {
                 let all = settles.len();
-                let turned = self.take_turn(worker, Turn { settles, want: None }).await?;
+                let turned = self.take_turn(worker, Turn { settles, ..Turn::default() }).await?;
                 recovered += (all - turned.lost.len()) as u32;
             }
         }
@@ -117,7 +120,7 @@ impl Postgres {
         let mut returned = 0;
         for (worker, settles) in unknown.await? {
             let all = settles.len();
-            let turned = self.take_turn(worker, Turn { settles, want: None }).await?;
+            let turned = self.take_turn(worker, Turn { settles, ..Turn::default() }).await?;
             returned += (all - turned.lost.len()) as u32;
         }
         Ok(returned)
@@ -179,6 +182,7 @@ impl Postgres {
 async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, StoreError> {
     let told = shared.told_time();
     let due = join_lines(&mut session, told).await?;
+    let given_up = ahead::give_up(&mut session, told, BATCH).await?;
     let expired = session.query(EXPIRE, [&told, &BATCH]).await?.len() as u32;
     session.query(WAKE_LANES, [&told, &BATCH]).await?;
     session.query(BURY, [&told, &BATCH]).await?;
@@ -186,7 +190,7 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
     sweep(shared, &mut session).await?;
     let next: Option<i64> = session.query(NEXT, [&told]).await?.first().and_then(|row| row.get(0));
     let next = next.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()));
-    Ok(Kept { due, expired, recovered: 0, next })
+    Ok(Kept { due, expired, recovered: given_up, next })
 }
 
 /// Delayed tasks that are due join the end of their line.
@@ -250,7 +254,9 @@ async fn settles(
         let done: HashSet<i64> = row.get::<_, Vec<i64>>("done").into_iter().collect();
         let settle = |task: Claimed| {
             let place = place(task.place.lane)?;
-            Some(Settle { task: Claimed { place, ..task }, end: end.clone() })
+            // What was claimed ahead has not started, as far as anybody can know.
+            let end = if row.get("is_ahead") { End::Returned } else { end.clone() };
+            Some(Settle { task: Claimed { place, ..task }, end })
         };
         let settles =
             rows::claimed(row).filter(|task| !done.contains(&task.id.0)).filter_map(settle).collect();

@@ -16,10 +16,10 @@ use crate::{
 const ROUNDS: usize = 8;
 
 /// What a lane gave.
-struct Taken {
-    tasks: Vec<Claimed>,
+pub(super) struct Taken {
+    pub(super) tasks: Vec<Claimed>,
     /// What the lane is now, if it need not be looked at again.
-    state: Option<i64>,
+    pub(super) state: Option<i64>,
 }
 
 /// Claims what the limits allow, and when to ask again. Slots that came back of keys it looks at are counted, and written with
@@ -102,7 +102,7 @@ fn carry_out(
 }
 
 /// Takes what was granted from the head of a lane. A head that is too heavy waits, and nobody overtakes it.
-fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant) -> Result<Taken, Fault> {
+pub(super) fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant) -> Result<Taken, Fault> {
     let lane = &scene.lanes[grant.lane];
     let place = Place { lane: lane.id, queue: lane.queue, key: lane.key.map(|key| scene.keys[key].id) };
     let sql = "SELECT id, place, attempt, weight, good_until, record FROM tasks

@@ -37,7 +37,12 @@ pub(super) fn queue(db: &Connection, name: &str) -> Result<i64, Fault> {
 
 /// The row of a key, which is made if it is not known.
 pub(super) fn key(db: &Connection, name: &str) -> Result<i64, Fault> {
-    row_named(db, name, "SELECT id FROM keys WHERE name = ?1", "INSERT INTO keys (name) VALUES (?1)")
+    row_named(
+        db,
+        name,
+        "SELECT id FROM keys WHERE name = ?1",
+        "INSERT INTO keys (name, latest) SELECT ?1, latest FROM cluster",
+    )
 }
 
 fn row_named(db: &Connection, name: &str, find: &str, make: &str) -> Result<i64, Fault> {

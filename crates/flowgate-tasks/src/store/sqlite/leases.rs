@@ -3,7 +3,7 @@
 //! Owns the packed form of a claim's tasks. A lease row is all there is of a claimed task, so it is also where everything
 //! is counted from.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -20,6 +20,8 @@ pub(super) struct Lease {
     pub(super) worker: i64,
     pub(super) count: u32,
     pub(super) done: Vec<i64>,
+    /// Whether it was claimed ahead and has not started.
+    pub(super) is_ahead: bool,
 }
 
 /// What a lease says of one task, except for its record.
@@ -65,12 +67,12 @@ pub(super) fn write(
 
 /// What is left of a lease, if anything.
 pub(super) fn find(db: &Connection, lease: i64) -> Result<Option<Lease>, Fault> {
-    let sql = "SELECT worker, count, done FROM leases WHERE id = ?1";
+    let sql = "SELECT worker, count, done, ahead_until IS NOT NULL FROM leases WHERE id = ?1";
     let row = db.prepare_cached(sql)?.query_row([lease], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, u32>(1)?, row.get::<_, Vec<u8>>(2)?))
+        Ok((row.get::<_, i64>(0)?, row.get::<_, u32>(1)?, row.get::<_, Vec<u8>>(2)?, row.get(3)?))
     });
-    let Some((worker, count, done)) = row.optional()? else { return Ok(None) };
-    Ok(Some(Lease { worker, count, done: unpack_done(&done)? }))
+    let Some((worker, count, done, is_ahead)) = row.optional()? else { return Ok(None) };
+    Ok(Some(Lease { worker, count, done: unpack_done(&done)?, is_ahead }))
 }
 
 /// More of a lease's tasks have ended. The last one ends the lease.
@@ -132,10 +134,11 @@ pub(super) fn count(db: &Connection) -> Result<u32, Fault> {
     Ok(recount(db)?.values().map(|(count, _)| count).sum())
 }
 
-/// How many tasks of each lane are held, and their weight: counted anew.
+/// How many tasks of each lane are held and not merely claimed ahead, and their weight: counted anew.
 pub(super) fn recount(db: &Connection) -> Result<HashMap<i64, (u32, u32)>, Fault> {
     let mut counts = HashMap::new();
-    let mut statement = db.prepare_cached("SELECT facts, done FROM leases JOIN held ON lease = id")?;
+    let mut statement = db
+        .prepare_cached("SELECT facts, done FROM leases JOIN held ON lease = id WHERE ahead_until IS NULL")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let done = unpack_done(row.get_ref(1)?.as_blob().unwrap_or_default())?;
@@ -159,6 +162,18 @@ pub(super) fn recount_queue(db: &Connection, queue: i64) -> Result<u32, Fault> {
         }
     }
     Ok(sum)
+}
+
+/// The queues of which a worker holds something that it did not merely claim ahead.
+pub(super) fn queues_of(db: &Connection, worker: WorkerId) -> Result<HashSet<i64>, Fault> {
+    let sql = "SELECT facts FROM leases JOIN held ON lease = id WHERE worker = ?1 AND ahead_until IS NULL";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([worker.0])?;
+    let mut lanes = HashSet::new();
+    while let Some(row) = rows.next()? {
+        lanes.extend(unpack(row.get_ref(0)?.as_blob().unwrap_or_default())?.iter().map(|fact| fact.lane));
+    }
+    lanes.into_iter().map(|lane| Ok(place(db, lane)?.queue)).collect()
 }
 
 /// What a lane belongs to.

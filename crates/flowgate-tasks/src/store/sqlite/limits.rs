@@ -16,6 +16,19 @@ pub(super) fn set_cluster_cap(hand: &mut Hand<'_>, cap: Option<u32>) -> Result<(
     Ok(())
 }
 
+/// Sets whose limits govern where a key did not choose, and has all that waits under those keys looked at again.
+pub(super) fn set_latest(hand: &mut Hand<'_>, is_latest: bool) -> Result<(), Fault> {
+    hand.db.prepare_cached("UPDATE cluster SET latest = ?1")?.execute([is_latest])?;
+    let sql = "UPDATE keys SET latest = ?1 WHERE NOT chosen AND latest <> ?1 RETURNING id";
+    let mut statement = hand.db.prepare_cached(sql)?;
+    let changed = statement.query_map([is_latest], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    for key in changed {
+        lanes::release_all(hand.db, key)?;
+    }
+    hand.wake();
+    Ok(())
+}
+
 /// Makes a queue, or changes it.
 pub(super) fn set_queue(hand: &mut Hand<'_>, queue: &QueueLimits) -> Result<(), Fault> {
     let id = lanes::queue(hand.db, &queue.name)?;
@@ -48,7 +61,12 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
             set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &terms::to_text(Some(limits)))?;
         }
         KeyChange::Unpin => set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &None::<String>)?,
-        KeyChange::Latest(is_latest) => set("UPDATE keys SET latest = ?2 WHERE id = ?1", is_latest)?,
+        KeyChange::Latest(is_latest) => {
+            set("UPDATE keys SET latest = ?2, chosen = 1 WHERE id = ?1", is_latest)?;
+        }
+        KeyChange::LatestAsOthers => {
+            set("UPDATE keys SET latest = (SELECT latest FROM cluster), chosen = ?2 WHERE id = ?1", &false)?;
+        }
         KeyChange::ResetRate => set("UPDATE keys SET rates = ?2 WHERE id = ?1", &"")?,
     }
     lanes::release_all(hand.db, id)?;

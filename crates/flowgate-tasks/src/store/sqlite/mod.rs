@@ -5,15 +5,18 @@
 //!
 //! Several processes may share the file. Between them there are no wake-ups, only a slow look at whether anything changed.
 
+mod ahead;
 mod audit;
 mod candidates;
 mod claim;
 mod error;
+mod keys;
 mod lanes;
 mod leases;
 mod limits;
 mod look;
 mod open;
+mod runs;
 mod send;
 mod settle;
 mod shelf;

@@ -63,16 +63,13 @@ pub(super) fn send(hand: &mut Hand<'_>, tasks: &[NewTask]) -> Result<Vec<Sent>, 
         last += 1;
         sent.push(sender.accept(hand, task, last)?);
     }
-    for lane in sender.filled.into_keys() {
-        lanes::fill(hand.db, lane)?;
-        hand.wake();
-    }
+    sender.fill(hand)?;
     Ok(sent)
 }
 
 /// What is already known of the tasks sent together.
 #[derive(Default)]
-struct Sender<'a> {
+pub(super) struct Sender<'a> {
     lanes: HashMap<(&'a str, Option<&'a str>, i16, String), i64>,
     filled: HashMap<i64, ()>,
     /// The last limits seen for each key, and its row.
@@ -87,6 +84,13 @@ impl<'a> Sender<'a> {
         {
             return Ok(Sent { id: TaskId(first), is_duplicate: true });
         }
+        self.store(hand, task, id)?;
+        Ok(Sent { id: TaskId(id), is_duplicate: false })
+    }
+
+    /// Stores one, whatever its dedupe id is.
+    pub(super) fn store(&mut self, hand: &mut Hand<'_>, task: &'a NewTask, id: i64) -> Result<(), Fault> {
+        let now = hand.now;
         let lane = self.lane(hand, task)?;
         let start = task.start.map(|start| start.resolve(now)).filter(|start| *start > now);
         let line = start.map_or(Line::Place(id), Line::Until);
@@ -96,8 +100,16 @@ impl<'a> Sender<'a> {
         }
         let good_until = task.good_until.map(|until| until.resolve(now));
         let record = task.record.to_bytes();
-        put(hand.db, &Row { id, lane, line, attempt: 0, weight: task.weight, good_until, record: &record })?;
-        Ok(Sent { id: TaskId(id), is_duplicate: false })
+        put(hand.db, &Row { id, lane, line, attempt: 0, weight: task.weight, good_until, record: &record })
+    }
+
+    /// Has the lanes looked at that got something. To be done once, at the end.
+    pub(super) fn fill(self, hand: &mut Hand<'_>) -> Result<(), Fault> {
+        for lane in self.filled.into_keys() {
+            lanes::fill(hand.db, lane)?;
+            hand.wake();
+        }
+        Ok(())
     }
 
     fn lane(&mut self, hand: &mut Hand<'_>, task: &'a NewTask) -> Result<i64, Fault> {

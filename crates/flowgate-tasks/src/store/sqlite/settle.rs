@@ -25,13 +25,18 @@ use crate::{
 /// Said of a task whose worker went away during its last attempt.
 const WORKER_LOST: &str = "its worker was lost while it ran";
 
-/// Ends these tasks. Gives those that the worker did not hold any more, and what came back of keys, which is yet to be
-/// written.
-pub(super) fn settle(
-    hand: &mut Hand<'_>,
-    worker: WorkerId,
-    settles: Vec<Settle>,
-) -> Result<(Vec<TaskId>, Back), Fault> {
+/// What came of a settle.
+pub(super) struct Settled {
+    /// Those that the worker did not hold any more.
+    pub(super) lost: Vec<TaskId>,
+    /// How many came back of each queue.
+    pub(super) queues: BTreeMap<i64, u32>,
+    /// What came back of keys, which is yet to be written.
+    pub(super) keys: Back,
+}
+
+/// Ends these tasks.
+pub(super) fn settle(hand: &mut Hand<'_>, worker: WorkerId, settles: Vec<Settle>) -> Result<Settled, Fault> {
     let mut by_lease: BTreeMap<i64, Vec<Settle>> = BTreeMap::new();
     for settle in settles {
         by_lease.entry(settle.task.lease).or_default().push(settle);
@@ -51,21 +56,30 @@ pub(super) fn settle(
                 continue;
             }
             done.push(task.id.0);
-            freed.add(&task);
+            if !row.is_ahead {
+                freed.add(&task);
+            }
             finish(hand, &task, end)?;
         }
         leases::shrink(hand.db, lease, row.count, &done)?;
     }
-    Ok((lost, freed.give_back(hand)?))
+    let queues = freed.queues.clone();
+    Ok(Settled { lost, queues, keys: freed.give_back(hand)? })
 }
 
 /// Takes back all that a worker held, and forgets the worker. Gives how many tasks that were.
 pub(super) fn take_back(hand: &mut Hand<'_>, worker: i64) -> Result<u32, Fault> {
-    let mut statement = hand.db.prepare_cached("SELECT id, count FROM leases WHERE worker = ?1")?;
-    let found = statement.query_map([worker], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let found: Vec<(i64, u32)> = found.collect::<Result<_, _>>()?;
+    let sql = "SELECT id, count, ahead_until IS NOT NULL FROM leases WHERE worker = ?1";
+    let mut statement = hand.db.prepare_cached(sql)?;
+    let found = statement.query_map([worker], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let found: Vec<(i64, u32, bool)> = found.collect::<Result<_, _>>()?;
     let mut freed = Freed::default();
-    for (lease, count) in found {
+    let mut given_up = 0;
+    for (lease, count, is_ahead) in found {
+        if is_ahead {
+            given_up += give_up(hand, lease)?;
+            continue;
+        }
         for task in leases::held(hand.db, lease)? {
             freed.add(&task);
             finish(hand, &task, End::Lost)?;
@@ -73,8 +87,19 @@ pub(super) fn take_back(hand: &mut Hand<'_>, worker: i64) -> Result<u32, Fault> 
         leases::shrink(hand.db, lease, count, &vec![0; count as usize])?;
     }
     hand.db.prepare_cached("DELETE FROM workers WHERE id = ?1")?.execute([worker])?;
-    let count = freed.count;
+    let count = freed.count + given_up;
     write_back(hand.db, &freed.give_back(hand)?)?;
+    Ok(count)
+}
+
+/// What was claimed ahead and has not started, as far as anybody can know, goes back. Gives how many tasks that were.
+pub(super) fn give_up(hand: &mut Hand<'_>, lease: i64) -> Result<u32, Fault> {
+    let tasks = leases::held(hand.db, lease)?;
+    for task in &tasks {
+        finish(hand, task, End::Returned)?;
+    }
+    let count = tasks.len() as u32;
+    leases::shrink(hand.db, lease, count, &vec![0; tasks.len()])?;
     Ok(count)
 }
 
@@ -89,8 +114,8 @@ pub(super) fn reconcile(hand: &mut Hand<'_>, worker: WorkerId, known: &[i64]) ->
         returned.extend(leases::held(hand.db, lease)?.into_iter().map(settle));
     }
     let count = returned.len() as u32;
-    let (_, back) = settle(hand, worker, returned)?;
-    write_back(hand.db, &back)?;
+    let settled = settle(hand, worker, returned)?;
+    write_back(hand.db, &settled.keys)?;
     Ok(count)
 }
 

@@ -1,20 +1,22 @@
 //! Notes, documents and lists.
 
-use flowgate_core::{Limits, Tick};
+use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{
     error::Fault,
+    keys,
     lanes::{moment, tick},
-    leases, look,
+    leases, look, runs,
     store::Sqlite,
 };
 use crate::{
-    ledger::Ledger,
     record::Record,
-    store::{Document, KeySpent, NewNote, Note, NoteQuery, Reply, Shelf, State, TaskLook, WorkerId},
+    store::{
+        Census, Document, KeyPage, KeyQuery, KeySpent, NewNote, Note, NoteQuery, Reply, Run, RunChange,
+        RunOutcome, RunQuery, RunStep, Shelf, State, TaskLook, WorkerId,
+    },
     task::TaskId,
-    terms,
 };
 
 /// At most so many rows are removed at once, so that claims are not kept waiting.
@@ -74,7 +76,7 @@ impl Shelf for Sqlite {
             let mut statement = db.prepare_cached(sql)?;
             let names = statement.query_map(params![after, most], |row| row.get(0))?;
             let names: Vec<String> = names.collect::<Result<_, _>>()?;
-            names.iter().filter_map(|name| spent(db, name, now).transpose()).collect()
+            names.iter().filter_map(|name| keys::spent(db, name, u32::MAX, now).transpose()).collect()
         })
     }
 
@@ -88,18 +90,46 @@ impl Shelf for Sqlite {
             let mut statement = db.prepare_cached(sql)?;
             let names = statement.query_map(params![most], |row| row.get(0))?;
             let names: Vec<String> = names.collect::<Result<_, _>>()?;
-            names.iter().filter_map(|name| spent(db, name, now).transpose()).collect()
+            names.iter().filter_map(|name| keys::spent(db, name, u32::MAX, now).transpose()).collect()
         })
     }
 
     fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>> {
-        self.threads.read("looked at a key", move |db, now| spent(db, &key, now))
+        self.threads.read("looked at a key", move |db, now| keys::spent(db, &key, u32::MAX, now))
+    }
+
+    fn find_keys(&self, query: KeyQuery) -> Reply<'_, KeyPage> {
+        self.threads.read("looked for keys", move |db, now| keys::find(db, &query, now))
+    }
+
+    fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>> {
+        self.threads.read("looked at keys", move |db, now| keys::named(db, &names, now))
+    }
+
+    fn census(&self) -> Reply<'_, Census> {
+        self.threads.read("counted what there is", |db, _| keys::census(db))
     }
 
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
         self.threads.write("removed a dead task", move |hand| {
             Ok(hand.db.prepare_cached("DELETE FROM dead WHERE id = ?1")?.execute([id.0])? > 0)
         })
+    }
+
+    fn change_runs(&self, changes: Vec<RunChange>) -> Reply<'_, Vec<RunOutcome>> {
+        self.threads.write("changed runs", move |hand| runs::change(hand, &changes))
+    }
+
+    fn run(&self, name: String) -> Reply<'_, Option<(Run, Vec<RunStep>)>> {
+        self.threads.read("read a run", move |db, _| runs::run(db, &name))
+    }
+
+    fn runs(&self, query: RunQuery) -> Reply<'_, Vec<Run>> {
+        self.threads.read("listed runs", move |db, _| runs::runs(db, &query))
+    }
+
+    fn waiting(&self, tasks: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
+        self.threads.read("looked at tasks", move |db, _| runs::waiting(db, &tasks))
     }
 
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
@@ -117,6 +147,7 @@ impl Shelf for Sqlite {
             ] {
                 removed += hand.db.prepare_cached(sql)?.execute(params![moment(before), BATCH])?;
             }
+            removed += runs::prune(hand.db, moment(dead_before), BATCH / 10)?;
             Ok(removed as u64)
         })
     }
@@ -156,16 +187,6 @@ fn put(db: &Connection, document: &Document) -> Result<bool, Fault> {
         WHERE ?4 IS NULL OR ?4 = coalesce((SELECT version FROM documents WHERE kind = ?1 AND name = ?2), 0)
         ON CONFLICT (kind, name) DO UPDATE SET version = documents.version + 1, body = excluded.body";
     Ok(db.prepare_cached(sql)?.execute(params![kind, name, body, version])? > 0)
-}
-
-fn spent(db: &Connection, name: &str, now: Tick) -> Result<Option<KeySpent>, Fault> {
-    let Some(key) = look::key(db, name)? else { return Ok(None) };
-    let rates: String =
-        db.prepare_cached("SELECT rates FROM keys WHERE name = ?1")?.query_row([name], |row| row.get(0))?;
-    let ledger = Ledger::from_text(&rates)?;
-    let limits = terms::in_force(key.pinned, key.sent);
-    let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
-    Ok(Some(KeySpent { key, rate }))
 }
 
 /// Tasks that wait, are delayed or are held.

@@ -86,6 +86,10 @@ impl Store for Sqlite {
         self.threads.write("set the cluster's cap", move |hand| limits::set_cluster_cap(hand, cap))
     }
 
+    fn set_latest(&self, is_latest: bool) -> Reply<'_, ()> {
+        self.threads.write("chose whose limits govern", move |hand| limits::set_latest(hand, is_latest))
+    }
+
     fn set_queue(&self, queue: QueueLimits) -> Reply<'_, ()> {
         self.threads.write("changed a queue", move |hand| limits::set_queue(hand, &queue))
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{claim, error::Fault, lanes, lanes::moment, settle, threads::Hand};
+use super::{ahead, claim, error::Fault, lanes, lanes::moment, settle, threads::Hand};
 use crate::store::{NewWorker, StoreError, Turn, Turned, WorkerId};
 
 /// Makes a worker known, and the queues it serves.
@@ -32,8 +32,12 @@ pub(super) fn leave(hand: &mut Hand<'_>, worker: WorkerId) -> Result<(), Fault> 
 /// Settles, then claims.
 pub(super) fn turn(hand: &mut Hand<'_>, worker: WorkerId, turn: Turn) -> Result<Turned, Fault> {
     let is_settling = !turn.settles.is_empty();
-    let (lost, mut back) = settle::settle(hand, worker, turn.settles)?;
-    let mut turned = Turned { lost, ..Turned::default() };
+    let (missed, started) = ahead::start(hand, worker, &turn.starts)?;
+    let settled = settle::settle(hand, worker, turn.settles)?;
+    ahead::count(hand, &started, &settled.queues)?;
+    let mut back = settled.keys;
+    let lost = settled.lost.into_iter().chain(missed).collect();
+    let mut turned = Turned { lost, now: hand.now, ..Turned::default() };
     if let Some(want) = turn.want {
         let sql = "SELECT queues FROM workers WHERE id = ?1";
         let found = hand.db.prepare_cached(sql)?.query_row([worker.0], |row| row.get(0)).optional()?;
@@ -41,6 +45,11 @@ pub(super) fn turn(hand: &mut Hand<'_>, worker: WorkerId, turn: Turn) -> Result<
         let served: Vec<i64> = queues.split(',').filter_map(|id| id.parse().ok()).collect();
         lanes::wake_due(hand.db, hand.now)?;
         (turned.claimed, turned.again) = claim::claim(hand, worker, (&served, want), &mut back)?;
+        // Whoever has a slot free needs nothing ahead.
+        let is_full = turned.claimed.len() as u32 == want.slots;
+        if let Some(ahead) = turn.ahead.filter(|ahead| is_full && ahead.most > 0) {
+            turned.ahead = ahead::take(hand, worker, ahead)?;
+        }
     }
     settle::write_back(hand.db, &back)?;
     // What came back and was not taken here may be what another worker waits for.

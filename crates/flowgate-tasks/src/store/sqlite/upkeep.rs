@@ -8,6 +8,7 @@ use flowgate_core::Tick;
 use rusqlite::{Connection, params};
 
 use super::{
+    ahead,
     error::Fault,
     lanes,
     lanes::{moment, tick},
@@ -31,6 +32,8 @@ pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
     for worker in ids(hand.db, "SELECT id FROM workers WHERE lease_until <= ?1 LIMIT ?2", hand.now)? {
         kept.recovered += settle::take_back(hand, worker)?;
     }
+    let late = ids(hand.db, "SELECT id FROM leases WHERE ahead_until <= ?1 LIMIT ?2", hand.now)?;
+    kept.recovered += ahead::give_up(hand, &late)?;
     kept.due = join(hand)?;
     let woken = lanes::wake_due(hand.db, hand.now)?;
     forget(hand)?;
@@ -103,7 +106,7 @@ fn forget(hand: &mut Hand<'_>) -> Result<(), Fault> {
 
 /// Looks at some keys, each time at others. Lanes of no key are few and stay.
 fn forget_keys(hand: &mut Hand<'_>) -> Result<(), Fault> {
-    let sql = "SELECT id, rates, in_use = 0 AND NOT paused AND pinned IS NULL AND NOT latest FROM keys
+    let sql = "SELECT id, rates, in_use = 0 AND NOT paused AND pinned IS NULL AND NOT chosen FROM keys
         WHERE id > ?1 ORDER BY id LIMIT ?2";
     let mut statement = hand.db.prepare_cached(sql)?;
     let rows = statement.query_map(params![hand.cursors.keys, BATCH / 4], |row| {
@@ -133,6 +136,7 @@ fn next(db: &Connection, now: Tick) -> Result<Option<Duration>, Fault> {
         SELECT min(due_at) AS at FROM tasks WHERE due_at IS NOT NULL
         UNION ALL SELECT min(good_until) FROM tasks WHERE good_until IS NOT NULL
         UNION ALL SELECT min(lease_until) FROM workers
+        UNION ALL SELECT min(ahead_until) FROM leases WHERE ahead_until IS NOT NULL
         UNION ALL SELECT min(wake_at) FROM lanes WHERE state = 3
         UNION ALL SELECT min(until) FROM results
         UNION ALL SELECT min(until) FROM dedupes)";

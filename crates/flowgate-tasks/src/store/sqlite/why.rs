@@ -122,6 +122,7 @@ pub(super) fn workers(db: &Connection, now: Tick) -> Result<Vec<WorkerLook>, Fau
             in_use,
             queues,
             lease_until: tick(row.get(4)?),
+            lease_left: tick(row.get(4)?).since(now),
         });
     }
     Ok(workers)

@@ -168,7 +168,7 @@ impl<'a> World<'a> {
         for _ in 0..50 {
             let slots = most - claimed.len() as u32;
             let want = (slots > 0).then_some(Want { slots, per_queue: u32::MAX, with_locks });
-            let turn = Turn { settles: std::mem::take(&mut settles), want };
+            let turn = Turn { settles: std::mem::take(&mut settles), want, ..Turn::default() };
             let turned = self.kit.store.turn(worker, turn).await.expect("a turn");
             assert_eq!(turned.lost, [], "all of them were this worker's");
             claimed.extend(turned.claimed);
@@ -206,7 +206,7 @@ impl<'a> World<'a> {
         let (worker, task) = self.stale[which % self.stale.len()].clone();
         let id = task.id;
         let settles = vec![Settle { task, end: End::Done { result: Vec::new() } }];
-        let turned = self.kit.store.turn(worker, Turn { settles, want: None }).await.expect("a turn");
+        let turned = self.kit.store.turn(worker, Turn { settles, ..Turn::default() }).await.expect("a turn");
         assert_eq!(turned.lost, [id]);
     }
 
@@ -242,7 +242,7 @@ impl<'a> World<'a> {
             let id = self.workers[worker].id;
             assert!(!self.kit.store.beat(id).await.expect("a beat"), "its lease ran out");
             let want = Some(Want { slots: 1, per_queue: 1, with_locks: false });
-            let refused = self.kit.store.turn(id, Turn { settles: Vec::new(), want }).await;
+            let refused = self.kit.store.turn(id, Turn { want, ..Turn::default() }).await;
             assert!(matches!(refused, Err(StoreError::Gone { .. })), "{refused:?}");
             self.workers[worker] = self.register().await;
         }

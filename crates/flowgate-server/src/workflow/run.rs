@@ -1,0 +1,119 @@
+//! What is kept of a run beside its steps.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{StoredEvent, Wait};
+use crate::{message::Spec, office::Answered};
+
+/// A run's head: what it was started with, whom it waits for, and how it ended. Moments are milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RunHead {
+    pub(crate) url: String,
+    pub(crate) created: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) features: Vec<String>,
+    /// What it was started with: it holds for every later message of the run that does not bring its own.
+    pub(crate) spec: Spec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) caller: Option<String>,
+    /// Whose step it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) invoker: Option<Invoker>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) waits: Vec<Wait>,
+    /// Events that came before anybody waited for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) events: Vec<StoredEvent>,
+    /// What it returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<Failed>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failure_call: Option<FailureCall>,
+}
+
+/// The run that gets the result of this one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Invoker {
+    /// Its own name.
+    pub(crate) run: String,
+    pub(crate) id: String,
+    pub(crate) url: String,
+    pub(crate) created: u64,
+    /// The headers that its step is sent with.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The step, without its result.
+    pub(crate) step: Value,
+}
+
+/// The message that no attempt was left for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Failed {
+    pub(crate) task: i64,
+    pub(crate) error: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) answer: Option<Answered>,
+}
+
+/// How far the run's failure function was told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FailureCall {
+    pub(crate) url: String,
+    /// The last message that told it, once one was sent.
+    #[serde(default)]
+    pub(crate) task: i64,
+    /// `CALLBACK_INPROGRESS`, `CALLBACK_SUCCESS` or `CALLBACK_FAIL`.
+    pub(crate) state: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) answer: Option<Answered>,
+}
+
+impl RunHead {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a head is plain data")
+    }
+
+    /// A head that cannot be read is an empty one: then nothing is inherited, and nothing is lost but that.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+
+    pub(crate) fn has(&self, feature: &str) -> bool {
+        self.features.iter().any(|known| known == feature)
+    }
+}
+
+/// A name for a run that nobody had before. Names of later runs come behind it.
+pub(crate) fn own_name(created: u64, random: &str) -> String {
+    format!("{created:012x}-{random}")
+}
+
+/// A result as its caller sent it: text.
+pub(crate) fn result_text(body: &Bytes) -> Option<String> {
+    (!body.is_empty()).then(|| String::from_utf8_lossy(body).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_runs_have_later_names() {
+        let names =
+            [own_name(1_700_000_000_000, "z"), own_name(1_700_000_000_001, "a"), own_name(1 << 47, "0")];
+        assert!(names.is_sorted(), "{names:?}");
+    }
+
+    #[test]
+    fn a_head_comes_back_and_a_broken_one_is_empty() {
+        let head =
+            RunHead { url: "https://e.com".into(), features: vec!["LazyFetch".into()], ..RunHead::default() };
+        assert_eq!(RunHead::from_bytes(&head.to_bytes()), head);
+        assert!(head.has("LazyFetch") && !head.has("lazyfetch"));
+        assert_eq!(RunHead::from_bytes(b"?"), RunHead::default());
+    }
+}

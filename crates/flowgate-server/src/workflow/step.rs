@@ -1,0 +1,153 @@
+//! A step: what a client says of it, and the name by which it is stored once.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::message::Fault;
+
+const FORM: &str =
+    r#"a step like {"stepId": 1, "stepName": "charge", "stepType": "Run", "out": "…", "concurrent": 1}"#;
+
+/// What tells one step of a run from another, and what is told of it. Everything else stays in its body.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Step {
+    /// 0 for the plan of a branch.
+    pub(crate) step_id: u64,
+    #[serde(default)]
+    pub(crate) step_name: String,
+    #[serde(default)]
+    pub(crate) step_type: String,
+    #[serde(default)]
+    pub(crate) out: Option<Value>,
+    #[serde(default = "one")]
+    pub(crate) concurrent: u64,
+    #[serde(default)]
+    pub(crate) target_step: Option<u64>,
+    #[serde(default)]
+    pub(crate) sleep_for: Option<Value>,
+    #[serde(default)]
+    pub(crate) sleep_until: Option<Value>,
+    #[serde(default)]
+    pub(crate) wait_event_id: Option<String>,
+    #[serde(default)]
+    pub(crate) wait_timeout: Option<bool>,
+    #[serde(default)]
+    pub(crate) timeout: Option<Value>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Step {
+    pub(crate) fn read(body: &[u8]) -> Result<Self, Fault> {
+        let text = String::from_utf8_lossy(body);
+        let shown: String = text.chars().take(100).collect();
+        serde_json::from_slice(body).map_err(|_| Fault::new("the step", &shown, FORM))
+    }
+
+    /// The one name of this step in its run.
+    pub(crate) fn name(&self) -> String {
+        match (self.step_id, self.target_step) {
+            (0, Some(target)) => format!("plan/{target}"),
+            (id, _) => format!("step/{id}"),
+        }
+    }
+
+    /// The number of the step that the delivery of this one will run, where that is known: after several branches it is not.
+    pub(crate) fn next(&self) -> Option<u64> {
+        match (self.step_id, self.target_step) {
+            (0, target) => target,
+            (id, _) => (self.concurrent == 1).then_some(id + 1),
+        }
+    }
+
+    /// Whether it is the plan of a branch, which its delivery will run.
+    pub(crate) fn is_plan(&self) -> bool {
+        self.step_id == 0
+    }
+}
+
+/// What a step is to the client that reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallType {
+    /// The payload: the first of all.
+    Init,
+    Step,
+    /// A call to somebody else.
+    To,
+    /// That call's answer.
+    From,
+}
+
+impl CallType {
+    /// As the protocol writes it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            CallType::Init | CallType::Step => "step",
+            CallType::To => "toCallback",
+            CallType::From => "fromCallback",
+        }
+    }
+}
+
+/// A step as it is stored: what it is, and its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept<'a> {
+    pub(crate) call_type: CallType,
+    pub(crate) body: &'a [u8],
+}
+
+impl<'a> Kept<'a> {
+    pub(crate) fn to_bytes(call_type: CallType, body: &[u8]) -> Vec<u8> {
+        let code = match call_type {
+            CallType::Init => b'i',
+            CallType::Step => b's',
+            CallType::To => b't',
+            CallType::From => b'f',
+        };
+        [&[code], body].concat()
+    }
+
+    pub(crate) fn from_bytes(bytes: &'a [u8]) -> Self {
+        let (code, body) = bytes.split_first().unwrap_or((&b's', &[]));
+        let call_type = match code {
+            b'i' => CallType::Init,
+            b't' => CallType::To,
+            b'f' => CallType::From,
+            _ => CallType::Step,
+        };
+        Kept { call_type, body }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_has_one_name_whatever_it_brings() {
+        let table = [
+            (r#"{"stepId":3,"stepName":"a","concurrent":1,"out":"1"}"#, "step/3"),
+            (r#"{"stepId":3,"stepName":"b","concurrent":2}"#, "step/3"),
+            (r#"{"stepId":0,"stepName":"b","concurrent":2,"targetStep":3}"#, "plan/3"),
+            (r#"{"stepId":0}"#, "step/0"),
+        ];
+        for (body, name) in table {
+            assert_eq!(Step::read(body.as_bytes()).expect("a step").name(), name);
+        }
+        for body in ["", "[]", "null", r#"{"stepId":-1}"#, r#"{"stepId":"1"}"#, "{\"stepName\":\"a\"}"] {
+            let fault = Step::read(body.as_bytes()).expect_err(body).to_string();
+            assert!(fault.contains("stepId"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_kept_step_comes_back() {
+        for call_type in [CallType::Init, CallType::Step, CallType::To, CallType::From] {
+            let bytes = Kept::to_bytes(call_type, b"body");
+            assert_eq!(Kept::from_bytes(&bytes), Kept { call_type, body: b"body" });
+        }
+    }
+}

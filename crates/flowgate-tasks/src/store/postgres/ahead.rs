@@ -1,0 +1,80 @@
+//! What workers claim ahead, under soft caps: one task to a lease, which counts in no cap until the task starts.
+
+use super::{
+    connect::Lease,
+    rows,
+    send::{READY_LANES, SHARE_LANES},
+};
+use crate::store::{Ahead, Claimed, Place, StoreError, WorkerId};
+
+/// No claim ahead looks at more lanes than these.
+const MOST_LANES: i64 = 16;
+
+/// Of the lanes without a key, in the order in which they are served: those of queues of which the worker holds something.
+pub(super) const TAKE_AHEAD: &str = "WITH riding AS (\
+    SELECT DISTINCT lanes.queue FROM leases CROSS JOIN LATERAL unnest(leases.lanes) AS held (lane) \
+    JOIN lanes ON lanes.id = held.lane WHERE worker = $1 AND ahead_until IS NULL), \
+    ready AS MATERIALIZED (SELECT lanes.id, row_number() OVER (ORDER BY queues.priority, lanes.priority, lanes.id) AS nr \
+    FROM lanes JOIN queues ON queues.id = lanes.queue JOIN riding ON riding.queue = queues.id \
+    WHERE state = 1 AND key IS NULL AND NOT paused ORDER BY nr LIMIT $5), \
+    picked AS MATERIALIZED (SELECT first.spot FROM ready CROSS JOIN LATERAL (\
+    SELECT ctid AS spot, place FROM tasks WHERE lane = ready.id AND place IS NOT NULL \
+    AND (good_until IS NULL OR good_until > $3) ORDER BY place LIMIT $2 FOR UPDATE SKIP LOCKED) AS first \
+    ORDER BY ready.nr, first.place LIMIT $2), \
+    taken AS (DELETE FROM tasks WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING tasks.*), \
+    made AS (INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records, ahead_until) \
+    SELECT $1, $3, ARRAY[taken.id], ARRAY[lane], ARRAY[attempt + 1], ARRAY[weight], ARRAY[coalesce(good_until, 0)], \
+    ARRAY[record], $4 FROM taken JOIN ready ON ready.id = taken.lane ORDER BY nr, place RETURNING *) \
+    SELECT made.*, lanes.queue FROM made JOIN lanes ON lanes.id = made.lanes[1] ORDER BY made.id";
+
+/// Those that are still the worker's, and whether they counted nowhere until now.
+pub(super) const START: &str = "WITH known AS (\
+    SELECT id, ahead_until FROM leases WHERE id = ANY($1) AND worker = $2 ORDER BY id FOR UPDATE), \
+    started AS (UPDATE leases SET ahead_until = NULL, since = now_ns($3) FROM known \
+    WHERE leases.id = known.id AND known.ahead_until IS NOT NULL) \
+    SELECT id, ahead_until IS NOT NULL AS is_new FROM known";
+
+/// What did not start in time goes back to the front of its line.
+const GIVE_UP: &str = "WITH late AS (DELETE FROM leases WHERE id IN (SELECT id FROM leases \
+    WHERE ahead_until <= now_ns($1) ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING *) \
+    INSERT INTO tasks (id, lane, place, attempt, weight, good_until, record) \
+    SELECT ids[1], lanes[1], ids[1], attempts[1] - 1, weights[1], nullif(goods[1], 0), records[1] FROM late RETURNING lane";
+
+/// For the connection of upkeep.
+pub(super) const STATEMENTS: [&str; 1] = [GIVE_UP];
+
+/// Claims ahead, within a turn's transaction.
+pub(super) async fn take(
+    session: &Lease,
+    worker: WorkerId,
+    ahead: Option<Ahead>,
+    now: i64,
+) -> Result<Vec<Claimed>, StoreError> {
+    let Some(ahead) = ahead else { return Ok(Vec::new()) };
+    let until = now.saturating_add(super::send::nanos(ahead.lease));
+    let most = i64::from(ahead.most);
+    let taken = session.query(TAKE_AHEAD, [&worker.0, &most, &now, &until, &MOST_LANES]).await?;
+    let mut claimed = Vec::new();
+    for row in &taken {
+        let queue = row.get("queue");
+        let placed = |told: Claimed| Claimed { place: Place { queue, ..told.place }, ..told };
+        claimed.extend(rows::claimed(row).map(placed));
+    }
+    Ok(claimed)
+}
+
+/// Takes back what was claimed ahead and did not start in time. Gives how many tasks that were.
+pub(super) async fn give_up(session: &mut Lease, told: Option<i64>, batch: i64) -> Result<u32, StoreError> {
+    session.begin();
+    let (_, moved) = tokio::try_join!(session.run("BEGIN"), session.query(GIVE_UP, [&told, &batch]))?;
+    let mut lanes: Vec<i64> = moved.iter().map(|row| row.get(0)).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    tokio::try_join!(
+        session.query_if(!lanes.is_empty(), SHARE_LANES, [&lanes]),
+        session.query_if(!lanes.is_empty(), READY_LANES, [&lanes]),
+        session.run("COMMIT"),
+    )?;
+    session.end();
+    Ok(moved.len() as u32)
+}

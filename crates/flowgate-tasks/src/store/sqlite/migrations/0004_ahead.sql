@@ -1,0 +1,3 @@
+-- What a worker claimed ahead: one task to a lease, until then. It counts in no cap.
+ALTER TABLE leases ADD COLUMN ahead_until INTEGER;
+CREATE INDEX leases_ahead ON leases (ahead_until) WHERE ahead_until IS NOT NULL;

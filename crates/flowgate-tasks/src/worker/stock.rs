@@ -1,0 +1,171 @@
+//! Tasks claimed ahead, under soft caps: at hand, so that one starts the moment another of its queue ends.
+//!
+//! Owns when one may start without asking the store: in the place of a task of its queue that ended here, in the first half of
+//! its lease. The store hears of it with the next turn; what it has not heard of when the lease ends is stopped, for then
+//! somebody else may have it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use flowgate_core::Tick;
+use tokio::time::Instant;
+
+use crate::{store::Claimed, task::TaskId};
+
+/// What a worker has at hand.
+#[derive(Default)]
+pub(super) struct Stock {
+    spares: VecDeque<Spare>,
+    /// What started and the store has not been told of.
+    started: Vec<Claimed>,
+    /// What started and is not known to be the worker's own: until when it may run.
+    unsure: HashMap<TaskId, Instant>,
+}
+
+struct Spare {
+    task: Claimed,
+    /// Not started after this.
+    start_by: Instant,
+    /// Somebody else's from then on.
+    until: Instant,
+}
+
+impl Stock {
+    /// These were claimed ahead by a turn that was asked at this moment, when the store's time was no later than `now`.
+    pub(super) fn add(&mut self, tasks: Vec<Claimed>, asked: Instant, now: Tick, lease: Duration) {
+        for task in tasks {
+            let good = task.good_until.map(|until| asked + until.since(now));
+            let half = asked + lease / 2;
+            let start_by = good.map_or(half, |good| half.min(good));
+            self.spares.push_back(Spare { task, start_by, until: asked + lease });
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.spares.len()
+    }
+
+    /// The next one of this queue, which starts now.
+    pub(super) fn start_one(&mut self, queue: i64, now: Instant) -> Option<Claimed> {
+        let is_next = |spare: &Spare| spare.task.place.queue == queue && now < spare.start_by;
+        let Spare { task, until, .. } = self.spares.remove(self.spares.iter().position(is_next)?)?;
+        self.unsure.insert(task.id, until);
+        self.started.push(task.clone());
+        Some(task)
+    }
+
+    /// What the store has to be told of.
+    pub(super) fn take_started(&mut self) -> Vec<Claimed> {
+        std::mem::take(&mut self.started)
+    }
+
+    /// The store may not have heard of these.
+    pub(super) fn put_back(&mut self, started: Vec<Claimed>) {
+        self.started.extend(started);
+    }
+
+    /// The store has heard of these.
+    pub(super) fn told(&mut self, started: &[Claimed]) {
+        for task in started {
+            self.unsure.remove(&task.id);
+        }
+    }
+
+    /// When there is something to do, whatever happens.
+    pub(super) fn next_moment(&self) -> Option<Instant> {
+        self.spares.iter().map(|spare| spare.start_by).chain(self.unsure.values().copied()).min()
+    }
+
+    /// What is too late to start.
+    pub(super) fn take_late(&mut self, now: Instant) -> Vec<Claimed> {
+        let (late, fresh) = self.spares.drain(..).partition(|spare| spare.start_by <= now);
+        self.spares = fresh;
+        let late: VecDeque<Spare> = late;
+        late.into_iter().map(|spare| spare.task).collect()
+    }
+
+    /// What runs, and may be somebody else's by now.
+    pub(super) fn take_doubtful(&mut self, now: Instant) -> Vec<TaskId> {
+        let doubtful: Vec<TaskId> =
+            self.unsure.iter().filter(|(_, until)| **until <= now).map(|(id, _)| *id).collect();
+        for id in &doubtful {
+            self.unsure.remove(id);
+        }
+        self.started.retain(|task| !doubtful.contains(&task.id));
+        doubtful
+    }
+
+    /// Everything that has not started.
+    pub(super) fn take_all(&mut self) -> Vec<Claimed> {
+        self.spares.drain(..).map(|spare| spare.task).collect()
+    }
+
+    /// One that has not started.
+    pub(super) fn take(&mut self, id: TaskId) -> Option<Claimed> {
+        let at = self.spares.iter().position(|spare| spare.task.id == id)?;
+        self.spares.remove(at).map(|spare| spare.task)
+    }
+
+    pub(super) fn leases(&self) -> impl Iterator<Item = i64> {
+        self.spares.iter().map(|spare| spare.task.lease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{store::Place, worker::clock};
+
+    const LEASE: Duration = Duration::from_secs(4);
+
+    fn claimed(id: i64, queue: i64, good_until: Option<Tick>) -> Claimed {
+        let place = Place { lane: 1, queue, key: None };
+        Claimed { id: TaskId(id), lease: id, attempt: 1, weight: 1, good_until, record: Vec::new(), place }
+    }
+
+    /// A stock of one task, and when it was asked for.
+    fn stock(good_until: Option<Tick>) -> (Stock, Instant) {
+        let (mut stock, asked) = (Stock::default(), clock::now());
+        stock.add(vec![claimed(7, 1, good_until)], asked, Tick::from_nanos(1_000), LEASE);
+        (stock, asked)
+    }
+
+    // Seen to fail: without the comparison of queues the first one started; with the whole lease for the half, the third did.
+    #[tokio::test]
+    async fn t1_one_starts_in_its_own_queue_in_the_first_half_of_its_lease() {
+        let (mut stock, asked) = stock(None);
+        assert!(stock.start_one(2, asked).is_none(), "another queue");
+        assert!(stock.start_one(1, asked + LEASE / 4).is_some());
+        let (mut stock, asked) = self::stock(None);
+        assert!(stock.start_one(1, asked + LEASE / 2).is_none(), "too late");
+        assert_eq!(stock.take_late(asked + LEASE / 2).len(), 1, "it goes back");
+        assert_eq!(stock.len(), 0);
+    }
+
+    // Seen to fail: with `good_until` left out of `start_by`, it started.
+    #[tokio::test]
+    async fn t6_one_whose_time_is_over_does_not_start() {
+        let soon = Tick::from_nanos(1_000).after(Duration::from_secs(1));
+        let (mut stock, asked) = stock(Some(soon));
+        assert!(stock.start_one(1, asked + Duration::from_secs(1)).is_none());
+    }
+
+    // Seen to fail: with `told` left out, a run that the store knows of was doubtful; with nothing noted at a start, none was.
+    #[tokio::test]
+    async fn t1_a_run_the_store_has_not_heard_of_ends_with_its_lease() {
+        let (mut stock, asked) = stock(None);
+        stock.start_one(1, asked).expect("it starts");
+        assert_eq!(stock.next_moment(), Some(asked + LEASE));
+        assert_eq!(stock.take_doubtful(asked + LEASE / 2), []);
+        assert_eq!(stock.take_doubtful(asked + LEASE), [TaskId(7)]);
+        assert_eq!(stock.take_started().len(), 0, "it is told to nobody any more");
+
+        let (mut stock, asked) = self::stock(None);
+        stock.start_one(1, asked).expect("it starts");
+        let started = stock.take_started();
+        stock.told(&started);
+        assert_eq!(stock.take_doubtful(asked + LEASE), []);
+    }
+}

@@ -1,0 +1,143 @@
+//! Soft caps: what is claimed ahead counts when it starts, and not before (T1).
+
+use std::time::Duration;
+
+use flowgate_tasks::store::{Ahead, Claimed, End, Settle, State, Turn, Turned, Want};
+
+use crate::kit::{Kit, SECOND, Worker, done, ids, keyed, max, task};
+
+const LEASE: Duration = Duration::from_secs(4);
+
+/// A turn that claims up to so many, and up to so many ahead.
+async fn turn(
+    kit: &Kit,
+    worker: &Worker,
+    settles: Vec<Settle>,
+    starts: Vec<Claimed>,
+    most: (u32, u32),
+) -> Turned {
+    let want = Some(Want { slots: most.0, per_queue: u32::MAX, with_locks: settles.is_empty() });
+    let ahead = Some(Ahead { most: most.1, lease: LEASE });
+    kit.store.turn(worker.id, Turn { settles, starts, want, ahead }).await.expect("a turn")
+}
+
+async fn queue_in_use(kit: &Kit, name: &str) -> u32 {
+    let queues = kit.store.queues().await.expect("queues");
+    queues.iter().find(|queue| queue.limits.name == name).map_or(0, |queue| queue.in_use)
+}
+
+on_every_store! {
+    #[test]
+    async fn t1_what_is_claimed_ahead_counts_when_it_starts(kit: &Kit) {
+        // Seen to fail: with claims ahead counted like others, 5 of 2 were in use; with a start not counted, 1 was counted and 2 were held.
+        kit.queue("soft", 1, Some(2)).await;
+        let sent = kit.send_all((0..6).map(|_| task().queue("soft")).collect()).await;
+        let (worker, other) = (kit.worker().await, kit.worker().await);
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (2, 3)).await;
+        assert_eq!((ids(&turned.claimed), ids(&turned.ahead)), (sent[..2].to_vec(), sent[2..5].to_vec()));
+        assert_eq!(queue_in_use(kit, "soft").await, 2, "what runs counts");
+        assert_eq!(other.claim(9).await.len(), 0, "the cap is reached");
+        kit.check().await;
+
+        // One ends, and the next is started in its place before the store hears of it.
+        let (first, rest) = (turned.claimed[0].clone(), &turned.ahead);
+        let turned = turn(kit, &worker, done(vec![first]), vec![rest[0].clone()], (0, 3)).await;
+        assert_eq!(turned.lost, []);
+        assert_eq!(ids(&turned.ahead), sent[5..], "and one more is claimed ahead");
+        assert_eq!(queue_in_use(kit, "soft").await, 2);
+        assert_eq!(other.claim(9).await.len(), 0);
+        kit.check().await;
+
+        // Started and ended between two turns.
+        let settles = done(vec![rest[0].clone(), rest[1].clone()]);
+        let turned = turn(kit, &worker, settles, vec![rest[1].clone()], (0, 0)).await;
+        assert_eq!(turned.lost, []);
+        assert_eq!(queue_in_use(kit, "soft").await, 1);
+    }
+
+    #[test]
+    async fn t1_a_start_that_takes_nobodys_place_is_refused(kit: &Kit) {
+        // Seen to fail: without the comparison with what was given back, the turn was taken.
+        kit.queue("soft", 1, Some(1)).await;
+        kit.send_all((0..2).map(|_| task().queue("soft")).collect()).await;
+        let worker = kit.worker().await;
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (1, 1)).await;
+        let refused = Turn { starts: turned.ahead, ..Turn::default() };
+        kit.store.turn(worker.id, refused).await.expect_err("nothing ended");
+        assert_eq!(queue_in_use(kit, "soft").await, 1);
+    }
+
+    #[test]
+    async fn t1_only_what_can_start_in_the_place_of_another_is_claimed_ahead(kit: &Kit) {
+        // Seen to fail: with every ready lane taken from, the task of the other queue was claimed ahead; with lanes of keys
+        // taken from, so was the one with a key.
+        kit.send_all(vec![task(), task().queue("other"), keyed("key", max(1)), keyed("key", max(1))]).await;
+        let last = kit.send(task()).await;
+        let worker = kit.worker_of(&["default"]).await;
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (2, 9)).await;
+        assert_eq!(turned.claimed.len(), 2, "one of the key, one without");
+        assert!(turned.ahead.iter().all(|task| task.id == last), "{:?}", ids(&turned.ahead));
+        assert_eq!(turn(kit, &worker, Vec::new(), Vec::new(), (1, 9)).await.ahead.len(), 0, "a slot is free");
+    }
+
+    #[test]
+    async fn t1_what_does_not_start_in_time_goes_back_unused(kit: &Kit) {
+        // Seen to fail: with leases that have not started left out of upkeep, 0 came back.
+        let sent = kit.send_all((0..2).map(|_| task()).collect()).await;
+        let (worker, other) = (kit.worker().await, kit.worker().await);
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (1, 1)).await;
+        assert_eq!(kit.pass(LEASE / 2).await.recovered, 0);
+        assert_eq!(kit.pass(LEASE).await.recovered, 1);
+        let again = other.claim(9).await;
+        assert_eq!((ids(&again), again[0].attempt), (vec![sent[1]], 1), "no attempt was used up");
+        // The one who had it hears that it is not his any more.
+        let late = turn(kit, &worker, done(turned.claimed), turned.ahead, (0, 0)).await;
+        assert_eq!(late.lost, [sent[1]]);
+        assert!(matches!(kit.state(sent[1]).await, Some(State::Held { worker, .. }) if worker == other.id));
+    }
+
+    #[test]
+    async fn t1_what_never_started_goes_back_with_its_worker(kit: &Kit) {
+        // Seen to fail: with the ends of what runs for what was claimed ahead, it came back with one attempt used up.
+        kit.queue("soft", 1, Some(3)).await;
+        let sent = kit.send_all((0..3).map(|_| task().queue("soft")).collect()).await;
+        let (dead, other) = (kit.worker().await, kit.worker().await);
+        assert_eq!(turn(kit, &dead, Vec::new(), Vec::new(), (1, 2)).await.ahead.len(), 2);
+        kit.advance(14 * SECOND);
+        other.beat().await;
+        kit.advance(2 * SECOND);
+        assert_eq!(kit.upkeep().await.recovered, 3);
+        let again = other.claim(9).await;
+        assert_eq!(ids(&again), sent);
+        assert_eq!(again.iter().map(|task| task.attempt).collect::<Vec<_>>(), [2, 1, 1]);
+    }
+
+    #[test]
+    async fn t1_what_was_claimed_ahead_can_be_given_back(kit: &Kit) {
+        // Seen to fail: with what never started counted as given back, two more were claimed where one place was free.
+        kit.queue("soft", 1, Some(2)).await;
+        let sent = kit.send_all((0..4).map(|_| task().queue("soft")).collect()).await;
+        let (worker, other) = (kit.worker().await, kit.worker().await);
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (1, 3)).await;
+        let back = turned.ahead.into_iter().map(|task| Settle { task, end: End::Returned }).collect();
+        assert_eq!(worker.settle(back).await, []);
+        assert_eq!(queue_in_use(kit, "soft").await, 1);
+        let next = other.claim(9).await;
+        assert_eq!((ids(&next), next[0].attempt), (vec![sent[1]], 1));
+    }
+
+    #[test]
+    async fn t1_a_start_told_twice_counts_once(kit: &Kit) {
+        // Seen to fail: with starts counted whether or not they had been, the second telling found nothing given back for it.
+        kit.queue("soft", 1, Some(1)).await;
+        kit.send_all((0..2).map(|_| task().queue("soft")).collect()).await;
+        let worker = kit.worker().await;
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (1, 1)).await;
+        let told = || turn(kit, &worker, done(turned.claimed.clone()), turned.ahead.clone(), (0, 0));
+        assert_eq!(told().await.lost, []);
+        // As after a reply that got lost: what ended is unknown by now, and what started is known.
+        assert_eq!(told().await.lost, ids(&turned.claimed));
+        assert_eq!(queue_in_use(kit, "soft").await, 1);
+        worker.done(turned.ahead).await;
+    }
+}
