@@ -10,7 +10,7 @@ use flowgate_tasks::{
 use tokio::task::JoinHandle;
 
 use super::{
-    Entry, Group, Journal, Queue, Secrets, Stage, posting,
+    Entry, Gather, Group, Journal, Queue, Secrets, Stage, posting,
     secrets::{self, random_text},
 };
 use crate::{
@@ -32,6 +32,7 @@ pub(crate) struct Desk {
     pub(crate) numbers: Numbers,
     pub(crate) journal: Journal,
     pub(crate) secrets: Arc<Secrets>,
+    pub(super) runs: Gather,
 }
 
 /// A message that was taken in, or that had been.
@@ -85,7 +86,8 @@ impl Desk {
         let secrets = Arc::new(Secrets::open(Arc::clone(&store), is_dev).await?);
         let (journal, writing) = Journal::start(Arc::clone(&store));
         let client = Client::new(store.clone());
-        Ok((Desk { store, client, numbers, journal, secrets }, writing))
+        let runs = Gather::start(Arc::clone(&store));
+        Ok((Desk { store, client, numbers, journal, secrets, runs }, writing))
     }
 
     /// Reads what is to be sent: one message for a URL, one for each endpoint of a URL group.
