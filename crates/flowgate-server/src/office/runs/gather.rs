@@ -86,3 +86,44 @@ async fn together(store: &dyn Shelf, all: &[Asked]) -> Result<Vec<Vec<RunOutcome
     };
     Ok(all.iter().zip(sorted).map(back).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use flowgate_tasks::store::{NewStep, RunWrite, Sqlite};
+
+    use super::*;
+
+    fn start(name: &str, id: &str) -> RunChange {
+        let write = RunWrite::Start { id: id.to_owned(), origin: None, head: Vec::new() };
+        RunChange { name: name.to_owned(), write, steps: Vec::new(), tasks: Vec::new() }
+    }
+
+    fn append(name: &str, step: &str) -> RunChange {
+        let step = NewStep { name: step.to_owned(), body: Vec::new(), task: None };
+        RunChange { name: name.to_owned(), write: RunWrite::append(), steps: vec![step], tasks: Vec::new() }
+    }
+
+    fn asked(changes: Vec<RunChange>) -> Asked {
+        Asked { changes, answer: oneshot::channel().0 }
+    }
+
+    #[tokio::test]
+    async fn each_gets_the_outcomes_of_its_own_changes_in_its_own_order() {
+        let store = Sqlite::in_memory().expect("a store in memory");
+        let all = [
+            asked(vec![start("b", "two"), start("a", "one"), append("none", "x")]),
+            asked(vec![append("a", "s"), append("a", "s")]),
+            asked(vec![start("c", "one")]),
+        ];
+        let outcomes = together(&store, &all).await.expect("it is stored");
+        assert!(matches!(outcomes[0][0], RunOutcome::Written { .. }), "{outcomes:?}");
+        assert!(matches!(outcomes[0][1], RunOutcome::Written { .. }), "{outcomes:?}");
+        assert_eq!(outcomes[0][2], RunOutcome::Unknown);
+        let is_duplicate = |outcome: &RunOutcome| match outcome {
+            RunOutcome::Written { steps, .. } => steps[0].is_duplicate,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(outcomes[1].iter().map(is_duplicate).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(outcomes[2], [RunOutcome::Taken { name: "a".to_owned() }]);
+    }
+}
