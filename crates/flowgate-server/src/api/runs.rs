@@ -114,7 +114,7 @@ pub(super) async fn end(
         },
         "true" => match desk.live_run(&id).await {
             Ok((run, _)) => {
-                desk.cancel_run(&run).await?;
+                desk.cancel_run(&run.name).await?;
                 done()
             }
             Err(RunRefused::Over(_)) => Err(Problem::missing("live run", &id)),
@@ -149,7 +149,7 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
         for id in &filter.ids {
             match desk.live_run(id).await {
                 Ok((run, head)) if filter.matches(&run, &head) => {
-                    cancelled += u64::from(desk.cancel_run(&run).await?);
+                    cancelled += u64::from(desk.cancel_run(&run.name).await?);
                 }
                 Ok(_) | Err(RunRefused::Over(_)) => {}
                 Err(refused) => return Err(refused.into()),
@@ -166,7 +166,7 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
         before = Some(last.name.clone());
         for run in &page {
             if cancelled < most && filter.matches(run, &RunHead::from_bytes(&run.head)) {
-                cancelled += u64::from(desk.cancel_run(run).await?);
+                cancelled += u64::from(desk.cancel_run(&run.name).await?);
             }
         }
     }

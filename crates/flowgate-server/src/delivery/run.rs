@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use flowgate_tasks::{
     TaskId,
-    store::{Run, RunState, RunStep},
+    store::{NoteQuery, Run, RunState, RunStep},
     worker::{Context, Failure},
 };
 use serde_json::{Map, json};
@@ -49,7 +49,8 @@ impl Courier {
             return Ok(Vec::new());
         }
         let message = self.dress(message, &part, &run, &head, &steps);
-        let mut attempt = Box::pin(self.attempt(task, &message, context.attempt - 1)).await;
+        let retried = self.failed_before(context).await?;
+        let mut attempt = Box::pin(self.attempt(task, &message, retried)).await;
         if let Some(why) = wrong_endpoint(&part, &head, &attempt) {
             attempt.answer = Err(NoAnswer::Broken(why.to_owned()));
             attempt.verdict = Verdict::Failed;
@@ -72,6 +73,20 @@ impl Courier {
                 Err(Failure::last(error))
             }
         }
+    }
+
+    /// How many attempts were answered and failed. Those that a crash cut off are not among them: a server that is killed often
+    /// costs a run none of its retries.
+    async fn failed_before(&self, context: &Context) -> Result<u32, Failure> {
+        let starts = context.attempt - 1;
+        if starts == 0 {
+            return Ok(0);
+        }
+        let query = NoteQuery { tasks: vec![context.id], before: None, most: 5000 };
+        let notes = self.desk.store.notes(query).await?;
+        let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
+        let failed = entries.filter(|entry| entry.stage == Stage::Error).count() as u32;
+        Ok(failed.min(starts))
     }
 
     /// The message as it is sent: with the steps so far, and what says which run it is of.

@@ -26,6 +26,7 @@ pub(crate) use form::{Head, Message, Part, Role, Unreadable};
 pub(crate) use headers::{Given, canonical, read};
 pub(crate) use names::name;
 pub(crate) use number::Numbers;
+pub(crate) use redact::hidden;
 pub(crate) use span::{seconds, span};
 pub(crate) use spec::{Callback, Dedupe, Spec, Start};
 pub(crate) use view::{header_map, message_view};

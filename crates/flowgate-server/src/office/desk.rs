@@ -10,7 +10,7 @@ use flowgate_tasks::{
 use tokio::task::JoinHandle;
 
 use super::{
-    Entry, Group, Journal, Queue, Secrets, Stage, posting,
+    Entry, Gather, Group, Journal, Queue, Secrets, Stage, posting,
     secrets::{self, random_text},
 };
 use crate::{
@@ -36,6 +36,7 @@ pub(crate) struct Desk {
     pub(crate) secrets: Arc<Secrets>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) tracer: Tracer,
+    pub(super) runs: Gather,
 }
 
 /// A message that was taken in, or that had been.
@@ -89,8 +90,9 @@ impl Desk {
         let secrets = Arc::new(Secrets::open(Arc::clone(&store), is_dev).await?);
         let (journal, writing) = Journal::start(Arc::clone(&store));
         let client = Client::new(store.clone());
-        let meter = Arc::new(Meter::new());
-        Ok((Desk { store, client, numbers, journal, secrets, meter, tracer: Tracer::default() }, writing))
+        let (meter, tracer) = (Arc::new(Meter::new()), Tracer::default());
+        let runs = Gather::start(Arc::clone(&store));
+        Ok((Desk { store, client, numbers, journal, secrets, meter, tracer, runs }, writing))
     }
 
     /// Reads what is to be sent: one message for a URL, one for each endpoint of a URL group.

@@ -22,6 +22,8 @@ pub(crate) use journal::{Journal, Tally};
 pub(crate) use note::{Answered, Entry, Stage};
 pub(crate) use posting::{queue_key, task as message_task};
 pub(crate) use queues::Queue;
-pub(crate) use runs::{CHORE, Chore, Failing, InRun, Notified, Overrides, Planned, RunFilter, RunRefused};
+pub(crate) use runs::{
+    CHORE, Chore, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused,
+};
 pub(crate) use schedules::{Schedule, TICK, Tick};
 pub(crate) use secrets::{DEV_TOKEN, Secrets, is_same, kept_as, random_text};

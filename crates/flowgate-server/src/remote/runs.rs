@@ -108,7 +108,7 @@ fn steps(run: &Value) -> impl Iterator<Item = (&str, &Value)> {
 /// A run as lines: what was done when, from its beginning to its end.
 fn timeline(run: &Value) -> String {
     let began = run["workflowRunCreatedAt"].as_u64().unwrap_or_default();
-    let last = steps(run).filter_map(|(_, step)| step["createdAt"].as_u64()).max().unwrap_or(began);
+    let last = steps(run).filter_map(|(_, step)| done_at(step)).max().unwrap_or(began);
     let end = run["workflowRunCompletedAt"].as_u64().unwrap_or(last).max(began + 1);
     let mut told = format!("{}  {}", text(&run["workflowRunId"]), state(run));
     for (name, word) in [("flowControlKey", "key"), ("label", "label"), ("dlqId", "letter")] {
@@ -123,7 +123,7 @@ fn timeline(run: &Value) -> String {
         let is_parallel = group["type"] == "parallel";
         let mut latest = before;
         for step in group["steps"].as_array().into_iter().flatten() {
-            let at = step["createdAt"].as_u64();
+            let at = done_at(step).map(|at| at.min(end));
             table.row(vec![
                 at.map_or_else(|| "-".to_owned(), |at| span(at.saturating_sub(began))),
                 bar(before - began, at.unwrap_or(end).saturating_sub(began), end - began),
@@ -148,6 +148,13 @@ fn timeline(run: &Value) -> String {
         told += &format!("its failure function was told: {state}\n");
     }
     told
+}
+
+/// When a step was done: a sleep is over later than it is recorded.
+fn done_at(step: &Value) -> Option<u64> {
+    let at = step["createdAt"].as_u64()?;
+    let until = step["sleepUntil"].as_u64().map_or(at, |until| until.saturating_mul(1000));
+    Some(until.max(at + step["sleepFor"].as_u64().unwrap_or_default().saturating_mul(1000)))
 }
 
 /// Where a step lies between the beginning and the end.

@@ -9,7 +9,10 @@ use flowgate_tasks::{
 use serde_json::{Map, Value, json};
 
 use super::{CallType, Kept, RunHead, Step};
-use crate::{message::header_map, office::Answered};
+use crate::{
+    message::{header_map, hidden},
+    office::Answered,
+};
 
 /// What the log has of one message of a run.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +60,7 @@ impl RunLog<'_> {
             put("workflowRunCompletedAt", json!(ended.as_nanos() / 1_000_000));
         }
         if let Some(result) = &head.result {
-            put("workflowRunResponse", json!(result));
+            put("workflowRunResponse", self.shown(json!(result)));
         }
         if let Some(first) = head.spec.labels.first() {
             put("label", json!(first));
@@ -116,12 +119,21 @@ impl RunLog<'_> {
         told
     }
 
+    /// What is shown of a payload, a result or a body: a digest, if the run was started so.
+    fn shown(&self, value: Value) -> Value {
+        match &value {
+            _ if !self.head.spec.redact.body => value,
+            Value::String(text) => json!(hidden(text.as_bytes())),
+            other => json!(hidden(other.to_string().as_bytes())),
+        }
+    }
+
     fn init(&self, step: &RunStep, payload: &[u8]) -> Value {
         let mut view = self.base(step, CallType::Init);
         view.insert("stepId".into(), json!(0));
         view.insert("stepName".into(), json!("init"));
         view.insert("stepType".into(), json!("Initial"));
-        view.insert("out".into(), json!(String::from_utf8_lossy(payload)));
+        view.insert("out".into(), self.shown(json!(String::from_utf8_lossy(payload))));
         view.insert("concurrent".into(), json!(1));
         view.insert("state".into(), json!("STEP_SUCCESS"));
         Value::Object(view)
@@ -176,7 +188,7 @@ impl RunLog<'_> {
         ];
         view.extend(texts.map(|(name, value)| (name.to_owned(), value)));
         let optional = [
-            ("out", step.out.clone()),
+            ("out", step.out.clone().map(|out| self.shown(out))),
             ("sleepFor", step.sleep_for.clone()),
             ("sleepUntil", step.sleep_until.clone()),
             ("waitEventId", step.wait_event_id.clone().map(Value::from)),
@@ -192,6 +204,11 @@ impl RunLog<'_> {
             if let Some(Value::Object(call)) = self.call_of(number) {
                 view.extend(call);
                 view.extend(answered(step.out.as_ref()));
+                for name in ["callBody", "callResponseBody"] {
+                    if let Some(body) = view.get_mut(name) {
+                        *body = self.shown(body.take());
+                    }
+                }
             }
         }
         Value::Object(view)
@@ -313,5 +330,82 @@ pub(crate) fn state(state: RunState) -> &'static str {
         RunState::Done => "RUN_SUCCESS",
         RunState::Failed => "RUN_FAILED",
         RunState::Cancelled => "RUN_CANCELED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgate_core::Tick;
+
+    use super::*;
+    use crate::workflow::Failed;
+
+    fn told(state: RunState, failed: Option<i64>, steps: &[(&str, &str)], seen: &[(i64, Seen)]) -> Value {
+        let run = Run {
+            name: "r".into(),
+            id: "wfr_1".into(),
+            state,
+            version: 1,
+            created: Tick::ZERO,
+            ended: None,
+            head: Vec::new(),
+        };
+        let failed = failed.map(|task| Failed { task, error: "no".into(), answer: None });
+        let head = RunHead { failed, ..RunHead::default() };
+        let row = |(number, (name, body)): (usize, &(&str, &str))| {
+            let call_type = match name.split('/').next() {
+                Some("init") => CallType::Init,
+                Some("call") => CallType::To,
+                _ => CallType::Step,
+            };
+            let body = Kept::to_bytes(call_type, body.as_bytes());
+            RunStep { name: (*name).into(), task: TaskId(number as i64 + 1), at: Tick::ZERO, body }
+        };
+        let steps: Vec<RunStep> = steps.iter().enumerate().map(row).collect();
+        let seen = seen.iter().map(|(task, seen)| (TaskId(*task), seen.clone())).collect();
+        let (message, dead) = (|task| format!("msg_{task}"), |task| format!("dlq_{task}"));
+        RunLog { run: &run, head: &head, steps: &steps, seen: &seen, message: &message, dead: &dead }.view()
+    }
+
+    /// The groups as `type:state,state`.
+    fn shape(log: &Value) -> Vec<String> {
+        let states = |group: &Value| {
+            let each = group["steps"].as_array().expect("steps").iter();
+            each.map(|step| step["state"].as_str().expect("a state").to_owned()).collect::<Vec<_>>().join(",")
+        };
+        let groups = log["steps"].as_array().expect("groups").iter();
+        groups.map(|group| format!("{}:{}", group["type"].as_str().expect("a type"), states(group))).collect()
+    }
+
+    const INIT: (&str, &str) = ("init", "{}");
+    const FIRST: (&str, &str) = ("step/1", r#"{"stepId":1,"stepName":"a","concurrent":1,"out":"1"}"#);
+    const PLANS: [(&str, &str); 2] = [
+        ("plan/1", r#"{"stepId":0,"targetStep":1,"stepName":"a","concurrent":2}"#),
+        ("plan/2", r#"{"stepId":0,"targetStep":2,"stepName":"b","concurrent":2}"#),
+    ];
+
+    #[test]
+    fn steps_are_told_in_groups_with_what_is_next() {
+        let delivered = Seen { is_delivered: true, ..Seen::default() };
+        let retried = Seen { is_retried: true, errors: vec![(1, "no".into(), None)], ..Seen::default() };
+        let live = told(RunState::Live, None, &[INIT, FIRST], &[(1, delivered.clone()), (2, retried)]);
+        assert_eq!(shape(&live), ["sequential:STEP_SUCCESS", "sequential:STEP_SUCCESS", "next:STEP_RETRY"]);
+        assert_eq!(live["steps"][2]["steps"][0]["messageId"], "msg_2");
+        let failed = told(RunState::Failed, Some(2), &[INIT, FIRST], &[(1, delivered)]);
+        assert_eq!(shape(&failed)[2], "next:STEP_FAILED");
+        assert_eq!((&failed["dlqId"], &failed["workflowState"]), (&json!("dlq_2"), &json!("RUN_FAILED")));
+        let done = told(RunState::Done, None, &[INIT, FIRST], &[]);
+        assert_eq!(shape(&done), ["sequential:STEP_SUCCESS", "sequential:STEP_SUCCESS"]);
+    }
+
+    #[test]
+    fn a_branch_that_fails_is_marked_in_its_group() {
+        let result = ("step/1", r#"{"stepId":1,"stepName":"a","concurrent":2,"out":"1"}"#);
+        let live = told(RunState::Live, None, &[INIT, PLANS[0], PLANS[1], result], &[]);
+        assert_eq!(shape(&live), ["sequential:STEP_SUCCESS", "parallel:STEP_SUCCESS,STEP_PROGRESS"]);
+        let failed = told(RunState::Failed, Some(3), &[INIT, PLANS[0], PLANS[1], result], &[]);
+        assert_eq!(shape(&failed)[1], "parallel:STEP_SUCCESS,STEP_FAILED");
+        let cancelled = told(RunState::Cancelled, None, &[INIT, PLANS[0], PLANS[1]], &[]);
+        assert_eq!(shape(&cancelled)[1], "parallel:STEP_CANCELED,STEP_CANCELED");
     }
 }

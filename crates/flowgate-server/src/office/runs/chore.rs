@@ -82,7 +82,7 @@ async fn resolve(desk: &Desk, child: &str) -> Result<(), StoreError> {
             // Nobody goes on with it any more, but it happened.
             late.write = RunWrite::Change { version: None, head: None, state: None, even_ended: true };
             late.steps = vec![NewStep { name, body: Kept::to_bytes(CallType::Step, &body), task: None }];
-            let _: Vec<RunOutcome> = desk.store.change_runs(vec![late]).await?;
+            let _: Vec<RunOutcome> = desk.runs.write(vec![late]).await?;
         }
         _ => {}
     }

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use flowgate_tasks::{
     NewTask, TaskId,
-    store::{Run, RunChange, RunOutcome, RunState, RunWrite, StoreError},
+    store::{RunChange, RunOutcome, RunState, RunWrite, StoreError},
 };
 
-use super::Chore;
+use super::{Chore, RunRefused};
 use crate::{
     message::{Message, Part, Role},
     office::{Answered, Desk, posting},
@@ -26,7 +26,11 @@ pub(crate) struct Failing {
 impl Desk {
     /// A run did what it should. `false`: there is no such live run.
     pub(crate) async fn finish_run(&self, id: &str, result: &Bytes) -> Result<bool, StoreError> {
-        let Ok((run, _)) = self.live_run(id).await.map_err(drop) else { return Ok(false) };
+        let run = match self.live_run(id).await {
+            Ok((run, _)) => run,
+            Err(RunRefused::Store(error)) => return Err(error),
+            Err(_) => return Ok(false),
+        };
         let result = result_text(result);
         let closed = self.close(&run.name, RunState::Done, |head| {
             head.result.clone_from(&result);
@@ -36,8 +40,8 @@ impl Desk {
     }
 
     /// Nothing more of a run is started. `false`: it had ended.
-    pub(crate) async fn cancel_run(&self, run: &Run) -> Result<bool, StoreError> {
-        Ok(self.close(&run.name, RunState::Cancelled, |_| Vec::new()).await?.is_some())
+    pub(crate) async fn cancel_run(&self, name: &str) -> Result<bool, StoreError> {
+        Ok(self.close(name, RunState::Cancelled, |_| Vec::new()).await?.is_some())
     }
 
     /// A run has failed. Said twice of the same message, it is done once.
@@ -99,7 +103,7 @@ impl Desk {
                 even_ended: false,
             };
             let change = RunChange { name: name.to_owned(), write, steps: Vec::new(), tasks };
-            match self.store.change_runs(vec![change]).await?.pop() {
+            match self.runs.write(vec![change]).await?.pop() {
                 Some(RunOutcome::Written { mut tasks, .. }) => {
                     tasks.truncate(sent);
                     return Ok(Some(tasks));
@@ -127,7 +131,7 @@ impl Desk {
                 even_ended: true,
             };
             let change = RunChange { name: run.name, write, steps: Vec::new(), tasks: Vec::new() };
-            match self.store.change_runs(vec![change]).await?.pop() {
+            match self.runs.write(vec![change]).await?.pop() {
                 Some(RunOutcome::Stale) => {}
                 outcome => return Ok(matches!(outcome, Some(RunOutcome::Written { .. }))),
             }

@@ -109,7 +109,7 @@ impl Desk {
     /// Stores what was planned, in one transaction, and gives what came of each.
     pub(crate) async fn commit(&self, planned: Vec<Planned>) -> Result<Vec<InRun>, RunRefused> {
         let changes = planned.iter().map(|planned| planned.change.clone()).collect();
-        let outcomes = self.store.change_runs(changes).await?;
+        let outcomes = self.runs.write(changes).await?;
         let mut all = Vec::with_capacity(planned.len());
         for (planned, outcome) in planned.into_iter().zip(outcomes) {
             let Planned { change, message, id, created } = planned;

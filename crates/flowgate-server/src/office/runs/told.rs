@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use flowgate_tasks::{
     TaskId,
-    store::{NoteQuery, Run, RunState, StoreError},
+    store::{NoteQuery, Run, RunState, RunStep, StoreError},
 };
 use serde_json::{Value, json};
 
@@ -16,6 +16,8 @@ use crate::{
 
 /// More of the log is not read for one run.
 const MOST_NOTES: u32 = 20_000;
+/// Of a run with more steps than this, the log of what is long done is not read.
+const WHOLE: usize = 50;
 
 /// Which runs are meant: any of the values of a name, and all of the names.
 #[derive(Clone, Debug, Default)]
@@ -60,8 +62,7 @@ impl Desk {
     pub(crate) async fn run_log(&self, name: &str) -> Result<Option<Value>, StoreError> {
         let Some((run, steps)) = self.store.run(name.to_owned()).await? else { return Ok(None) };
         let head = RunHead::from_bytes(&run.head);
-        let tasks: Vec<TaskId> = steps.iter().map(|step| step.task).collect();
-        let seen = self.seen(tasks).await?;
+        let seen = self.seen(noted(&steps, &head)).await?;
         let log = RunLog {
             run: &run,
             head: &head,
@@ -96,6 +97,18 @@ impl Desk {
         }
         Ok(seen)
     }
+}
+
+/// The tasks whose log is read: of a short run all; of a long one those that are not done with, and what it called.
+fn noted(steps: &[RunStep], head: &RunHead) -> Vec<TaskId> {
+    let failed = head.failed.as_ref().map(|failed| failed.task);
+    let last = steps.len().saturating_sub(WHOLE / 2);
+    let is_noted = |index: usize, step: &RunStep| {
+        let is_plain = step.name.starts_with("step/");
+        steps.len() <= WHOLE || index >= last || !is_plain || Some(step.task.0) == failed
+    };
+    let noted = steps.iter().enumerate().filter(|(index, step)| is_noted(*index, step));
+    noted.map(|(_, step)| step.task).collect()
 }
 
 fn created(seen: &mut Seen, message: &Message) {

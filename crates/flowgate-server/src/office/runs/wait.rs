@@ -46,7 +46,10 @@ impl Desk {
         loop {
             let (run, mut head) = self.live_run(id).await?;
             let is_known = head.waits.iter().any(|known| step_name(known) == name);
-            if is_known {
+            // A step that is there has been waited for.
+            let found = self.store.run(run.name.clone()).await?;
+            let is_over = found.is_some_and(|(_, steps)| steps.iter().any(|step| step.name == name));
+            if is_known || is_over {
                 return Ok(());
             }
             if let Some(index) = head.events.iter().position(|event| event.event == wait.event) {
@@ -70,7 +73,7 @@ impl Desk {
             let chore = Chore::TimeOut { run: run.name.clone(), step: name.clone() }.task()?;
             let mut planned = bare(&run.name, run.version, &head);
             planned.tasks.push(chore.delay(Duration::from_millis(timeout)));
-            match self.store.change_runs(vec![planned]).await?.pop() {
+            match self.runs.write(vec![planned]).await?.pop() {
                 Some(RunOutcome::Written { tasks, .. }) => {
                     // So that whoever ends the wait can take its end by time out of the line.
                     let task = tasks.first().map_or(0, |task| task.0);
@@ -131,7 +134,7 @@ impl Desk {
                 return Err(RunRefused::Full(id.to_owned()));
             }
             head.events.push(StoredEvent { event: event.to_owned(), data: event_data(data) });
-            match self.store.change_runs(vec![bare(&run.name, run.version, &head)]).await?.pop() {
+            match self.runs.write(vec![bare(&run.name, run.version, &head)]).await?.pop() {
                 Some(RunOutcome::Written { .. }) => {
                     let waiter = json!({});
                     let created = head.created;
@@ -196,7 +199,7 @@ impl Desk {
         let message = Message { head: parts, body: Bytes::new() };
         let mut planned = plan::go_on(&run, Role::Step, step_name(wait), message, body);
         planned.change.write = bare(name, version, head).write;
-        match self.store.change_runs(vec![planned.change]).await?.pop() {
+        match self.runs.write(vec![planned.change]).await?.pop() {
             Some(RunOutcome::Written { steps, .. }) => {
                 let Some(sent) = steps.first().copied() else { return Ok(None) };
                 self.note(sent.id, sent.is_duplicate, planned.message).await;

@@ -29,7 +29,10 @@ const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lane
     JOIN lanes ON lanes.id = live.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     ORDER BY live.id LIMIT $2";
 
-pub(super) type Values = Vec<Box<dyn ToSql + Sync + Send>>;
+pub(super) const ADD_NOTES: &str =
+    "INSERT INTO notes (task, at, body) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])";
+
+type Values = Vec<Box<dyn ToSql + Sync + Send>>;
 
 impl Postgres {
     /// One statement, on the connection for everything else.
@@ -48,12 +51,11 @@ impl Postgres {
 
 impl Shelf for Postgres {
     fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
-        const SQL: &str = "INSERT INTO notes (task, at, body) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])";
-        Box::pin(async move {
+        self.job(Line::Rest, move |_, session| async move {
             let tasks: Vec<i64> = notes.iter().map(|note| note.task.0).collect();
             let at: Vec<i64> = notes.iter().map(|note| stored(note.at)).collect();
             let bodies: Vec<Vec<u8>> = notes.into_iter().map(|note| note.body).collect();
-            self.rows(SQL, vec![Box::new(tasks), Box::new(at), Box::new(bodies)]).await.map(drop)
+            session.query(ADD_NOTES, [&tasks, &at, &bodies]).await.map(drop)
         })
     }
 
