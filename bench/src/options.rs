@@ -19,6 +19,8 @@ Usage: cargo xtask bench <suite> [option]...
                  starts for itself. Builds and installs the other queues first:
                  minutes, the first time. Installs `redis-server` with apt-get
                  where it is missing.
+  workflow       Runs of workflows on the flow-control server, on SQLite and on
+                 one PostgreSQL that it starts for itself.
 
   --json         One line of JSON for each case instead of the table.
   --only <text>  Only the cases whose name contains the text.
@@ -49,6 +51,7 @@ pub(crate) enum SuiteName {
     Http,
     Routes,
     Tasks,
+    Workflow,
 }
 
 impl SuiteName {
@@ -59,6 +62,7 @@ impl SuiteName {
             SuiteName::Http => "http",
             SuiteName::Routes => "routes",
             SuiteName::Tasks => "tasks",
+            SuiteName::Workflow => "workflow",
         }
     }
 }
@@ -93,10 +97,12 @@ impl Command {
                 let role = Cast::parse(&words.collect::<Vec<_>>());
                 return role.map(Self::Play).ok_or(UsageError::UnknownRole);
             }
-            Some(word) => [SuiteName::Gates, SuiteName::Http, SuiteName::Routes, SuiteName::Tasks]
-                .into_iter()
-                .find(|suite| suite.word() == word)
-                .ok_or_else(|| UsageError::UnknownSuite(word.to_owned()))?,
+            Some(word) => {
+                [SuiteName::Gates, SuiteName::Http, SuiteName::Routes, SuiteName::Tasks, SuiteName::Workflow]
+                    .into_iter()
+                    .find(|suite| suite.word() == word)
+                    .ok_or_else(|| UsageError::UnknownSuite(word.to_owned()))?
+            }
         };
         let mut options = Options::default();
         while let Some(word) = words.next() {
@@ -126,9 +132,14 @@ impl Options {
 impl fmt::Display for UsageError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuite => write!(to, "no suite given: `gates`, `http`, `routes` and `tasks` are accepted"),
+            Self::NoSuite => {
+                write!(to, "no suite given: `gates`, `http`, `routes`, `tasks` and `workflow` are accepted")
+            }
             Self::UnknownSuite(suite) => {
-                write!(to, "unknown suite `{suite}`: `gates`, `http`, `routes` and `tasks` are accepted")
+                write!(
+                    to,
+                    "unknown suite `{suite}`: `gates`, `http`, `routes`, `tasks` and `workflow` are accepted"
+                )
             }
             Self::UnknownRole => write!(to, "`{PLAY}` is for the suites themselves"),
             Self::UnknownOption(option) => write!(
@@ -176,10 +187,11 @@ mod tests {
     fn a_mistake_names_the_value_and_what_is_accepted() {
         let options = "`--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted";
         for (line, message) in [
-            ("", "no suite given: `gates`, `http`, `routes` and `tasks` are accepted".to_owned()),
+            ("", "no suite given: `gates`, `http`, `routes`, `tasks` and `workflow` are accepted".to_owned()),
             (
                 "--json",
-                "unknown suite `--json`: `gates`, `http`, `routes` and `tasks` are accepted".to_owned(),
+                "unknown suite `--json`: `gates`, `http`, `routes`, `tasks` and `workflow` are accepted"
+                    .to_owned(),
             ),
             ("play villain", "`play` is for the suites themselves".to_owned()),
             ("gates --fast", format!("unknown option `--fast`: {options}")),

@@ -230,6 +230,12 @@ impl Frame {
                          its own, in turn, round by round;",
                 notes: include_str!("../notes-tasks.md"),
             },
+            SuiteName::Workflow => Frame {
+                suite,
+                title: "Workflows on the flow-control server",
+                rounds: "Each round has a server and a store of its own;",
+                notes: include_str!("../notes-workflow.md"),
+            },
             SuiteName::Routes => Frame {
                 suite,
                 title: "Routes, with and without limits",

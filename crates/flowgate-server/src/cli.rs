@@ -17,6 +17,7 @@ use crate::{
     },
     serve::StoreAt,
     simulate::{SIMULATE_HELP, SimulateOptions},
+    top::TopOptions,
     traces::TraceOptions,
 };
 
@@ -75,6 +76,9 @@ pub(crate) enum Command {
 
     /// List the flow-control keys of a running server, or change one
     Keys(KeysOptions),
+
+    /// Watch keys, queues and gates of a running server, live
+    Top(TopOptions),
 
     /// Look at dead letters, send them again or delete them
     Dlq(DlqOptions),

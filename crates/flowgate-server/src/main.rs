@@ -18,6 +18,7 @@ mod remote;
 mod serve;
 mod signals;
 mod simulate;
+mod top;
 mod traces;
 mod worker;
 mod workflow;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::serve(&options).map_err(commands::Failure::from),
         Command::Publish(options) => remote::publish(&options).map_err(commands::Failure::from),
         Command::Keys(options) => remote::keys(&options).map_err(commands::Failure::from),
+        Command::Top(options) => top::top(&options).map_err(commands::Failure::from),
         Command::Dlq(options) => remote::dlq(&options).map_err(commands::Failure::from),
         Command::Runs(options) => remote::runs(&options).map_err(commands::Failure::from),
         Command::Run(options) => remote::run(&options).map_err(commands::Failure::from),

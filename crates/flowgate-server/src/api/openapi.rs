@@ -3,30 +3,24 @@
 use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 
-use super::table::{Body, EXPLAIN, ROUTES, Route};
+use super::{
+    openapi_runs,
+    table::{Body, EXPLAIN, ROUTES, Route},
+};
 
 /// `GET /openapi.json`
 pub(super) async fn read() -> impl IntoResponse {
     axum::Json(document())
 }
 
-/// The same table as a page.
-pub(crate) fn reference() -> String {
-    let mut text = "# The API\n\nWhat the server answers, at the address it prints. Every request wants `Authorization: Bearer <token>`, but \
-        for webhooks. The same as a document for programs: `GET /openapi.json`. Made by `cargo xtask docs`.\n\n\
-        What is wrong is told as `{\"error\": \"…\"}` with a 4xx, and then nothing has changed.\n\n\
-        | request | what it does | query |\n|---|---|---|\n"
-        .to_owned();
-    for Route { path, method, about, query, .. } in ROUTES.iter().chain(&EXPLAIN) {
-        let query = query.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        text += &format!("| `{} {path}` | {about} | {query} |\n", method.to_uppercase());
-    }
-    text
+/// All routes.
+pub(super) fn all() -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().chain(&EXPLAIN).chain(&openapi_runs::ROUTES)
 }
 
 fn document() -> Value {
     let mut paths = Map::new();
-    for route in ROUTES.iter().chain(&EXPLAIN) {
+    for route in all() {
         let methods = paths.entry(route.path).or_insert_with(|| json!({}));
         methods[route.method] = route.operation();
     }
@@ -35,7 +29,7 @@ fn document() -> Value {
         "info": {
             "title": "Flowgate",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Durable HTTP delivery under limits: the QStash v2 API.",
+            "description": "Durable HTTP delivery under limits: the QStash v2 API, and its workflows.",
         },
         "security": [{ "token": [] }],
         "paths": paths,
@@ -102,7 +96,7 @@ mod tests {
         let document = document();
         let paths = document["paths"].as_object().expect("paths");
         let told: usize = paths.values().map(|methods| methods.as_object().expect("methods").len()).sum();
-        assert_eq!(told, ROUTES.len() + EXPLAIN.len(), "two entries of the table have one path and method");
+        assert_eq!(told, all().count(), "two entries of the table have one path and method");
         for name in NAMES {
             let cancel = document["paths"]["/v2/messages"]["delete"]["parameters"].to_string();
             assert!(cancel.contains(&format!("\"{name}\"")), "{name}");

@@ -37,9 +37,9 @@ const LOG_FILTERS: &[&str] = &[
     "host",
     "path",
 ];
-const NONE: &[&str] = &[];
+pub(super) const NONE: &[&str] = &[];
 
-const fn route(
+pub(super) const fn route(
     method: &'static str,
     path: &'static str,
     about: &'static str,

@@ -12,6 +12,7 @@ use std::{
 
 use flowgate::{gate::Look, http::ConcurrencyLimit};
 use http::StatusCode;
+use serde_json::{Value, json};
 
 use crate::clock::{self, Stopwatch};
 
@@ -86,8 +87,21 @@ impl Meter {
         let _ = self.api.set(gate);
     }
 
-    pub(super) fn api(&self) -> Option<Look> {
+    pub(crate) fn api(&self) -> Option<Look> {
         self.api.get().map(ConcurrencyLimit::look)
+    }
+
+    /// What was counted of messages, for whoever watches.
+    pub(crate) fn counts(&self) -> Value {
+        let [delivered, retried, failed] =
+            self.attempts.each_ref().map(|count| count.load(Ordering::Relaxed));
+        json!({
+            "accepted": self.accepted.load(Ordering::Relaxed),
+            "delivered": delivered,
+            "retried": retried,
+            "failed": failed,
+            "in_flight": self.in_flight.load(Ordering::Relaxed).max(0),
+        })
     }
 
     /// A message was taken in, or had been before.

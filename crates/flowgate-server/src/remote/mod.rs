@@ -12,11 +12,13 @@ mod runs;
 mod schedule;
 mod token;
 
+pub(crate) use client::Server;
 pub(crate) use dlq::dlq;
 pub(crate) use failure::Failure;
 pub(crate) use keys::keys;
 pub(crate) use options::{
-    DlqOptions, KeysOptions, PublishOptions, RunOptions, RunsOptions, ScheduleOptions, TokenOptions,
+    DlqOptions, KeysOptions, PublishOptions, RunOptions, RunsOptions, ScheduleOptions, ServerOptions,
+    TokenOptions,
 };
 pub(crate) use publish::publish;
 pub(crate) use runs::{run, runs};

@@ -17,7 +17,7 @@ pub(crate) struct ServerOptions {
 
     /// As JSON, for programs
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 /// A token is not for logs.

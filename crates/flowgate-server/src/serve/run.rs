@@ -29,6 +29,7 @@ use crate::{
     metrics::{self, Watched},
     office::{Desk, Secrets},
     signals::Signals,
+    top,
     traces::Tracer,
 };
 
@@ -163,7 +164,10 @@ fn paths(
         closing: closed.clone(),
         is_open: options.metrics_open,
     };
-    let paths = metrics::routes(watched, api::routes(desk.clone(), requests)).merge(console::routes(console));
+    let top = top::routes(desk.clone(), watched.gateway.clone());
+    let paths = metrics::routes(watched, api::routes(desk.clone(), requests))
+        .merge(top)
+        .merge(console::routes(console));
     match gateway {
         Some(gateway) => paths.merge(gateway.routes()),
         None => paths,

@@ -50,6 +50,10 @@ pub(crate) struct SimulateOptions {
     #[arg(long, value_name = "N", requires = "rate", help_heading = "Limits")]
     burst: Option<u32>,
 
+    /// Spaces the starts of the rate evenly, instead of all at the begin of a period
+    #[arg(long, requires = "rate", conflicts_with = "burst", help_heading = "Limits")]
+    smooth: bool,
+
     /// How many may wait in line, for each key [default: any number]
     #[arg(long, value_name = "N", conflicts_with = "reject", help_heading = "Limits")]
     queue: Option<u32>,
@@ -154,6 +158,9 @@ impl SimulateOptions {
         }
         if let Some(rate) = self.rate {
             limits = limits.rate(rate, self.period);
+        }
+        if self.smooth {
+            limits = limits.smooth();
         }
         if let Some(burst) = self.burst {
             limits = limits.burst(burst);

@@ -91,8 +91,7 @@ impl Kit {
 
     /// The same, with this configuration.
     pub(crate) fn server_after(&self, config: &str) -> Server {
-        let path = self.write("mine.toml", config);
-        self.server_with(&["--dev", "--config", &path])
+        self.server_with(&["--dev", "--config", &self.write("mine.toml", config)])
     }
 
     pub(crate) fn server_with(&self, options: &[&str]) -> Server {

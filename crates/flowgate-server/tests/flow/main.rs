@@ -18,4 +18,5 @@ mod limits;
 mod metrics;
 mod prometheus;
 mod sdk;
+mod top;
 mod traces;

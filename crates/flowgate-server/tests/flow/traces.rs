@@ -63,7 +63,7 @@ fn time(span: &Value, field: &str) -> u64 {
 on_every_store! {
     #[test]
     async fn a_trace_goes_from_the_publisher_to_the_endpoint_and_every_span_hangs_together(kit: &Kit) {
-        // Seen to fail: with `dispatch` below the publisher's span instead of the message's own.
+        // Seen to fail: with `dispatch` below a span that nobody sent.
         let (server, endpoint, collector) = traced(kit).await;
         let sender = format!("00-{TRACE}-{SENDER}-01");
         let limits = [

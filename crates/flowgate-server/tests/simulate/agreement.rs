@@ -71,6 +71,7 @@ fn a_rate_is_simulated_as_the_gate_does_it() {
     // Seen to fail: with `Refill` not pumping its lane, those held by the rate start late or never.
     let work = "--arrivals 20/s --duration exp:60ms --for 2m";
     agree("window", work, "--max 4 --rate 21 --period 1s", Limits::builder().max(4).rate(21, "1s"));
+    agree("smooth", work, "--rate 21 --period 1s --smooth", Limits::builder().rate(21, "1s").smooth());
     let bucket = Limits::builder().rate(190, "10s").burst(7).timeout(MILLIS(900));
     agree("bucket", work, "--rate 190 --period 10s --burst 7 --timeout 900ms", bucket);
 }

@@ -42,7 +42,7 @@ pub(crate) fn npm() -> &'static PathBuf {
 }
 
 /// Python with the clients and what they run in.
-fn pip() -> &'static PathBuf {
+pub(crate) fn pip() -> &'static PathBuf {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
         let python = npm().join("venv/bin/python");

@@ -14,4 +14,5 @@ mod endpoint;
 mod bad_input;
 mod clients;
 mod commands;
+mod guide;
 mod load;

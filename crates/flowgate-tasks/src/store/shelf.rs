@@ -151,6 +151,9 @@ pub trait Shelf: Store {
     /// Keys in the order of their names, from behind the one given.
     fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>>;
 
+    /// The keys with the most in line and in use together, then with the most delayed, then by name.
+    fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>>;
+
     /// One key.
     fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>>;
 

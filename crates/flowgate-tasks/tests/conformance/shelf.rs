@@ -128,4 +128,27 @@ on_every_store! {
         let census = shelf.census().await.expect("a store");
         assert_eq!((census.keys, census.paused_keys, census.pinned_keys, census.dead), (6, 1, 1, 0));
     }
+
+    #[test]
+    async fn the_busiest_keys_come_first_however_many_there_are(kit: &Kit) {
+        // Seen to fail: with keys in the order of their names.
+        let limits = Limits::builder().max(1).build().expect("limits");
+        let task = |key: &str| NewTask::new("x", Vec::new()).key(key).limits(limits);
+        let mut tasks: Vec<NewTask> = (0..50).map(|number| task(&format!("k{number:02}"))).collect();
+        tasks.extend(["line", "line", "line", "held", "held"].map(task));
+        let later = std::time::Duration::from_secs(60);
+        tasks.extend(["later", "later"].map(|key| task(key).delay(later)));
+        kit.send_all(tasks).await;
+        let busiest = kit.shelf.busiest_keys(3).await.expect("a store");
+        let told: Vec<_> = busiest.iter().map(|found| (found.key.key.as_str(), found.key.waiting)).collect();
+        assert_eq!(told, [("line", 3), ("held", 2), ("k00", 1)]);
+        let worker = kit.worker().await;
+        assert_eq!(worker.claim(100).await.len(), 52);
+        let busiest = kit.shelf.busiest_keys(100).await.expect("a store");
+        assert_eq!(busiest.len(), 53);
+        let first = &busiest[0].key;
+        assert_eq!((first.key.as_str(), first.in_use, first.waiting), ("line", 1, 2));
+        let last = &busiest[52].key;
+        assert_eq!((last.key.as_str(), last.in_use, last.delayed), ("later", 0, 2));
+    }
 }

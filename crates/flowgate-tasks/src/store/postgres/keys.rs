@@ -33,6 +33,14 @@ const CENSUS: &str = "SELECT (SELECT count(*) FROM keys) AS keys, (SELECT count(
     (SELECT count(*) FROM keys WHERE pinned IS NOT NULL) AS pinned, \
     (SELECT count(*) FROM (SELECT FROM dead LIMIT $1) AS letters) AS dead";
 
+/// Tasks are counted once for all keys, not once for each.
+const BUSIEST: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, now_ns($2) AS now, \
+    coalesce(line.waiting, 0) AS waiting, coalesce(line.delayed, 0) AS delayed FROM keys \
+    LEFT JOIN (SELECT lanes.key, sum(waiting)::bigint AS waiting, sum(delayed)::bigint AS delayed FROM (\
+    SELECT lane, count(place) AS waiting, count(due_at) AS delayed FROM tasks GROUP BY lane) AS line \
+    JOIN lanes ON lanes.id = line.lane WHERE lanes.key IS NOT NULL GROUP BY lanes.key) AS line ON line.key = keys.id \
+    ORDER BY coalesce(line.waiting, 0) + in_use DESC, coalesce(line.delayed, 0) DESC, name COLLATE \"C\" LIMIT $1";
+
 impl Postgres {
     /// Keys in the order of their names.
     pub(super) async fn list_keys(&self, after: String, most: u32) -> Result<Vec<KeySpent>, StoreError> {
@@ -91,6 +99,12 @@ impl Postgres {
         let sql = format!("SELECT name FROM (SELECT name {range}) AS seen OFFSET $2 - 1 LIMIT 1");
         let last = self.rows(sql, vec![Box::new(after), Box::new(looked_at)]).await?;
         Ok((names, last.first().map(|row| row.get(0))))
+    }
+
+    /// Those with the most to do.
+    pub(super) async fn see_busiest(&self, most: u32) -> Result<Vec<KeySpent>, StoreError> {
+        let values: Values = vec![Box::new(i64::from(most)), Box::new(self.shared.told_time())];
+        self.rows(BUSIEST, values).await?.iter().map(spent).collect()
     }
 
     /// How much there is.

@@ -124,6 +124,10 @@ impl Shelf for Postgres {
         Box::pin(self.list_keys(after, most))
     }
 
+    fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>> {
+        Box::pin(self.see_busiest(most))
+    }
+
     fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>> {
         Box::pin(async move { Ok(self.see_keys(vec![key], u32::MAX).await?.pop()) })
     }

@@ -80,6 +80,20 @@ impl Shelf for Sqlite {
         })
     }
 
+    fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>> {
+        self.threads.read("looked for the busiest keys", move |db, now| {
+            // Tasks are counted once for all keys, not once for each.
+            let sql = "SELECT name FROM keys LEFT JOIN (SELECT lanes.key AS key, sum(waiting) AS waiting, \
+                sum(delayed) AS delayed FROM (SELECT lane, count(place) AS waiting, count(due_at) AS delayed FROM tasks \
+                GROUP BY lane) AS line JOIN lanes ON lanes.id = line.lane GROUP BY lanes.key) AS line ON line.key = keys.id \
+                ORDER BY coalesce(line.waiting, 0) + in_use DESC, coalesce(line.delayed, 0) DESC, name LIMIT ?1";
+            let mut statement = db.prepare_cached(sql)?;
+            let names = statement.query_map(params![most], |row| row.get(0))?;
+            let names: Vec<String> = names.collect::<Result<_, _>>()?;
+            names.iter().filter_map(|name| keys::spent(db, name, u32::MAX, now).transpose()).collect()
+        })
+    }
+
     fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>> {
         self.threads.read("looked at a key", move |db, now| keys::spent(db, &key, u32::MAX, now))
     }
