@@ -94,7 +94,7 @@ async fn fill(shelf: &dyn Shelf) {
 on_every_store! {
     #[test]
     async fn f6_an_operator_sees_and_steers_the_keys_in_a_browser(kit: &Kit) {
-        // Seen to fail: with the resume button that pauses again, and with the API mounted without its session's token.
+        // Seen to fail: with a resume button that pauses again.
         run(&kit.server_with(&[]), "walk.mjs", &[]);
     }
 

@@ -1,11 +1,13 @@
 //! The console from outside, without a browser: who gets in, what a change has to bring along, and that it all has an end.
 
+use std::time::Instant;
+
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
     endpoint::Endpoint,
-    kit::{Answer, Kit, Server},
+    kit::{Answer, DEADLINE, Kit, Server},
 };
 
 /// A browser's page, as far as the server can tell.
@@ -88,8 +90,9 @@ on_every_store! {
         let listed = run(&["token", "list"]);
         let id = listed.lines().find(|line| line.contains("first")).and_then(|line| line.split_whitespace().find(|word| word.len() >= 12)).unwrap().to_owned();
         run(&["token", "revoke", &id]);
+        let started = Instant::now();
         loop {
-            // The server hears of it within two seconds.
+            assert!(started.elapsed() < DEADLINE, "the server hears of it within two seconds");
             if second.ask(Method::GET, "/console/data/keys", "").await.status == StatusCode::UNAUTHORIZED {
                 break;
             }
@@ -99,7 +102,7 @@ on_every_store! {
 
     #[test]
     async fn t8_the_api_and_the_command_line_explain_in_the_same_words(kit: &Kit) {
-        // Seen to fail: with another order of the limits in the API.
+        // Seen to fail: with the names of messages left out of the API's answer.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         let limits = [("Upstash-Flow-Control-Key", "k"), ("Upstash-Flow-Control-Value", "parallelism=1")];
         let first = server.publish(&endpoint.url("/hold/k"), &limits).await;
@@ -197,7 +200,7 @@ async fn s3_the_page_runs_nothing_from_elsewhere_and_development_needs_no_token(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s4_tries_to_log_in_and_pages_that_watch_have_a_bound() {
-    // Seen to fail: with each try let through, and with a pass that ends before its stream.
+    // Seen to fail: with each try let through.
     let kit = Kit::sqlite();
     let server = kit.server_with(&[]);
     let page = log_in(&server).await;
@@ -206,11 +209,13 @@ async fn s4_tries_to_log_in_and_pages_that_watch_have_a_bound() {
         streams.push(server.stream("/console/live?key=a", &[("cookie", &page.cookie)]).await);
     }
     assert!(streams.iter().all(|(status, _)| *status == 200));
-    let more = page.ask(Method::GET, "/console/live", "").await;
-    assert_eq!(more.status, StatusCode::SERVICE_UNAVAILABLE, "{more:?}");
-    assert!(more.error().contains("64"), "{more:?}");
+    // Its body is not waited for: one that is let in has no end.
+    let (status, _) = server.stream("/console/live", &[("cookie", &page.cookie)]).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     drop(streams);
+    let started = Instant::now();
     loop {
+        assert!(started.elapsed() < DEADLINE, "what the streams held is free again");
         let (status, _) = server.stream("/console/live", &[("cookie", &page.cookie)]).await;
         if status == 200 {
             break;

@@ -121,7 +121,7 @@ on_every_store! {
 
     #[test]
     async fn t8_a_delay_is_told_to_the_millisecond_and_so_is_the_wait_for_a_retry(kit: &Kit) {
-        // Seen to fail: with the delay counted from when it is asked.
+        // Seen to fail: with a delay told twice as long as it is.
         let delayed = kit.send(task().delay(SECOND * 60)).await;
         let retry = Retry { max_attempts: 3, backoff: SECOND * 30, factor: 1, max_backoff: SECOND * 30 };
         let failed = kit.send(task().retry(retry)).await;
