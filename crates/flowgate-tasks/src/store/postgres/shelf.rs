@@ -32,7 +32,7 @@ const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lane
 pub(super) const ADD_NOTES: &str =
     "INSERT INTO notes (task, at, body) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])";
 
-type Values = Vec<Box<dyn ToSql + Sync + Send>>;
+pub(super) type Values = Vec<Box<dyn ToSql + Sync + Send>>;
 
 impl Postgres {
     /// One statement, on the connection for everything else.
