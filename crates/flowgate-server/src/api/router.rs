@@ -12,7 +12,9 @@ use axum::{
 use flowgate::http::{ConcurrencyLimit, Scope};
 
 use super::{
-    auth, batch, dlq, events, flow_control, groups, keys, messages, openapi, publish, queues, reply::Problem,
+    auth::{self, Doors},
+    batch, dlq, events, flow_control, groups, keys, messages, openapi, publish, queues,
+    reply::Problem,
     schedules,
 };
 use crate::office::{Desk, MOST_OF_A_BODY};
@@ -30,7 +32,13 @@ pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
         .queue_timeout(PATIENCE)
         .scope(Scope::Global)
         .build()?;
-    let paths = Router::new()
+    let doors = Doors::new(desk.clone());
+    Ok(paths(desk).layer(middleware::from_fn_with_state(doors, auth::check)).layer(gate))
+}
+
+/// The paths as one namespace has them.
+pub(super) fn paths(desk: Desk) -> Router {
+    Router::new()
         .route("/v2/publish/{*destination}", post(publish::publish))
         .route("/v2/enqueue/{queue}/{*destination}", post(publish::enqueue))
         .route("/v2/batch", post(batch::batch))
@@ -68,8 +76,5 @@ pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
         })
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
         .layer(DefaultBodyLimit::max(MOST_OF_A_BODY))
-        .layer(middleware::from_fn_with_state(desk.clone(), auth::check))
-        .layer(gate)
-        .with_state(desk);
-    Ok(paths)
+        .with_state(desk)
 }

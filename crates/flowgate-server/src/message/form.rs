@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Spec, Start};
+use super::{Space, Spec, Start};
 
 /// A message on its way.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +32,9 @@ pub(crate) struct Head {
     pub(crate) endpoint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<String>,
+    /// Written by the store's side of a namespace, whoever made the message.
+    #[serde(skip_serializing_if = "Space::is_root")]
+    pub(crate) space: Space,
 }
 
 /// Bytes that are no message.

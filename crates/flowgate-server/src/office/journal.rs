@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::Entry;
-use crate::clock;
+use crate::{clock, message::Space};
 
 /// How many entries may be on their way before those who write them wait.
 const WAITING: usize = 8192;
@@ -28,6 +28,7 @@ const TRIES: u32 = 30;
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     entries: mpsc::Sender<Line>,
+    space: Space,
 }
 
 #[derive(Debug)]
@@ -40,24 +41,36 @@ impl Journal {
     /// The journal of this store, and the task that writes it.
     pub(crate) fn start(store: Arc<dyn Shelf>) -> (Self, JoinHandle<()>) {
         let (entries, waiting) = mpsc::channel(WAITING);
-        (Journal { entries }, tokio::spawn(write(store, waiting)))
+        (Journal { entries, space: Space::default() }, tokio::spawn(write(store, waiting)))
+    }
+
+    /// The same journal, for what happens in this namespace.
+    pub(crate) fn within(&self, space: Space) -> Self {
+        Journal { entries: self.entries.clone(), space }
     }
 
     /// Writes an entry soon.
     pub(crate) async fn add(&self, task: TaskId, entry: &Entry) {
-        let _ = self.entries.send(Line { note: note(task, entry), written: None }).await;
+        let _ = self.entries.send(Line { note: self.note(task, entry), written: None }).await;
     }
 
     /// Writes an entry, and returns when that is done, or cannot be.
     pub(crate) async fn add_now(&self, task: TaskId, entry: &Entry) {
         let (written, done) = oneshot::channel();
-        let _ = self.entries.send(Line { note: note(task, entry), written: Some(written) }).await;
+        let _ = self.entries.send(Line { note: self.note(task, entry), written: Some(written) }).await;
         let _ = done.await;
     }
-}
 
-fn note(task: TaskId, entry: &Entry) -> NewNote {
-    NewNote { task, at: clock::tick(clock::now()), body: entry.to_bytes() }
+    fn note(&self, task: TaskId, entry: &Entry) -> NewNote {
+        let body = if entry.message.head.space == self.space {
+            entry.to_bytes()
+        } else {
+            let mut entry = entry.clone();
+            entry.message.head.space.clone_from(&self.space);
+            entry.to_bytes()
+        };
+        NewNote { task, at: clock::tick(clock::now()), body }
+    }
 }
 
 async fn write(store: Arc<dyn Shelf>, mut waiting: mpsc::Receiver<Line>) {

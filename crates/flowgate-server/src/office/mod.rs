@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`desk`] takes messages in; [`posting`] makes them tasks; [`journal`] writes what happens to them, in the
 //! form that [`note`] owns; [`secrets`] has tokens and signing keys; [`queues`], [`groups`] and [`schedules`] are documents, and
-//! [`cron`] says when a schedule is due.
+//! [`cron`] says when a schedule is due. All of them see the store through [`scoped`], as one namespace has it.
 
 mod cron;
 mod desk;
@@ -12,6 +12,7 @@ mod note;
 mod posting;
 mod queues;
 mod schedules;
+mod scoped;
 mod secrets;
 
 pub(crate) use cron::Cron;

@@ -24,6 +24,7 @@ use crate::{
     config::{Config, FlowControlMode, Sources},
     delivery::{Courier, Egress, QUEUE},
     gateway::Beside,
+    message::Space,
     office::{Desk, Secrets},
     signals::Signals,
 };
@@ -140,12 +141,12 @@ async fn token(options: &ServeOptions, desk: &Desk) -> Result<Token, flowgate_ta
     let token = if options.dev {
         Token::Dev
     } else if let Some(token) = &options.token {
-        Secrets::keep(&*desk.store, "given at start", token).await?;
+        Secrets::keep(&*desk.store, "given at start", token, Space::default()).await?;
         Token::Known
     } else if desk.secrets.has_tokens() {
         Token::Known
     } else {
-        Token::New(Secrets::create(&*desk.store, "first").await?)
+        Token::New(Secrets::create(&*desk.store, "first", Space::default()).await?)
     };
     desk.secrets.reread().await?;
     Ok(token)

@@ -13,4 +13,5 @@ mod delivery;
 mod endpoint;
 mod fleet;
 mod limits;
+mod namespaces;
 mod sdk;
