@@ -20,6 +20,7 @@ mod queues;
 mod reply;
 mod router;
 mod schedules;
+mod schema;
 mod sent;
 
 pub(crate) use router::routes;

@@ -3,6 +3,8 @@
 use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 
+use super::schema;
+
 /// A path, a method, what it does, the names of its query, and what it takes and gives.
 struct Route {
     path: &'static str,
@@ -52,7 +54,7 @@ const fn route(
     Route { path, method, about, query, body, gives }
 }
 
-const ROUTES: [Route; 44] = [
+const ROUTES: [Route; 45] = [
     route(
         "post",
         "/v2/publish/{destination}",
@@ -284,6 +286,7 @@ const ROUTES: [Route; 44] = [
         Body::Json,
         "nothing",
     ),
+    route("put", "/v2/topics/{name}/endpoints", "The same.", NONE, Body::Json, "nothing"),
     route(
         "delete",
         "/v2/topics/{name}/endpoints",
@@ -340,12 +343,12 @@ fn document() -> Value {
 impl Route {
     fn operation(&self) -> Value {
         let parts = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let text = json!({ "type": "string" });
-        let parts = parts.map(|name| json!({ "name": name, "in": "path", "required": true, "schema": text }));
-        let query = self
-            .query
-            .iter()
-            .map(|name| json!({ "name": name, "in": "query", "required": false, "schema": text }));
+        let told = |name: &str, place: &str, is_required: bool| {
+            let form = schema::parameter(self.path, name);
+            json!({ "name": name, "in": place, "required": is_required, "schema": form })
+        };
+        let parts = parts.map(|name| told(name, "path", true));
+        let query = self.query.iter().map(|name| told(name, "query", *name == "mode"));
         let mut operation = json!({
             "summary": self.about,
             "parameters": parts.chain(query).collect::<Vec<Value>>(),
@@ -354,7 +357,7 @@ impl Route {
         let body = match self.body {
             Body::None => return operation,
             Body::Any => json!({ "*/*": {} }),
-            Body::Json => json!({ "application/json": {} }),
+            Body::Json => json!({ "application/json": { "schema": schema::body(self.path, self.method) } }),
         };
         operation["requestBody"] = json!({ "required": self.body == Body::Json, "content": body });
         operation

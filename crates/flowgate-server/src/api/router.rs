@@ -19,16 +19,15 @@ use super::{
 };
 use crate::office::{Desk, MOST_OF_A_BODY};
 
-/// More requests at once wait, and then are refused: the API sheds before it falls.
-const AT_ONCE: u32 = 1024;
-const IN_LINE: u32 = 4096;
+/// So many times more requests wait, and for so long, and then are refused: the API sheds before it falls.
+const IN_LINE: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// All paths of the API, behind its own gate.
-pub(crate) fn routes(desk: Desk) -> Result<Router, flowgate::OptionError> {
+pub(crate) fn routes(desk: Desk, at_once: u32) -> Result<Router, flowgate::OptionError> {
     let gate = ConcurrencyLimit::builder()
-        .max_concurrent(AT_ONCE)
-        .max_queue(IN_LINE)
+        .max_concurrent(at_once)
+        .max_queue(at_once * IN_LINE)
         .queue_timeout(PATIENCE)
         .scope(Scope::Global)
         .build()?;

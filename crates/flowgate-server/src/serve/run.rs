@@ -72,7 +72,9 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     if let Some(gateway) = &gateway {
         paths = paths.merge(gateway.routes());
     }
-    let paths = paths.merge(api::routes(desk.clone())?).into_make_service_with_connect_info::<SocketAddr>();
+    let paths = paths
+        .merge(api::routes(desk.clone(), config.server.max_requests)?)
+        .into_make_service_with_connect_info::<SocketAddr>();
     let (closing, closed) = watch::channel(false);
     let worker = worker(options, &desk, &closed)?;
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];

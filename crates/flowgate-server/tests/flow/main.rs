@@ -14,4 +14,6 @@ mod endpoint;
 mod fleet;
 mod limits;
 mod namespaces;
+mod overload;
+mod schema;
 mod sdk;
