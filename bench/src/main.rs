@@ -1,13 +1,15 @@
 //! Flowgate beside its peers, in one run.
 //!
 //! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `routes` pipelines with and
-//! without limits, `tasks` durable tasks on PostgreSQL. Each case runs ours and the
+//! without limits, `tasks` durable tasks on PostgreSQL, `flow` the
+//! flow-control server. Each case runs ours and the
 //! peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
 //! told and fails nothing. Owns the order of the cases and what becomes of the command line. It must never be a dependency
 //! of anything.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a table on stdout is the whole point of it")]
 
+mod flow;
 mod gates;
 mod http;
 mod keys;
@@ -58,6 +60,10 @@ const HTTP: [http::stage::Group; 7] = [
 const TASKS: [tasks::stage::Group; 4] =
     [tasks::drain::run, tasks::sends::run, tasks::latency::run, tasks::cap::run];
 
+/// The same of the flow-control server.
+const FLOW: [flow::stage::Group; 4] =
+    [flow::through::run, flow::latency::run, flow::keys::run, flow::memory::run];
+
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     match Command::parse(&words) {
@@ -81,6 +87,7 @@ fn run(name: SuiteName, options: &Options) -> ExitCode {
         SuiteName::Gates => GATES.iter().for_each(|group| group(&mut suite)),
         SuiteName::Routes => ROUTES.iter().for_each(|group| group(&mut suite)),
         SuiteName::Http => http::stage::play_all(&HTTP, &mut suite),
+        SuiteName::Flow => flow::stage::play_all(&FLOW, &mut suite),
         SuiteName::Tasks => tasks::stage::play_all(&TASKS, &mut suite),
     }
     if suite.is_empty() {

@@ -19,6 +19,8 @@ Usage: cargo xtask bench <suite> [option]...
                  starts for itself. Builds and installs the other queues first:
                  minutes, the first time. Installs `redis-server` with apt-get
                  where it is missing.
+  flow           The flow-control server: messages in, deliveries out, on SQLite
+                 and on PostgreSQL, beside a bare client and beside BullMQ.
 
   --json         One line of JSON for each case instead of the table.
   --only <text>  Only the cases whose name contains the text.
@@ -49,9 +51,13 @@ pub(crate) enum SuiteName {
     Http,
     Routes,
     Tasks,
+    Flow,
 }
 
 impl SuiteName {
+    const ALL: [SuiteName; 5] =
+        [SuiteName::Gates, SuiteName::Http, SuiteName::Routes, SuiteName::Tasks, SuiteName::Flow];
+
     /// The word for it, on the command line and as the name of its figures.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -59,6 +65,7 @@ impl SuiteName {
             SuiteName::Http => "http",
             SuiteName::Routes => "routes",
             SuiteName::Tasks => "tasks",
+            SuiteName::Flow => "flow",
         }
     }
 }
@@ -93,7 +100,7 @@ impl Command {
                 let role = Cast::parse(&words.collect::<Vec<_>>());
                 return role.map(Self::Play).ok_or(UsageError::UnknownRole);
             }
-            Some(word) => [SuiteName::Gates, SuiteName::Http, SuiteName::Routes, SuiteName::Tasks]
+            Some(word) => SuiteName::ALL
                 .into_iter()
                 .find(|suite| suite.word() == word)
                 .ok_or_else(|| UsageError::UnknownSuite(word.to_owned()))?,
@@ -126,9 +133,14 @@ impl Options {
 impl fmt::Display for UsageError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuite => write!(to, "no suite given: `gates`, `http`, `routes` and `tasks` are accepted"),
+            Self::NoSuite => {
+                write!(to, "no suite given: `gates`, `http`, `routes`, `tasks` and `flow` are accepted")
+            }
             Self::UnknownSuite(suite) => {
-                write!(to, "unknown suite `{suite}`: `gates`, `http`, `routes` and `tasks` are accepted")
+                write!(
+                    to,
+                    "unknown suite `{suite}`: `gates`, `http`, `routes`, `tasks` and `flow` are accepted"
+                )
             }
             Self::UnknownRole => write!(to, "`{PLAY}` is for the suites themselves"),
             Self::UnknownOption(option) => write!(
@@ -176,10 +188,11 @@ mod tests {
     fn a_mistake_names_the_value_and_what_is_accepted() {
         let options = "`--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted";
         for (line, message) in [
-            ("", "no suite given: `gates`, `http`, `routes` and `tasks` are accepted".to_owned()),
+            ("", "no suite given: `gates`, `http`, `routes`, `tasks` and `flow` are accepted".to_owned()),
             (
                 "--json",
-                "unknown suite `--json`: `gates`, `http`, `routes` and `tasks` are accepted".to_owned(),
+                "unknown suite `--json`: `gates`, `http`, `routes`, `tasks` and `flow` are accepted"
+                    .to_owned(),
             ),
             ("play villain", "`play` is for the suites themselves".to_owned()),
             ("gates --fast", format!("unknown option `--fast`: {options}")),

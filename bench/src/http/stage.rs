@@ -130,7 +130,7 @@ impl Drop for Stage {
 }
 
 /// Builds the server like this program was built, and beside it.
-fn build() -> Result<PathBuf, String> {
+pub(crate) fn build() -> Result<PathBuf, String> {
     let us = env::current_exe().map_err(|error| format!("this program does not find itself: {error}"))?;
     let target = us.parent().and_then(Path::parent).ok_or("this program stands in no target folder")?;
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
