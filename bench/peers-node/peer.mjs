@@ -24,6 +24,7 @@ function order([peer, command, ...options]) {
     limit: given.limit ?? 'none',
     concurrency: number('concurrency', 64),
     taskMs: number('task-ms', 0),
+    url: given.url,
     intervalMs: number('interval-ms', 0),
   };
 }

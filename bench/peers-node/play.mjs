@@ -14,7 +14,7 @@ export async function play(order) {
   await PLAYS[order.command](peer, order, floor);
 }
 
-const PLAYS = { 'set-up': async () => {}, insert, send, drain, work, latency };
+const PLAYS = { 'set-up': async () => {}, insert, send, drain, work, latency, flow };
 
 async function insert(peer, order) {
   const tasks = many(order);
@@ -48,6 +48,22 @@ async function drain(peer, order, floor) {
   // One that settles behind its back is not done when the last handler is.
   while ((await peer.unfinished()) > 0) await sleep(2);
   tell({ ran: floor.ran, seconds: since(start) });
+  await closed(peer);
+}
+
+/** Adds and works at the same time, until all is over. */
+async function flow(peer, order, floor) {
+  await peer.work();
+  const tasks = many(order);
+  const batches = [];
+  for (let at = 0; at < tasks.length; at += BATCH) batches.push(tasks.slice(at, at + BATCH));
+  const start = performance.now();
+  await together(INSERTERS, async () => {
+    for (let batch = batches.pop(); batch; batch = batches.pop()) await peer.insert(batch);
+  });
+  await floor.reached;
+  while ((await peer.unfinished()) > 0) await sleep(2);
+  tell({ seconds: since(start) });
   await closed(peer);
 }
 

@@ -1,13 +1,14 @@
 //! Flowgate beside its peers, in one run.
 //!
 //! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `routes` pipelines with and
-//! without limits, `tasks` durable tasks on PostgreSQL, `workflow` runs of workflows on the server. Each case runs ours and the
+//! without limits, `tasks` durable tasks on PostgreSQL, `flow` the flow-control server, `workflow` runs of workflows on it. Each case runs ours and the
 //! peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
 //! told and fails nothing. Owns the order of the cases and what becomes of the command line. It must never be a dependency
 //! of anything.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a table on stdout is the whole point of it")]
 
+mod flow;
 mod gates;
 mod http;
 mod keys;
@@ -61,6 +62,9 @@ const TASKS: [tasks::stage::Group; 4] =
 
 /// The same of workflows.
 const WORKFLOW: [workflow::stage::Group; 2] = [workflow::steps::run, workflow::long::run];
+/// The same of the flow-control server.
+const FLOW: [flow::stage::Group; 4] =
+    [flow::through::run, flow::latency::run, flow::keys::run, flow::memory::run];
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -85,6 +89,7 @@ fn run(name: SuiteName, options: &Options) -> ExitCode {
         SuiteName::Gates => GATES.iter().for_each(|group| group(&mut suite)),
         SuiteName::Routes => ROUTES.iter().for_each(|group| group(&mut suite)),
         SuiteName::Http => http::stage::play_all(&HTTP, &mut suite),
+        SuiteName::Flow => flow::stage::play_all(&FLOW, &mut suite),
         SuiteName::Tasks => tasks::stage::play_all(&TASKS, &mut suite),
         SuiteName::Workflow => workflow::stage::play_all(&WORKFLOW, &mut suite),
     }

@@ -19,6 +19,8 @@ Usage: cargo xtask bench <suite> [option]...
                  starts for itself. Builds and installs the other queues first:
                  minutes, the first time. Installs `redis-server` with apt-get
                  where it is missing.
+  flow           The flow-control server: messages in, deliveries out, on SQLite
+                 and on PostgreSQL, beside a bare client and beside BullMQ.
   workflow       Runs of workflows on the flow-control server, on SQLite and on
                  one PostgreSQL that it starts for itself.
 
@@ -51,10 +53,20 @@ pub(crate) enum SuiteName {
     Http,
     Routes,
     Tasks,
+    Flow,
     Workflow,
 }
 
 impl SuiteName {
+    const ALL: [SuiteName; 6] = [
+        SuiteName::Gates,
+        SuiteName::Http,
+        SuiteName::Routes,
+        SuiteName::Tasks,
+        SuiteName::Flow,
+        SuiteName::Workflow,
+    ];
+
     /// The word for it, on the command line and as the name of its figures.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -62,6 +74,7 @@ impl SuiteName {
             SuiteName::Http => "http",
             SuiteName::Routes => "routes",
             SuiteName::Tasks => "tasks",
+            SuiteName::Flow => "flow",
             SuiteName::Workflow => "workflow",
         }
     }
@@ -97,12 +110,10 @@ impl Command {
                 let role = Cast::parse(&words.collect::<Vec<_>>());
                 return role.map(Self::Play).ok_or(UsageError::UnknownRole);
             }
-            Some(word) => {
-                [SuiteName::Gates, SuiteName::Http, SuiteName::Routes, SuiteName::Tasks, SuiteName::Workflow]
-                    .into_iter()
-                    .find(|suite| suite.word() == word)
-                    .ok_or_else(|| UsageError::UnknownSuite(word.to_owned()))?
-            }
+            Some(word) => SuiteName::ALL
+                .into_iter()
+                .find(|suite| suite.word() == word)
+                .ok_or_else(|| UsageError::UnknownSuite(word.to_owned()))?,
         };
         let mut options = Options::default();
         while let Some(word) = words.next() {
@@ -133,12 +144,15 @@ impl fmt::Display for UsageError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuite => {
-                write!(to, "no suite given: `gates`, `http`, `routes`, `tasks` and `workflow` are accepted")
+                write!(
+                    to,
+                    "no suite given: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted"
+                )
             }
             Self::UnknownSuite(suite) => {
                 write!(
                     to,
-                    "unknown suite `{suite}`: `gates`, `http`, `routes`, `tasks` and `workflow` are accepted"
+                    "unknown suite `{suite}`: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted"
                 )
             }
             Self::UnknownRole => write!(to, "`{PLAY}` is for the suites themselves"),
@@ -187,10 +201,10 @@ mod tests {
     fn a_mistake_names_the_value_and_what_is_accepted() {
         let options = "`--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted";
         for (line, message) in [
-            ("", "no suite given: `gates`, `http`, `routes`, `tasks` and `workflow` are accepted".to_owned()),
+            ("", "no suite given: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted".to_owned()),
             (
                 "--json",
-                "unknown suite `--json`: `gates`, `http`, `routes`, `tasks` and `workflow` are accepted"
+                "unknown suite `--json`: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted"
                     .to_owned(),
             ),
             ("play villain", "`play` is for the suites themselves".to_owned()),

@@ -230,6 +230,12 @@ impl Frame {
                          its own, in turn, round by round;",
                 notes: include_str!("../notes-tasks.md"),
             },
+            SuiteName::Flow => Frame {
+                suite,
+                title: "The flow-control server beside its peers",
+                rounds: "Ours, a bare client and the peer run over loopback, each in processes of its own, in turn, round by round;",
+                notes: include_str!("../notes-flow.md"),
+            },
             SuiteName::Workflow => Frame {
                 suite,
                 title: "Workflows on the flow-control server",

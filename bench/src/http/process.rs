@@ -83,12 +83,12 @@ impl Process {
     }
 
     /// The processor time it has used so far, with all below it.
-    pub(super) fn processor_time(&self) -> Result<Duration, String> {
+    pub(crate) fn processor_time(&self) -> Result<Duration, String> {
         accounting::processor_time(self.child.id())
     }
 
     /// The memory it has now, with all below it, in bytes.
-    pub(super) fn resident(&self) -> Result<f64, String> {
+    pub(crate) fn resident(&self) -> Result<f64, String> {
         accounting::resident(self.child.id())
     }
 }

@@ -11,7 +11,7 @@ pub(crate) mod drain;
 pub(crate) mod latency;
 mod ledger;
 mod overlap;
-mod running;
+pub(crate) mod running;
 pub(crate) mod sends;
 pub(crate) mod stage;
 mod standings;

@@ -20,7 +20,7 @@ const LINES: usize = 1_024;
 const END: Duration = Duration::from_secs(5);
 
 /// A program that speaks lines of JSON.
-pub(super) struct Running {
+pub(crate) struct Running {
     what: String,
     child: Child,
     stdin: ChildStdin,
@@ -30,7 +30,7 @@ pub(super) struct Running {
 
 impl Running {
     /// Starts it. Only from the main thread: it ends with the thread that started it.
-    pub(super) fn start(program: &[PathBuf], words: &[String], log: PathBuf) -> Result<Self, String> {
+    pub(crate) fn start(program: &[PathBuf], words: &[String], log: PathBuf) -> Result<Self, String> {
         let what = words.iter().take(2).cloned().collect::<Vec<_>>().join(" ");
         let failed = |error: std::io::Error| format!("{what}: {error}");
         let (first, rest) = program.split_first().ok_or("no program")?;
@@ -44,7 +44,7 @@ impl Running {
     }
 
     /// Its next line, or `None` when it has nothing more to say.
-    pub(super) fn next(&mut self, until: Instant) -> Result<Option<Value>, String> {
+    pub(crate) fn next(&mut self, until: Instant) -> Result<Option<Value>, String> {
         match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(line) => Ok(Some(line)),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
@@ -53,7 +53,7 @@ impl Running {
     }
 
     /// Its next line if there is one by now.
-    pub(super) fn look(&mut self) -> Result<Option<Value>, String> {
+    pub(crate) fn look(&mut self) -> Result<Option<Value>, String> {
         match self.lines.try_recv() {
             Ok(line) => Ok(Some(line)),
             Err(TryRecvError::Empty) => Ok(None),
@@ -62,7 +62,7 @@ impl Running {
     }
 
     /// Waits until it can start to work.
-    pub(super) fn ready(&mut self, until: Instant) -> Result<(), String> {
+    pub(crate) fn ready(&mut self, until: Instant) -> Result<(), String> {
         match self.next(until)? {
             Some(line) if line.get("ready").is_some() => Ok(()),
             other => Err(format!("{} did not get ready: {other:?} {}", self.what, self.last_words())),
@@ -70,12 +70,12 @@ impl Running {
     }
 
     /// Tells it something: to go, at first; to stop, when it goes.
-    pub(super) fn tell(&mut self, word: &str) -> Result<(), String> {
+    pub(crate) fn tell(&mut self, word: &str) -> Result<(), String> {
         writeln!(self.stdin, "{word}").map_err(|error| format!("{} does not listen: {error}", self.what))
     }
 
     /// All that it still has to say, once it has ended well.
-    pub(super) fn rest(mut self, until: Instant) -> Result<Vec<Value>, String> {
+    pub(crate) fn rest(mut self, until: Instant) -> Result<Vec<Value>, String> {
         let mut rest = Vec::new();
         while let Some(line) = self.next(until)? {
             rest.push(line);

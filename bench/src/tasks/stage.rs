@@ -218,14 +218,7 @@ impl Stage {
     /// with `appendonly`.
     fn empty_redis(&self) -> Result<String, String> {
         if self.redis.get().is_none() {
-            let port = free_port()?;
-            let program = tools::program_of("redis-server", "redis-server")?;
-            let folder = self.folder.display().to_string();
-            let words = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", &folder];
-            let words =
-                words.iter().chain(&["--appendonly", "yes", "--save", ""]).map(|word| (*word).to_owned());
-            let process = Process::start("redis", &program, &words.collect::<Vec<_>>(), port, &self.folder)?;
-            let _ = self.redis.set(process);
+            let _ = self.redis.set(redis(&self.folder)?);
         }
         let redis = self.redis.get().ok_or("no redis")?;
         flush(redis).map_err(|error| format!("redis: {error}"))?;
@@ -240,7 +233,17 @@ impl Drop for Stage {
     }
 }
 
-fn flush(redis: &Process) -> io::Result<()> {
+/// A Redis that writes its log for each command.
+pub(crate) fn redis(folder: &Path) -> Result<Process, String> {
+    let port = free_port()?;
+    let program = tools::program_of("redis-server", "redis-server")?;
+    let at = folder.display().to_string();
+    let words = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", &at];
+    let words = words.iter().chain(&["--appendonly", "yes", "--save", ""]).map(|word| (*word).to_owned());
+    Process::start("redis", &program, &words.collect::<Vec<_>>(), port, folder)
+}
+
+pub(crate) fn flush(redis: &Process) -> io::Result<()> {
     let mut stream = TcpStream::connect(redis.address())?;
     stream.write_all(b"FLUSHALL\r\n")?;
     stream.read_exact(&mut [0; 5])
@@ -267,7 +270,7 @@ fn rust() -> Result<Vec<PathBuf>, String> {
 }
 
 /// The program of the contestants on node, with the node that they ask for: Debian's may be too old for them.
-fn node() -> Result<Vec<PathBuf>, String> {
+pub(crate) fn node() -> Result<Vec<PathBuf>, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers-node");
     let modules = folder.join("node_modules");
     let is_fresh =

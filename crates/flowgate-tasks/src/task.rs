@@ -215,6 +215,26 @@ impl NewTask {
         self
     }
 
+    /// Which handler runs it.
+    pub fn kind(&self) -> &str {
+        &self.record.kind
+    }
+
+    /// With its key and its dedupe id under other names: for whoever shares a store between several that name things alike.
+    #[must_use]
+    pub fn renamed(mut self, rename: impl Fn(String) -> String) -> Self {
+        self.key = self.key.map(&rename);
+        self.dedupe = self.dedupe.map(|dedupe| Dedupe { id: rename(dedupe.id), ..dedupe });
+        self
+    }
+
+    /// With another body, made from the one it has.
+    #[must_use]
+    pub fn with_body(mut self, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
+        self.record.body = change(self.record.body);
+        self
+    }
+
     /// The first option that cannot be.
     pub(crate) fn check(&self) -> Result<(), OptionError> {
         let names = [

@@ -1,36 +1,103 @@
-//! Who may: whoever has a token, in a header or in the query.
+//! Who may, and where: whoever has a token, in the namespace of that token.
+
+use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
-    extract::{Request, State},
-    http::{StatusCode, header::AUTHORIZATION},
+    Router,
+    extract::{ConnectInfo, Request, State},
+    http::{Extensions, StatusCode, header::AUTHORIZATION},
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use tower_service::Service as _;
 
-use super::{asked::Asked, reply::Problem};
-use crate::office::Desk;
+use super::{asked::Asked, reply::Problem, router};
+use crate::{
+    message::{Space, Spaces},
+    office::Desk,
+};
 
+/// Called by whoever was given the URL: nobody guesses the run's id in it. Runs of the default namespace only.
 const HOOKS: &str = "/v2/workflows/hooks/";
+/// Who has no namespace of their own may name one for a request.
+const NAMESPACE: &str = "flowgate-namespace";
 
-/// Lets a request through, if it has a token of this server.
-pub(crate) async fn check(State(desk): State<Desk>, request: Request, next: Next) -> Response {
-    // A webhook is called by whoever was given its URL: nobody guesses the run's id in it.
-    if request.uri().path().starts_with(HOOKS) {
-        return next.run(request).await;
+/// The way to each namespace.
+#[derive(Clone)]
+pub(super) struct Doors {
+    desk: Desk,
+    others: Arc<Spaces<Router>>,
+}
+
+impl Doors {
+    pub(super) fn new(desk: Desk) -> Self {
+        Doors { desk, others: Arc::default() }
     }
-    let bearer = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer = bearer.and_then(|value| {
-        let (scheme, token) = value.trim().split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
-    });
-    let token = bearer.or_else(|| Asked::of(request.uri()).one("qstash_token").map(str::to_owned));
-    match token {
-        Some(token) if desk.secrets.accepts(&token) => next.run(request).await,
-        Some(_) => refused("the token is not one of this server; make one with `flowgate token create`"),
-        None => refused("send the header Authorization: Bearer <token>"),
+
+    /// The namespace of a request, or why there is none for it.
+    fn space(&self, request: &Request) -> Result<Space, Problem> {
+        let bearer = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let bearer = bearer.and_then(|value| {
+            let (scheme, token) = value.trim().split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+        });
+        let token = bearer.or_else(|| Asked::of(request.uri()).one("qstash_token").map(str::to_owned));
+        let refused = |text: &str| Problem::new(StatusCode::UNAUTHORIZED, text);
+        let token = token.ok_or_else(|| refused("send the header Authorization: Bearer <token>"))?;
+        let space = self.desk.secrets.accepts(&token);
+        let space = space.ok_or_else(|| {
+            refused("the token is not one of this server; make one with `flowgate token create`")
+        })?;
+        let Some(named) = request.headers().get(NAMESPACE) else { return Ok(space) };
+        let named = Space::read(named.to_str().unwrap_or_default())?;
+        if space.is_root() || space == named {
+            return Ok(named);
+        }
+        let text = format!(
+            "the token is of the namespace {:?} and cannot be used in {:?}",
+            space.as_str(),
+            named.as_str()
+        );
+        Err(Problem::new(StatusCode::FORBIDDEN, text))
     }
 }
 
-fn refused(text: &str) -> Response {
-    Problem::new(StatusCode::UNAUTHORIZED, text).into_response()
+/// Lets a request through, if it has a token of this server: into its namespace.
+pub(super) async fn check(State(doors): State<Doors>, request: Request, next: Next) -> Response {
+    if request.uri().path().starts_with(HOOKS) {
+        return next.run(request).await;
+    }
+    let space = match doors.space(&request) {
+        Ok(space) => space,
+        Err(problem) => return problem.into_response(),
+    };
+    if space.is_root() {
+        return next.run(request).await;
+    }
+    let mut paths = doors.others.of(&space, || router::open().with_state(doors.desk.within(space.clone())));
+    let answered: Result<Response, std::convert::Infallible> = paths.call(afresh(request)).await;
+    answered.unwrap_or_else(|never| match never {})
+}
+
+/// Lets a request through, if it has a token of the whole server: for what is about all namespaces.
+pub(crate) async fn check_whole(State(desk): State<Desk>, request: Request, next: Next) -> Response {
+    match Doors::new(desk).space(&request) {
+        Ok(space) if space.is_root() => next.run(request).await,
+        Ok(space) => {
+            let text = format!("the token is of the namespace {:?}, and this is of all", space.as_str());
+            Problem::new(StatusCode::FORBIDDEN, &text).into_response()
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// The request as it came from its connection: those paths are matched anew.
+fn afresh(request: Request) -> Request {
+    let (mut parts, body) = request.into_parts();
+    let peer = parts.extensions.remove::<ConnectInfo<SocketAddr>>();
+    parts.extensions = Extensions::new();
+    if let Some(peer) = peer {
+        parts.extensions.insert(peer);
+    }
+    Request::from_parts(parts, body)
 }

@@ -50,7 +50,8 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
             before = Some(note.id);
             let Ok(entry) = Entry::from_bytes(note.body) else { continue };
             let at = note.at.as_nanos() / 1_000_000;
-            if states.contains(&entry.stage) && filter.matches(&entry.message, at) {
+            let is_own = entry.message.head.space == desk.space;
+            if is_own && states.contains(&entry.stage) && filter.matches(&entry.message, at) {
                 events.push(entry.view(&desk.numbers.message(note.task), at));
             }
         }

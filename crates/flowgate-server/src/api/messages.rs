@@ -42,7 +42,10 @@ async fn from_log(desk: &Desk, id: TaskId) -> Result<Option<Message>, Problem> {
     let query = NoteQuery { tasks: vec![id], before: None, most: 1000 };
     let notes = desk.store.notes(query).await?;
     let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
-    Ok(entries.filter(|entry| entry.stage == Stage::Created).map(|entry| entry.message).next())
+    Ok(entries
+        .filter(|entry| entry.stage == Stage::Created && entry.message.head.space == desk.space)
+        .map(|entry| entry.message)
+        .next())
 }
 
 pub(super) async fn cancel(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {

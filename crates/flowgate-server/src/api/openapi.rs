@@ -4,7 +4,7 @@ use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 
 use super::{
-    openapi_runs,
+    openapi_runs, schema,
     table::{Body, EXPLAIN, ROUTES, Route},
 };
 
@@ -49,12 +49,12 @@ fn document() -> Value {
 impl Route {
     fn operation(&self) -> Value {
         let parts = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let text = json!({ "type": "string" });
-        let parts = parts.map(|name| json!({ "name": name, "in": "path", "required": true, "schema": text }));
-        let query = self
-            .query
-            .iter()
-            .map(|name| json!({ "name": name, "in": "query", "required": false, "schema": text }));
+        let told = |name: &str, place: &str, is_required: bool| {
+            let form = schema::parameter(self.path, name);
+            json!({ "name": name, "in": place, "required": is_required, "schema": form })
+        };
+        let parts = parts.map(|name| told(name, "path", true));
+        let query = self.query.iter().map(|name| told(name, "query", *name == "mode"));
         let mut operation = json!({
             "summary": self.about,
             "parameters": parts.chain(query).collect::<Vec<Value>>(),
@@ -63,7 +63,7 @@ impl Route {
         let body = match self.body {
             Body::None => return operation,
             Body::Any => json!({ "*/*": {} }),
-            Body::Json => json!({ "application/json": {} }),
+            Body::Json => json!({ "application/json": { "schema": schema::body(self.path, self.method) } }),
         };
         operation["requestBody"] = json!({ "required": self.body == Body::Json, "content": body });
         operation

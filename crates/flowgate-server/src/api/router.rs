@@ -12,21 +12,22 @@ use axum::{
 use flowgate::http::{ConcurrencyLimit, Scope};
 
 use super::{
-    auth, batch, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish, queues,
-    reply::Problem, run_letters, runs, schedules, trigger, wait,
+    auth::{self, Doors},
+    batch, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish, queues,
+    reply::Problem,
+    run_letters, runs, schedules, trigger, wait,
 };
 use crate::office::{Desk, MOST_OF_A_BODY};
 
-/// More requests at once wait, and then are refused: the API sheds before it falls.
-const AT_ONCE: u32 = 1024;
-const IN_LINE: u32 = 4096;
+/// So many times more requests wait, and for so long, and then are refused: the API sheds before it falls.
+const IN_LINE: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The API's own gate: for all that a client asks of this server, by whatever way.
-pub(crate) fn gate() -> Result<ConcurrencyLimit, flowgate::OptionError> {
+pub(crate) fn gate(at_once: u32) -> Result<ConcurrencyLimit, flowgate::OptionError> {
     ConcurrencyLimit::builder()
-        .max_concurrent(AT_ONCE)
-        .max_queue(IN_LINE)
+        .max_concurrent(at_once)
+        .max_queue(at_once * IN_LINE)
         .queue_timeout(PATIENCE)
         .scope(Scope::Global)
         .build()
@@ -34,7 +35,7 @@ pub(crate) fn gate() -> Result<ConcurrencyLimit, flowgate::OptionError> {
 
 /// All paths of the API, for whoever has a token.
 pub(crate) fn routes(desk: Desk, gate: ConcurrencyLimit) -> Router {
-    let check = middleware::from_fn_with_state(desk.clone(), auth::check);
+    let check = middleware::from_fn_with_state(Doors::new(desk.clone()), auth::check);
     open().layer(check).layer(gate).with_state(desk)
 }
 

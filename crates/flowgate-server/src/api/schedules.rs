@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use axum::{
     body::Bytes,
     extract::{ConnectInfo, State},
-    http::{HeaderMap, Method, StatusCode, Uri},
+    http::{HeaderMap, Method, StatusCode, Uri, header::ALLOW},
+    response::IntoResponse,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -59,7 +60,14 @@ pub(super) async fn rest(
             true => done(),
             false => Err(Problem::missing("schedule", &path)),
         },
-        _ => Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is not asked with this method")),
+        (Method::PATCH, Some((id, _))) => {
+            Err(name("the schedule", id).map_or_else(Problem::from, |id| Problem::missing("schedule", id)))
+        }
+        _ => {
+            let problem =
+                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is not asked with this method");
+            Ok(([(ALLOW, "GET, POST, DELETE, PATCH")], problem).into_response())
+        }
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) const EXPLAIN: [Route; 3] = [
     ),
 ];
 
-pub(super) const ROUTES: [Route; 44] = [
+pub(super) const ROUTES: [Route; 45] = [
     route(
         "post",
         "/v2/publish/{destination}",
@@ -311,6 +311,7 @@ pub(super) const ROUTES: [Route; 44] = [
         Body::Json,
         "nothing",
     ),
+    route("put", "/v2/topics/{name}/endpoints", "The same.", NONE, Body::Json, "nothing"),
     route(
         "delete",
         "/v2/topics/{name}/endpoints",

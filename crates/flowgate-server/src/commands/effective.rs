@@ -29,6 +29,7 @@ pub(super) struct Effective {
 #[derive(Debug, Serialize)]
 pub(super) struct EffectiveServer {
     pub(super) listen: String,
+    pub(super) max_requests: u32,
     /// `None`: as the store has it.
     pub(super) flow_control_mode: Option<&'static str>,
 }
@@ -93,7 +94,11 @@ impl EffectiveServer {
             FlowControlMode::Own => "own",
             FlowControlMode::Latest => "latest",
         });
-        EffectiveServer { listen: server.listen.to_string(), flow_control_mode: mode }
+        EffectiveServer {
+            listen: server.listen.to_string(),
+            max_requests: server.max_requests,
+            flow_control_mode: mode,
+        }
     }
 }
 

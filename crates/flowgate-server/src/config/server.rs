@@ -9,11 +9,15 @@ use super::read::{Entry, Fields, Read};
 /// What an address may be, in words.
 const ADDRESS: &str = "an address and a port, like \"127.0.0.1:8080\" or \"[::1]:0\"";
 
+const MOST_REQUESTS: u32 = 100_000;
+
 /// The section `[server]`; it is there with its defaults even if the file has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     /// Where to listen; port 0 takes any free one.
     pub(crate) listen: SocketAddr,
+    /// How many requests of the API are under way at once.
+    pub(crate) max_requests: u32,
     /// Whose limits govern where a key did not choose; `None`: as the store has it.
     pub(crate) flow_control_mode: Option<FlowControlMode>,
 }
@@ -32,7 +36,8 @@ impl Server {
         let modes = [("own", FlowControlMode::Own), ("latest", FlowControlMode::Latest)];
         let listen = fields.read("listen", address);
         let mode = fields.optional("flow_control_mode", |entry| entry.choice(&modes));
-        Ok(Server { listen: listen?, flow_control_mode: mode? })
+        let max_requests = fields.read("max_requests", |entry| entry.small(1..=MOST_REQUESTS));
+        Ok(Server { listen: listen?, max_requests: max_requests?, flow_control_mode: mode? })
     }
 }
 

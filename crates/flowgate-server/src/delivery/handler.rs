@@ -20,9 +20,9 @@ use super::{
 };
 use crate::{
     clock,
-    message::{Callback, Dedupe, Message},
+    message::{Callback, Dedupe, Message, Space, Spaces},
     metrics::Outcome,
-    office::{Answered, CHORE, Chore, Desk, Entry, Stage, TICK, Tick, random_text},
+    office::{Answered, CHORE, Desk, Entry, Owed, Stage, TICK, Tick, random_text},
     traces::{self, Kind, Span},
 };
 
@@ -38,6 +38,8 @@ pub(crate) struct Courier {
     egress: Egress,
     /// True when the server begins to stop.
     closing: watch::Receiver<bool>,
+    /// Those of namespaces.
+    others: Arc<Spaces<Arc<Courier>>>,
 }
 
 /// One attempt, and what came of it.
@@ -51,7 +53,18 @@ pub(super) struct Attempt {
 
 impl Courier {
     pub(crate) fn new(desk: Desk, egress: Egress, closing: watch::Receiver<bool>) -> Self {
-        Courier { desk, egress, closing }
+        Courier { desk, egress, closing, others: Arc::default() }
+    }
+
+    /// The courier of a namespace: what it sends in its turn stays there.
+    fn within(self: Arc<Self>, space: &Space) -> Arc<Self> {
+        if *space == self.desk.space {
+            return self;
+        }
+        self.others.of(space, || {
+            let (egress, closing) = (self.egress.clone(), self.closing.clone());
+            Arc::new(Courier::new(self.desk.within(space.clone()), egress, closing))
+        })
     }
 
     /// The handlers of the server's worker.
@@ -61,31 +74,32 @@ impl Courier {
         Handlers::new()
             .on_bytes(KIND, move |context, body| Arc::clone(&courier).deliver(context, body))
             .on(TICK, move |tick: Tick| {
-                let courier = Arc::clone(&ticker);
+                let courier = Arc::clone(&ticker).within(&tick.space);
                 async move { tick.run(&courier.desk).await.map_err(Failure::from) }
             })
-            .on(CHORE, move |chore: Chore| {
-                let courier = Arc::clone(&helper);
+            .on(CHORE, move |chore: Owed| {
+                let courier = Arc::clone(&helper).within(&chore.space);
                 async move { chore.run(&courier.desk).await.map_err(Failure::from) }
             })
     }
 
     async fn deliver(self: Arc<Self>, context: Context, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let message = Message::from_bytes(&Bytes::from(body)).map_err(Failure::last)?;
+        let courier = self.within(&message.head.space);
         if let Some(part) = message.head.part.clone() {
-            return Box::pin(self.deliver_in_run(&context, message, part)).await;
+            return Box::pin(courier.deliver_in_run(&context, message, part)).await;
         }
         let mut retried = context.attempt - 1;
         loop {
-            let attempt = Box::pin(self.attempt(context.id, &message, retried)).await;
-            Box::pin(self.tell(context.id, &message, &attempt)).await?;
+            let attempt = Box::pin(courier.attempt(context.id, &message, retried)).await;
+            Box::pin(courier.tell(context.id, &message, &attempt)).await?;
             let said = words(&attempt.answer);
             match attempt.verdict {
                 Verdict::Delivered => return Ok(Vec::new()),
                 Verdict::Failed => return Err(Failure::last(said)),
                 // In a queue nobody overtakes: the message keeps its place while it waits.
                 Verdict::Again(wait) if message.head.queue.is_some() => {
-                    let mut closing = self.closing.clone();
+                    let mut closing = courier.closing.clone();
                     tokio::select! {
                         () = tokio::time::sleep(wait) => {}
                         _ = closing.wait_for(|is_closing| *is_closing) => {
@@ -135,7 +149,7 @@ impl Courier {
         let body = request::body(message);
         let now = in_seconds(SystemTime::now());
         let jti = format!("jwt_{}", random_text(20));
-        let signature = self.desk.secrets.keys().sign(&message.head.url, &body, &jti, now);
+        let signature = self.desk.signing_keys().sign(&message.head.url, &body, &jti, now);
         let parent = dispatch.map(Span::context);
         let mut span = parent.map(|parent| Span::new("attempt", Kind::Client, parent.child(), Some(parent)));
         let trace =

@@ -8,6 +8,8 @@ use ring::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::message::Space;
+
 /// Both receivers' libraries insist on it.
 const ISSUER: &str = "Upstash";
 /// How long a signature is good for, in seconds.
@@ -28,6 +30,19 @@ impl std::fmt::Debug for SigningKeys {
 }
 
 impl SigningKeys {
+    /// The keys of a namespace: made of these, so that they change with them, and of no use to find them.
+    #[must_use]
+    pub(crate) fn within(self, space: &Space) -> Self {
+        if space.is_root() {
+            return self;
+        }
+        let made = |key: &str| {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
+            format!("sig_{}", URL_SAFE_NO_PAD.encode(hmac::sign(&key, space.as_str().as_bytes())))
+        };
+        SigningKeys { current: made(&self.current), next: made(&self.next) }
+    }
+
     /// A token (JWT, HS256) over this URL and body. `jti` is unique for each; `now` is in seconds.
     pub(crate) fn sign(&self, url: &str, body: &[u8], jti: &str, now: u64) -> String {
         let head = URL_SAFE_NO_PAD.encode(br#"{"alg":"HS256","typ":"JWT"}"#);

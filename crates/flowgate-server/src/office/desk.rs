@@ -11,11 +11,13 @@ use tokio::task::JoinHandle;
 
 use super::{
     Entry, Gather, Group, Journal, Queue, Secrets, Stage, posting,
+    scoped::Scoped,
     secrets::{self, random_text},
 };
 use crate::{
     clock,
-    message::{Destination, Fault, Given, Head, Message, Numbers, Spec, read},
+    delivery::SigningKeys,
+    message::{Destination, Fault, Given, Head, Message, Numbers, Space, Spec, read},
     metrics::Meter,
     traces::{Context, Kind, Span, Tracer},
 };
@@ -37,6 +39,10 @@ pub(crate) struct Desk {
     pub(crate) meter: Arc<Meter>,
     pub(crate) tracer: Tracer,
     pub(super) runs: Gather,
+    /// The namespace it is for: what it sends is of that, and it finds nothing of others.
+    pub(crate) space: Space,
+    /// The store as it is, to make other desks of.
+    whole: Arc<dyn Shelf>,
 }
 
 /// A message that was taken in, or that had been.
@@ -89,10 +95,33 @@ impl Desk {
         let numbers = Numbers::of(mark(&store).await?);
         let secrets = Arc::new(Secrets::open(Arc::clone(&store), is_dev).await?);
         let (journal, writing) = Journal::start(Arc::clone(&store));
+        Ok((Desk::of(store, Space::default(), numbers, &journal, secrets), writing))
+    }
+
+    fn of(
+        whole: Arc<dyn Shelf>,
+        space: Space,
+        numbers: Numbers,
+        journal: &Journal,
+        secrets: Arc<Secrets>,
+    ) -> Self {
+        let store: Arc<dyn Shelf> = Arc::new(Scoped::new(Arc::clone(&whole), space.clone()));
         let client = Client::new(store.clone());
-        let (meter, tracer) = (Arc::new(Meter::new()), Tracer::default());
         let runs = Gather::start(Arc::clone(&store));
-        Ok((Desk { store, client, numbers, journal, secrets, meter, tracer, runs }, writing))
+        let (meter, tracer) = (Arc::new(Meter::new()), Tracer::default());
+        let journal = journal.within(space.clone());
+        Desk { store, client, numbers, journal, secrets, meter, tracer, runs, space, whole }
+    }
+
+    /// The desk of another namespace.
+    pub(crate) fn within(&self, space: Space) -> Self {
+        let Desk { numbers, journal, secrets, whole, meter, tracer, .. } = self.clone();
+        Desk { meter, tracer, ..Desk::of(whole, space, numbers, &journal, secrets) }
+    }
+
+    /// The keys that sign what is delivered of this namespace.
+    pub(crate) fn signing_keys(&self) -> SigningKeys {
+        self.secrets.keys().within(&self.space)
     }
 
     /// Reads what is to be sent: one message for a URL, one for each endpoint of a URL group.
@@ -224,10 +253,11 @@ impl Desk {
         Ok(())
     }
 
-    /// A message that waits, is under way or is dead, if the task is one.
+    /// A message of this namespace that waits, is under way or is dead, if the task is one.
     pub(crate) fn message_of(&self, look: &TaskLook) -> Option<Message> {
         let record = look.record.as_ref().filter(|record| record.kind == crate::delivery::KIND)?;
-        Message::from_bytes(&Bytes::from(record.body.clone())).ok()
+        let message = Message::from_bytes(&Bytes::from(record.body.clone())).ok();
+        message.filter(|message| message.head.space == self.space)
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{Entry, Stage};
-use crate::clock;
+use crate::{clock, message::Space};
 
 /// How many entries may be on their way before those who write them wait.
 const WAITING: usize = 8192;
@@ -32,6 +32,7 @@ const TRIES: u32 = 30;
 pub(crate) struct Journal {
     entries: mpsc::Sender<Line>,
     counted: Arc<Counted>,
+    space: Space,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +62,15 @@ impl Journal {
     /// The journal of this store, and the task that writes it.
     pub(crate) fn start(store: Arc<dyn Shelf>) -> (Self, JoinHandle<()>) {
         let (entries, waiting) = mpsc::channel(WAITING);
-        (Journal { entries, counted: Arc::default() }, tokio::spawn(write(store, waiting)))
+        (
+            Journal { entries, counted: Arc::default(), space: Space::default() },
+            tokio::spawn(write(store, waiting)),
+        )
+    }
+
+    /// The same journal, for what happens in this namespace.
+    pub(crate) fn within(&self, space: Space) -> Self {
+        Journal { space, ..self.clone() }
     }
 
     /// What was written so far.
@@ -86,20 +95,27 @@ impl Journal {
     /// Writes an entry soon.
     pub(crate) async fn add(&self, task: TaskId, entry: &Entry) {
         self.count(entry);
-        let _ = self.entries.send(Line { note: note(task, entry), written: None }).await;
+        let _ = self.entries.send(Line { note: self.note(task, entry), written: None }).await;
     }
 
     /// Writes an entry, and returns when that is done, or cannot be.
     pub(crate) async fn add_now(&self, task: TaskId, entry: &Entry) {
         self.count(entry);
         let (written, done) = oneshot::channel();
-        let _ = self.entries.send(Line { note: note(task, entry), written: Some(written) }).await;
+        let _ = self.entries.send(Line { note: self.note(task, entry), written: Some(written) }).await;
         let _ = done.await;
     }
-}
 
-fn note(task: TaskId, entry: &Entry) -> NewNote {
-    NewNote { task, at: clock::tick(clock::now()), body: entry.to_bytes() }
+    fn note(&self, task: TaskId, entry: &Entry) -> NewNote {
+        let body = if entry.message.head.space == self.space {
+            entry.to_bytes()
+        } else {
+            let mut entry = entry.clone();
+            entry.message.head.space.clone_from(&self.space);
+            entry.to_bytes()
+        };
+        NewNote { task, at: clock::tick(clock::now()), body }
+    }
 }
 
 async fn write(store: Arc<dyn Shelf>, mut waiting: mpsc::Receiver<Line>) {

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     clock,
     delivery::QUEUE,
-    message::{Destination, Given},
+    message::{Destination, Given, Space},
 };
 
 const KIND: &str = "schedule";
@@ -59,6 +59,8 @@ pub(crate) struct Tick {
     schedule: String,
     edition: String,
     at: u64,
+    #[serde(default, skip_serializing_if = "Space::is_root")]
+    pub(crate) space: Space,
 }
 
 impl Schedule {
@@ -124,7 +126,8 @@ impl Schedule {
 
     async fn send_tick(&self, desk: &Desk, after: u64) -> Result<(), StoreError> {
         let Some(at) = self.next(after) else { return Ok(()) };
-        let tick = Tick { schedule: self.id.clone(), edition: self.edition.clone(), at };
+        let tick =
+            Tick { schedule: self.id.clone(), edition: self.edition.clone(), at, space: Space::default() };
         let retry = Retry { max_attempts: 1000, max_backoff: Duration::from_secs(60), ..Retry::default() };
         let name = format!("tick/{}/{}/{at}", self.id, self.edition);
         let task = NewTask::json(TICK, &tick)?.queue(QUEUE).not_before(clock::tick(at)).retry(retry);
@@ -145,6 +148,13 @@ impl Schedule {
 }
 
 impl Tick {
+    /// The body of a tick's task, with its namespace.
+    pub(super) fn stamped(body: Vec<u8>, space: &Space) -> Vec<u8> {
+        let Ok(mut tick) = serde_json::from_slice::<Tick>(&body) else { return body };
+        tick.space = space.clone();
+        serde_json::to_vec(&tick).expect("a tick is plain data")
+    }
+
     /// Sends what is due, and makes the next tick.
     pub(crate) async fn run(self, desk: &Desk) -> Result<(), StoreError> {
         let Some(schedule) = Schedule::find(&*desk.store, &self.schedule).await? else { return Ok(()) };

@@ -14,7 +14,7 @@ use ring::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{clock, delivery::SigningKeys};
+use crate::{clock, delivery::SigningKeys, message::Space};
 
 /// Known to everybody: for development on one's own machine, where the vendor's clients look for it.
 pub(crate) const DEV_TOKEN: &str = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
@@ -36,6 +36,9 @@ pub(crate) struct TokenNote {
     pub(crate) name: String,
     /// Milliseconds since the Unix epoch.
     pub(crate) created: u64,
+    /// Where it can be used.
+    #[serde(default, skip_serializing_if = "Space::is_root")]
+    pub(crate) space: Space,
 }
 
 /// What this server knows of them.
@@ -46,7 +49,7 @@ pub(crate) struct Secrets {
 }
 
 struct Known {
-    tokens: Vec<[u8; 32]>,
+    tokens: Vec<([u8; 32], Space)>,
     keys: SigningKeys,
 }
 
@@ -79,22 +82,29 @@ impl Secrets {
         Ok(())
     }
 
-    /// Whether this is a token of the server. How long it takes does not depend on how much of it is right.
-    pub(crate) fn accepts(&self, token: &str) -> bool {
+    /// The namespace of a token, if it is one of the server. How long it takes does not depend on how much of it is right.
+    pub(crate) fn accepts(&self, token: &str) -> Option<Space> {
         let hash = hash(token);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.tokens.iter().fold(false, |found, known| found | same(known, &hash))
+        let found = known.tokens.iter().fold(
+            None,
+            |found, (known, space)| {
+                if same(known, &hash) { Some(space) } else { found }
+            },
+        );
+        found.cloned()
     }
 
-    /// The name under which a token of the server is kept, which tells nothing of it. `None`: it is none of ours.
+    /// The name under which a token of the whole server is kept, which tells nothing of it. `None`: it is none of ours, or one of
+    /// a namespace.
     pub(crate) fn name_of(&self, token: &str) -> Option<String> {
-        self.accepts(token).then(|| hex(&hash(token)))
+        self.accepts(token).filter(Space::is_root).map(|_| hex(&hash(token)))
     }
 
     /// Whether the token that is kept under this name still is one.
     pub(crate) fn knows(&self, name: &str) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        unhex(name).is_some_and(|hash| known.tokens.contains(&hash))
+        unhex(name).is_some_and(|hash| known.tokens.iter().any(|(known, _)| *known == hash))
     }
 
     /// Whether the public token for development is accepted.
@@ -127,16 +137,21 @@ impl Secrets {
     }
 
     /// Makes a token. It is told once, here: what is kept is its hash.
-    pub(crate) async fn create(store: &dyn Shelf, name: &str) -> Result<String, StoreError> {
+    pub(crate) async fn create(store: &dyn Shelf, name: &str, space: Space) -> Result<String, StoreError> {
         let text = json!({ "UserID": random_text(12), "Password": random_text(32) }).to_string();
         let token = STANDARD.encode(text);
-        Self::keep(store, name, &token).await?;
+        Self::keep(store, name, &token, space).await?;
         Ok(token)
     }
 
     /// Keeps a token that was made elsewhere.
-    pub(crate) async fn keep(store: &dyn Shelf, name: &str, token: &str) -> Result<(), StoreError> {
-        let note = TokenNote { name: name.to_owned(), created: clock::now() };
+    pub(crate) async fn keep(
+        store: &dyn Shelf,
+        name: &str,
+        token: &str,
+        space: Space,
+    ) -> Result<(), StoreError> {
+        let note = TokenNote { name: name.to_owned(), created: clock::now(), space };
         let body = serde_json::to_vec(&note).expect("a note is plain data");
         store
             .put_document(Document { kind: TOKEN.into(), name: hex(&hash(token)), body, version: None })
@@ -172,9 +187,14 @@ impl Secrets {
 
 async fn read(store: &dyn Shelf, is_dev: bool) -> Result<Known, StoreError> {
     let documents = store.documents(TOKEN.into(), String::new(), MOST_TOKENS).await?;
-    let mut tokens: Vec<[u8; 32]> = documents.iter().filter_map(|document| unhex(&document.name)).collect();
+    // A note that cannot be read is no token: it might have been for a namespace.
+    let token = |document: &Document| {
+        let note: TokenNote = serde_json::from_slice(&document.body).ok()?;
+        Some((unhex(&document.name)?, note.space))
+    };
+    let mut tokens: Vec<([u8; 32], Space)> = documents.iter().filter_map(token).collect();
     if is_dev {
-        tokens.push(hash(DEV_TOKEN));
+        tokens.push((hash(DEV_TOKEN), Space::default()));
     }
     let keys = store.document(SERVER.into(), keys_name(is_dev)).await?;
     let keys = keys.and_then(|keys| serde_json::from_slice(&keys.body).ok());

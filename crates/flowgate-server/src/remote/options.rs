@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::cli::StoreOptions;
+use crate::{cli::StoreOptions, message::Space};
 
 /// Where the server is, and who asks.
 #[derive(Clone, Args)]
@@ -314,6 +314,9 @@ pub(super) enum TokenAction {
         /// What it is called in the list
         #[arg(long, value_name = "NAME", default_value = "token")]
         name: String,
+        /// The namespace it is for: keys, queues, messages, schedules and all other names of it are apart from others
+        #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
+        namespace: Option<Space>,
         #[command(flatten)]
         store: StoreOptions,
     },
@@ -329,4 +332,8 @@ pub(super) enum TokenAction {
         #[command(flatten)]
         store: StoreOptions,
     },
+}
+
+fn namespace(text: &str) -> Result<Space, &'static str> {
+    Space::read(text).map_err(|_| "accepted: 1 to 64 letters, digits, hyphens, underscores or periods")
 }

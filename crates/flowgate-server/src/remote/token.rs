@@ -19,17 +19,19 @@ pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
     runtime.block_on(async {
         let store = at.open().await.map_err(failed)?;
         match &options.action {
-            TokenAction::Create { name, .. } => {
-                let token = Secrets::create(&*store, name).await.map_err(failed)?;
+            TokenAction::Create { name, namespace, .. } => {
+                let space = namespace.clone().unwrap_or_default();
+                let token = Secrets::create(&*store, name, space).await.map_err(failed)?;
                 say(&format!("{token}\n"))
             }
             TokenAction::List { .. } => {
-                let mut table = Table::new(&["id", "name", "made"]);
+                let mut table = Table::new(&["id", "name", "made", "namespace"]);
                 for (id, note) in Secrets::list(&*store).await.map_err(failed)? {
                     let made = jiff::Timestamp::from_millisecond(note.created as i64);
                     let made =
                         made.map_or_else(|_| "-".to_owned(), |made| made.strftime("%F %T").to_string());
-                    table.row(vec![id, note.name, made]);
+                    let space = if note.space.is_root() { "-" } else { note.space.as_str() };
+                    table.row(vec![id, note.name, made, space.to_owned()]);
                 }
                 say(&table.text())
             }

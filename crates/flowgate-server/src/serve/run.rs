@@ -26,6 +26,7 @@ use crate::{
     console::{self, Console, Parts},
     delivery::{Courier, Egress, QUEUE},
     gateway::Beside,
+    message::Space,
     metrics::{self, Watched},
     office::{Desk, Secrets},
     signals::Signals,
@@ -75,7 +76,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let here = listener.local_addr().map_err(listen)?;
 
     let (closing, closed) = watch::channel(false);
-    let console = console(&desk, gateway.as_ref(), &at, &closed)?;
+    let console = console(&desk, config.server.max_requests, gateway.as_ref(), &at, &closed)?;
     let hub = Arc::clone(console.0.hub());
     let paths = paths(options, &desk, gateway.as_ref(), console, &closed);
     let paths = paths.into_make_service_with_connect_info::<SocketAddr>();
@@ -129,11 +130,12 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
 /// The console, and the gate that its requests share with those of the API.
 fn console(
     desk: &Desk,
+    at_once: u32,
     gateway: Option<&Beside>,
     at: &StoreAt,
     closed: &watch::Receiver<bool>,
 ) -> Result<(Console, ConcurrencyLimit), Failure> {
-    let requests = api::gate()?;
+    let requests = api::gate(at_once)?;
     desk.meter.watch(requests.clone());
     let console = Console::new(Parts {
         desk: desk.clone(),
@@ -192,12 +194,12 @@ async fn token(options: &ServeOptions, desk: &Desk) -> Result<Token, flowgate_ta
     let token = if options.dev {
         Token::Dev
     } else if let Some(token) = &options.token {
-        Secrets::keep(&*desk.store, "given at start", token).await?;
+        Secrets::keep(&*desk.store, "given at start", token, Space::default()).await?;
         Token::Known
     } else if desk.secrets.has_tokens() {
         Token::Known
     } else {
-        Token::New(Secrets::create(&*desk.store, "first").await?)
+        Token::New(Secrets::create(&*desk.store, "first", Space::default()).await?)
     };
     desk.secrets.reread().await?;
     Ok(token)

@@ -63,7 +63,9 @@ fn a_server_does_not_start_with_a_wrong_file() {
         folder.write("flowgate.toml", "[server]\nport = 1").flowgate(&["serve", "--listen", &address], &[]);
     assert_eq!(
         ran.errors(),
-        ["flowgate.toml:2:1: server: unknown field `port`; accepted: listen, flow_control_mode"]
+        [
+            "flowgate.toml:2:1: server: unknown field `port`; accepted: listen, max_requests, flow_control_mode"
+        ]
     );
 }
 

@@ -13,7 +13,7 @@ fn run(server: &Server, arguments: &[&str]) -> Output {
     tokio::task::block_in_place(|| command.output().unwrap())
 }
 
-fn said(server: &Server, arguments: &[&str]) -> String {
+pub(crate) fn said(server: &Server, arguments: &[&str]) -> String {
     let output = run(server, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()

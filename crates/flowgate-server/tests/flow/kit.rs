@@ -273,6 +273,13 @@ impl Server {
         found["events"][0].clone()
     }
 
+    /// The memory it has now, in bytes.
+    pub(crate) fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+    }
+
     /// As a crash would end it.
     pub(crate) fn kill_nine(mut self) {
         self.child.kill().unwrap();

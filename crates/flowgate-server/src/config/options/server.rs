@@ -15,6 +15,14 @@ pub(crate) static SERVER: Section = Section {
             why: "There is no login, so nobody but this machine reaches it unless you say so.",
         },
         Opt {
+            name: "max_requests",
+            kind: Kind::Bare("integer, 1 to 100000"),
+            default: Default::Value("1024"),
+            about: "How many requests of the API are under way at once. Four times as many may wait, for 10 s; what comes beyond \
+                    that is told 503 at once.",
+            why: "Enough to keep the store busy, and a bound for what a flood can hold in memory.",
+        },
+        Opt {
             name: "flow_control_mode",
             kind: Kind::Text("`\"own\"` or `\"latest\"`"),
             default: Default::Words("what the store has; a new one `\"own\"`"),

@@ -14,7 +14,7 @@ use super::{RunRefused, plan};
 use crate::{
     clock,
     delivery::QUEUE,
-    message::{Given, Head, Message, Role, read},
+    message::{Given, Head, Message, Role, Space, read},
     office::{Desk, Entry, Stage},
     workflow::{CallType, Kept, RunHead, Step, inherit},
 };
@@ -33,6 +33,29 @@ pub(crate) enum Chore {
     TimeOut { run: String, step: String },
 }
 
+/// A chore, and whose it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Owed {
+    #[serde(flatten)]
+    chore: Chore,
+    #[serde(default, skip_serializing_if = "Space::is_root")]
+    pub(crate) space: Space,
+}
+
+impl Owed {
+    /// The body of a chore's task, with its namespace.
+    pub(crate) fn stamped(body: Vec<u8>, space: &Space) -> Vec<u8> {
+        let Ok(mut owed) = serde_json::from_slice::<Owed>(&body) else { return body };
+        owed.space = space.clone();
+        serde_json::to_vec(&owed).expect("a chore is plain data")
+    }
+
+    /// Does it, at the desk of its namespace.
+    pub(crate) async fn run(self, desk: &Desk) -> Result<(), StoreError> {
+        self.chore.run(desk).await
+    }
+}
+
 impl Chore {
     pub(super) fn task(&self) -> Result<NewTask, StoreError> {
         let retry = Retry { max_attempts: 1000, max_backoff: Duration::from_secs(60), ..Retry::default() };
@@ -40,7 +63,7 @@ impl Chore {
     }
 
     /// Does it. Done twice, it changes nothing.
-    pub(crate) async fn run(self, desk: &Desk) -> Result<(), StoreError> {
+    async fn run(self, desk: &Desk) -> Result<(), StoreError> {
         match self {
             Chore::Resolve { run } => resolve(desk, &run).await,
             Chore::Sweep { run, waits } => sweep(desk, &run, &waits).await,

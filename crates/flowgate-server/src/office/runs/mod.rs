@@ -14,7 +14,8 @@ mod told;
 mod wait;
 
 pub(crate) use again::Overrides;
-pub(crate) use chore::{CHORE, Chore};
+pub(super) use chore::Chore;
+pub(crate) use chore::{CHORE, Owed};
 pub(crate) use close::Failing;
 pub(crate) use gather::Gather;
 pub(crate) use plan::{InRun, Planned};
