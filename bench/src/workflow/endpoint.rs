@@ -160,6 +160,10 @@ async fn deliver(State(workflow): State<Arc<Workflow>>, headers: HeaderMap, body
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let done = body.windows(STEP.len()).filter(|window| *window == STEP).count().saturating_sub(1);
     let answer = workflow.go_on(text("upstash-workflow-runid"), text("upstash-workflow-url"), done).await;
+    if let Err(error) = &answer {
+        // The server tries again after its backoff: then the round takes as long as that.
+        eprintln!("(a step was not taken: {error})");
+    }
     let status = if answer.is_ok() { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
     (status, [("Upstash-Workflow-Sdk-Version", "1")], answer.err().unwrap_or_default()).into_response()
 }
