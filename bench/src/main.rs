@@ -1,8 +1,8 @@
 //! Flowgate beside its peers, in one run.
 //!
 //! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `routes` pipelines with and
-//! without limits, `tasks` durable tasks on PostgreSQL, `flow` the
-//! flow-control server. Each case runs ours and the
+//! without limits, `tasks` durable tasks on PostgreSQL, `flow` the flow-control server, `workflow` runs of workflows on it. Each
+//! case runs ours and the
 //! peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
 //! told and fails nothing. Owns the order of the cases and what becomes of the command line. It must never be a dependency
 //! of anything.
@@ -20,6 +20,7 @@ mod report;
 mod routes;
 mod suite;
 mod tasks;
+mod workflow;
 
 use std::{env, fs, io, path::Path, process::ExitCode};
 
@@ -63,6 +64,8 @@ const TASKS: [tasks::stage::Group; 4] =
 /// The same of the flow-control server.
 const FLOW: [flow::stage::Group; 4] =
     [flow::through::run, flow::latency::run, flow::keys::run, flow::memory::run];
+/// The same of workflows.
+const WORKFLOW: [workflow::stage::Group; 2] = [workflow::steps::run, workflow::long::run];
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -89,6 +92,7 @@ fn run(name: SuiteName, options: &Options) -> ExitCode {
         SuiteName::Http => http::stage::play_all(&HTTP, &mut suite),
         SuiteName::Flow => flow::stage::play_all(&FLOW, &mut suite),
         SuiteName::Tasks => tasks::stage::play_all(&TASKS, &mut suite),
+        SuiteName::Workflow => workflow::stage::play_all(&WORKFLOW, &mut suite),
     }
     if suite.is_empty() {
         let only = options.only.as_deref().unwrap_or_default();

@@ -21,6 +21,8 @@ Usage: cargo xtask bench <suite> [option]...
                  where it is missing.
   flow           The flow-control server: messages in, deliveries out, on SQLite
                  and on PostgreSQL, beside a bare client and beside BullMQ.
+  workflow       Runs of workflows on the flow-control server, on SQLite and on
+                 one PostgreSQL that it starts for itself.
 
   --json         One line of JSON for each case instead of the table.
   --only <text>  Only the cases whose name contains the text.
@@ -52,11 +54,18 @@ pub(crate) enum SuiteName {
     Routes,
     Tasks,
     Flow,
+    Workflow,
 }
 
 impl SuiteName {
-    const ALL: [SuiteName; 5] =
-        [SuiteName::Gates, SuiteName::Http, SuiteName::Routes, SuiteName::Tasks, SuiteName::Flow];
+    const ALL: [SuiteName; 6] = [
+        SuiteName::Gates,
+        SuiteName::Http,
+        SuiteName::Routes,
+        SuiteName::Tasks,
+        SuiteName::Flow,
+        SuiteName::Workflow,
+    ];
 
     /// The word for it, on the command line and as the name of its figures.
     pub(crate) fn word(self) -> &'static str {
@@ -66,6 +75,7 @@ impl SuiteName {
             SuiteName::Routes => "routes",
             SuiteName::Tasks => "tasks",
             SuiteName::Flow => "flow",
+            SuiteName::Workflow => "workflow",
         }
     }
 }
@@ -134,12 +144,15 @@ impl fmt::Display for UsageError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuite => {
-                write!(to, "no suite given: `gates`, `http`, `routes`, `tasks` and `flow` are accepted")
+                write!(
+                    to,
+                    "no suite given: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted"
+                )
             }
             Self::UnknownSuite(suite) => {
                 write!(
                     to,
-                    "unknown suite `{suite}`: `gates`, `http`, `routes`, `tasks` and `flow` are accepted"
+                    "unknown suite `{suite}`: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted"
                 )
             }
             Self::UnknownRole => write!(to, "`{PLAY}` is for the suites themselves"),
@@ -188,10 +201,10 @@ mod tests {
     fn a_mistake_names_the_value_and_what_is_accepted() {
         let options = "`--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted";
         for (line, message) in [
-            ("", "no suite given: `gates`, `http`, `routes`, `tasks` and `flow` are accepted".to_owned()),
+            ("", "no suite given: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted".to_owned()),
             (
                 "--json",
-                "unknown suite `--json`: `gates`, `http`, `routes`, `tasks` and `flow` are accepted"
+                "unknown suite `--json`: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted"
                     .to_owned(),
             ),
             ("play villain", "`play` is for the suites themselves".to_owned()),

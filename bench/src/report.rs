@@ -236,6 +236,12 @@ impl Frame {
                 rounds: "Ours, a bare client and the peer run over loopback, each in processes of its own, in turn, round by round;",
                 notes: include_str!("../notes-flow.md"),
             },
+            SuiteName::Workflow => Frame {
+                suite,
+                title: "Workflows on the flow-control server",
+                rounds: "Each round has a server and a store of its own;",
+                notes: include_str!("../notes-workflow.md"),
+            },
             SuiteName::Routes => Frame {
                 suite,
                 title: "Routes, with and without limits",

@@ -12,9 +12,9 @@ pub(crate) fn bench(root: &Path, words: &[String]) -> io::Result<ExitStatus> {
     cargo(root).args(run).args(words).status()
 }
 
-/// What the server prints when it is asked for the reference page of its config file.
-pub(crate) fn config_reference(root: &Path) -> io::Result<Output> {
-    let run = ["run", "--quiet", "--package", "flowgate-server", "--", "config-reference"];
+/// What the server prints when it is asked for a reference page.
+pub(crate) fn printed(root: &Path, page: &str) -> io::Result<Output> {
+    let run = ["run", "--quiet", "--package", "flowgate-server", "--", "reference", page];
     cargo(root).args(run).stderr(Stdio::inherit()).output()
 }
 

@@ -18,7 +18,7 @@ Usage: cargo xtask <command>
                       run as a doc test, and that shell blocks name commands
                       which exist.
   docs                Write the pages that are made from the code:
-                      docs/reference/config.md. A test fails while it is stale.
+                      docs/reference. A test fails while one is stale.
   loom [option]...    Model-check the slot and line code under loom. Options go
                       to `cargo test`. LOOM_MAX_PREEMPTIONS is 3 unless set:
                       more finds more, and takes much longer.

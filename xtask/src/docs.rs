@@ -9,14 +9,21 @@ use std::process::ExitStatus;
 
 use crate::cargo;
 
-const CONFIG: &str = "docs/reference/config.md";
+/// The pages of docs/reference, as the program names them.
+const PAGES: [&str; 4] = ["config", "metrics", "commands", "api"];
 
 /// Writes every page, unless what prints it fails; then the page stays as it is.
 pub(crate) fn write(root: &Path) -> io::Result<ExitStatus> {
-    let printed = cargo::config_reference(root)?;
-    if printed.status.success() {
-        fs::write(root.join(CONFIG), printed.stdout)?;
-        println!("{CONFIG}: written");
+    let mut status = ExitStatus::default();
+    for name in PAGES {
+        let page = format!("docs/reference/{name}.md");
+        let printed = cargo::printed(root, name)?;
+        status = printed.status;
+        if !status.success() {
+            break;
+        }
+        fs::write(root.join(&page), printed.stdout)?;
+        println!("{page}: written");
     }
-    Ok(printed.status)
+    Ok(status)
 }

@@ -7,13 +7,18 @@ mod tasks;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use flowgate::Period;
 
 use crate::{
     config::Sources,
-    remote::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions},
+    remote::{
+        DlqOptions, KeysOptions, PublishOptions, RunOptions, RunsOptions, ScheduleOptions, TokenOptions,
+    },
     serve::StoreAt,
+    simulate::{SIMULATE_HELP, SimulateOptions},
+    top::TopOptions,
+    traces::TraceOptions,
 };
 
 pub(crate) use tasks::{
@@ -72,14 +77,27 @@ pub(crate) enum Command {
     /// List the flow-control keys of a running server, or change one
     Keys(KeysOptions),
 
+    /// Watch keys, queues and gates of a running server, live
+    Top(TopOptions),
+
     /// Look at dead letters, send them again or delete them
     Dlq(DlqOptions),
+
+    /// List the runs of workflows on a running server
+    Runs(RunsOptions),
+
+    /// Look at one run of a workflow, cancel it, or begin a failed one again
+    Run(RunOptions),
 
     /// Make, list or change schedules
     Schedule(ScheduleOptions),
 
     /// Make, list or revoke tokens of the API
     Token(TokenOptions),
+
+    /// Say what limits would do to a workload, before production: waits, throughput, refusals, and a plot
+    #[command(after_help = SIMULATE_HELP)]
+    Simulate(SimulateOptions),
 
     /// Serve a small HTTP demo guarded by gates, with live figures at /
     #[command(after_help = DEMO_HELP)]
@@ -119,9 +137,21 @@ pub(crate) enum Command {
     #[command(hide = true)]
     WorkerChild(ChildOptions),
 
-    /// Print the reference page of the config file
+    /// Print a page of the reference
     #[command(hide = true)]
-    ConfigReference,
+    Reference {
+        #[arg(value_enum)]
+        page: Page,
+    },
+}
+
+/// A page that is made from the code.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Page {
+    Config,
+    Metrics,
+    Commands,
+    Api,
 }
 
 /// From where the configuration is taken.
@@ -189,9 +219,20 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "FLOWGATE_DENY_PRIVATE")]
     pub(crate) deny_private: bool,
 
+    /// Answer /metrics without a token
+    #[arg(long, env = "FLOWGATE_METRICS_OPEN")]
+    pub(crate) metrics_open: bool,
+
+    #[command(flatten)]
+    pub(crate) traces: TraceOptions,
+
     /// How many deliveries this server has under way at once
     #[arg(long, env = "FLOWGATE_DELIVERIES", value_name = "N", default_value = "1000", value_parser = deliveries)]
     pub(crate) deliveries: u32,
+
+    /// How soon the deliveries of a server that died are made again, and their slots are free
+    #[arg(long, env = "FLOWGATE_LEASE", value_name = "TIME", default_value = "15s", value_parser = lease)]
+    pub(crate) lease: Duration,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -222,6 +263,14 @@ pub(crate) struct DemoOptions {
 }
 
 const MOST: u32 = 1_000_000_000;
+
+/// Shorter than this, a busy machine would lose what it holds; longer, nobody would wait for it.
+fn lease(text: &str) -> Result<Duration, String> {
+    let accepted = "accepted: a time from 1s to 1h, like 15s";
+    let span = time(text).map_err(|_| accepted.to_owned())?;
+    let range = Duration::from_secs(1)..=Duration::from_secs(3600);
+    range.contains(&span).then_some(span).ok_or_else(|| accepted.to_owned())
+}
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "accepted: an address and a port, like 127.0.0.1:8080 or [::1]:0")

@@ -7,15 +7,21 @@ mod cli;
 mod clock;
 mod commands;
 mod config;
+mod console;
 mod delivery;
 mod demo;
 mod gateway;
 mod message;
+mod metrics;
 mod office;
 mod remote;
 mod serve;
 mod signals;
+mod simulate;
+mod top;
+mod traces;
 mod worker;
+mod workflow;
 
 use std::{
     io::{self, Write},
@@ -32,10 +38,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(options) => commands::serve(&options),
+        Command::Simulate(options) => simulate::simulate(&options).map_err(commands::Failure::from),
         Command::Demo(options) => demo::serve(&options).map_err(commands::Failure::from),
         Command::Publish(options) => remote::publish(&options).map_err(commands::Failure::from),
         Command::Keys(options) => remote::keys(&options).map_err(commands::Failure::from),
+        Command::Top(options) => top::top(&options).map_err(commands::Failure::from),
         Command::Dlq(options) => remote::dlq(&options).map_err(commands::Failure::from),
+        Command::Runs(options) => remote::runs(&options).map_err(commands::Failure::from),
+        Command::Run(options) => remote::run(&options).map_err(commands::Failure::from),
         Command::Schedule(options) => remote::schedule(&options).map_err(commands::Failure::from),
         Command::Token(options) => remote::token(&options).map_err(commands::Failure::from),
         Command::Check(options) => commands::check(&options),
@@ -48,7 +58,7 @@ fn main() -> ExitCode {
         Command::Key(options) => commands::key(options),
         Command::Explain(options) => commands::explain(&options),
         Command::WorkerChild(options) => commands::worker_child(&options),
-        Command::ConfigReference => commands::config_reference(),
+        Command::Reference { page } => commands::reference(page),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

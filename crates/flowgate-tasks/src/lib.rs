@@ -13,6 +13,7 @@
 
 mod client;
 pub mod clock;
+mod crontab;
 pub mod explain;
 mod ledger;
 mod plan;
@@ -26,6 +27,7 @@ mod upkeep;
 pub mod worker;
 
 pub use client::Client;
+pub use crontab::Crontab;
 pub use record::{Record, Unreadable};
 pub use task::{DEFAULT_QUEUE, MAX_BODY, MAX_NAME, MAX_WEIGHT, NewTask, Retry, TaskId, When};
 pub use upkeep::keep_up;

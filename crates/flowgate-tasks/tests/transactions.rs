@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use flowgate_tasks::{
     NewTask,
-    store::{NewWorker, Postgres, Store, Turn, Want, WorkerId},
+    store::{KeyChange, NewWorker, Postgres, Store, Turn, Want, WorkerId},
 };
 use tokio_postgres::{Client, NoTls};
 
@@ -79,4 +79,38 @@ async fn a_dedupe_id_is_refused_in_a_transaction() {
         refused.to_string(),
         "RC5003: option `dedupe` is \"once\"; accepted: no dedupe id for a task that is sent in a transaction of yours"
     );
+}
+
+#[tokio::test]
+async fn f3_newest_limits_reach_a_lane_that_a_turn_marks_at_the_same_moment() {
+    // Seen to fail: without the statement that waits for the keys first, one was claimed and not two.
+    let (store, mut client, worker) = start("newest").await;
+    let task = |max: u32| {
+        let limits = flowgate_core::Limits::builder().max(max).build().expect("limits");
+        NewTask::new("one", Vec::new()).key("k").limits(limits)
+    };
+    store.change_key("k".to_owned(), KeyChange::Latest(true)).await.expect("a key");
+    store.send(vec![task(1), task(1)]).await.expect("sent");
+    assert_eq!(claim(&store, worker).await.len(), 1, "the other is held");
+    client.batch_execute("UPDATE flowgate.lanes SET state = 1").await.expect("as after a change of the key");
+    // A turn that has the key, and marks the lane again.
+    let turn = client.transaction().await.expect("a transaction");
+    turn.batch_execute(
+        "SELECT FROM flowgate.keys FOR NO KEY UPDATE; UPDATE flowgate.lanes SET state = 2 WHERE state = 1",
+    )
+    .await
+    .expect("the lane is marked");
+    let store = Arc::new(store);
+    let sending = tokio::spawn({
+        let (store, task) = (Arc::clone(&store), task(3));
+        async move { store.send(vec![task]).await }
+    });
+    let waits =
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while turn.query(waits, &[]).await.expect("an answer").is_empty() {}
+    turn.commit().await.expect("the turn is over");
+    sending.await.expect("it ends").expect("sent");
+    // One lane of a key to a turn.
+    let both = [claim(&store, worker).await, claim(&store, worker).await].concat();
+    assert_eq!(both.len(), 2, "the newest limits let both start");
 }

@@ -53,6 +53,11 @@ impl FakeClock {
         }
     }
 
+    /// When the next alarm rings, if one is set.
+    pub fn next_alarm(&self) -> Option<Tick> {
+        self.lock().alarms.first_key_value().map(|(&(at, _), _)| at)
+    }
+
     /// How many alarms are set.
     pub fn alarms(&self) -> usize {
         self.lock().alarms.len()

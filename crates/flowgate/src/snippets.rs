@@ -9,6 +9,10 @@ struct Readme;
 #[doc = include_str!("../../../docs/guide/gates.md")]
 struct GuideGates;
 
+#[cfg(feature = "route")]
+#[doc = include_str!("../../../docs/migrate/from-a-semaphore.md")]
+struct FromASemaphore;
+
 #[cfg(feature = "axum")]
 #[doc = include_str!("../../../docs/guide/http.md")]
 struct GuideHttp;
@@ -17,7 +21,7 @@ struct GuideHttp;
 #[doc = include_str!("../../../docs/guide/http-client.md")]
 struct GuideHttpClient;
 
-#[cfg(feature = "route")]
+#[cfg(feature = "route-queue")]
 #[doc = include_str!("../../../docs/guide/routes.md")]
 struct GuideRoutes;
 

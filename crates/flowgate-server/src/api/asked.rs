@@ -10,10 +10,10 @@ use crate::message::decode;
 
 /// A query, decoded.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked(Vec<(String, String)>);
+pub(crate) struct Asked(Vec<(String, String)>);
 
 impl Asked {
-    pub(super) fn of(uri: &Uri) -> Self {
+    pub(crate) fn of(uri: &Uri) -> Self {
         let plain = |text: &str| {
             let text = text.replace('+', " ");
             decode(&text).unwrap_or(text)
@@ -26,22 +26,37 @@ impl Asked {
         Asked(pairs.collect())
     }
 
+    /// The same, with this value for a name that had none.
+    pub(super) fn with(&self, name: &str, value: &str) -> Self {
+        let mut pairs = self.0.clone();
+        if self.one(name).is_none() {
+            pairs.push((name.to_owned(), value.to_owned()));
+        }
+        Asked(pairs)
+    }
+
     /// The last value of a name that is not empty.
-    pub(super) fn one(&self, name: &str) -> Option<&str> {
+    pub(crate) fn one(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().rev().find(|(known, value)| known == name && !value.is_empty());
         found.map(|(_, value)| value.as_str())
     }
 
     /// All values of a name, also those with commas between them.
-    pub(super) fn all(&self, name: &str) -> Vec<String> {
+    pub(crate) fn all(&self, name: &str) -> Vec<String> {
         let values =
             self.0.iter().filter(|(known, _)| known == name || known.strip_suffix("[]") == Some(name));
         let each = values.flat_map(|(_, value)| value.split(','));
         each.map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned).collect()
     }
 
+    /// All values of a name, as they are.
+    pub(crate) fn each(&self, name: &str) -> Vec<String> {
+        let values = self.0.iter().filter(|(known, _)| known == name);
+        values.map(|(_, value)| value.clone()).collect()
+    }
+
     /// A number, if there is one.
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         let read = |text: &str| {
             let wrong = || Problem::bad(format!("{name} is {text:?}; send a whole number"));
             text.parse().map_err(|_| wrong())
@@ -50,7 +65,7 @@ impl Asked {
     }
 
     /// How many are wanted: from 1 to `most`.
-    pub(super) fn count(&self, default: usize, most: usize) -> Result<usize, Problem> {
+    pub(crate) fn count(&self, default: usize, most: usize) -> Result<usize, Problem> {
         let count = self.number("count")?.map_or(default, |count| count as usize);
         if count == 0 {
             return Err(Problem::bad(format!("count is 0; send a whole number from 1 to {most}")));
@@ -59,7 +74,7 @@ impl Asked {
     }
 
     /// Refuses every name that is not in the list.
-    pub(super) fn only(&self, known: &[&str]) -> Result<(), Problem> {
+    pub(crate) fn only(&self, known: &[&str]) -> Result<(), Problem> {
         let plain = |name: &str| name.strip_suffix("[]").unwrap_or(name).to_owned();
         let unknown = self.0.iter().map(|(name, _)| plain(name)).find(|name| !known.contains(&name.as_str()));
         match unknown {

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use axum::{
     Json,
+    body::Bytes,
     extract::{ConnectInfo, State},
     response::IntoResponse,
 };
@@ -13,11 +14,12 @@ use serde_json::Value;
 use super::{
     publish::view,
     reply::{Answer, Problem},
+    runs,
     sent::Sent,
 };
 use crate::{
     message::{Destination, Given, Message, Target, name},
-    office::{Desk, Sending},
+    office::{Desk, Planned, Sending},
 };
 
 const MOST: usize = 10_000;
@@ -31,12 +33,13 @@ enum Batch {
 }
 
 #[derive(Deserialize)]
-struct One {
+pub(super) struct One {
     destination: String,
     #[serde(default)]
     headers: Option<BTreeMap<String, Value>>,
+    /// Text as it is; what is not text is JSON, as the clients leave it for calls.
     #[serde(default)]
-    body: Option<String>,
+    body: Option<Value>,
     #[serde(default)]
     queue: Option<String>,
 }
@@ -46,7 +49,50 @@ pub(super) async fn batch(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Sent(body): Sent,
 ) -> Answer {
-    let batch: Batch = serde_json::from_slice(&body)
+    let batch = read(&body)?;
+    let caller = peer.ip().to_canonical().to_string();
+    let mut shapes = Vec::with_capacity(batch.len());
+    let mut messages: Vec<Message> = Vec::with_capacity(batch.len());
+    let mut planned: Vec<Planned> = Vec::new();
+    for (index, one) in batch.into_iter().enumerate() {
+        let sending = one.sending(&caller).map_err(|problem| problem.at(index))?;
+        if let Some(ask) = runs::asked_for(&sending.given)? {
+            planned.push(runs::planned(&desk, ask, sending).await?);
+            shapes.push(Shape::Run);
+            continue;
+        }
+        let is_group = matches!(sending.destination, Destination::Group(_));
+        let read = desk.read(sending).await.map_err(|refused| Problem::from(refused).at(index))?;
+        shapes.push(Shape::Plain { count: read.len(), is_group });
+        messages.extend(read);
+    }
+    let mut accepted = desk.accept_all(messages).await?.into_iter();
+    let mut stored = desk.commit(planned).await?.into_iter();
+    let mut views = Vec::with_capacity(shapes.len());
+    for shape in shapes {
+        let told = match shape {
+            Shape::Run => stored.next().map(|stored| runs::sent(&desk, &stored)).unwrap_or_default(),
+            Shape::Plain { count, is_group } => {
+                let mut each = accepted.by_ref().take(count).map(|accepted| view(&desk, &accepted, is_group));
+                if is_group { Value::Array(each.collect()) } else { each.next().unwrap_or_default() }
+            }
+        };
+        views.push(told);
+    }
+    Ok(Json(views).into_response())
+}
+
+/// What an entry became.
+enum Shape {
+    /// A message of a run.
+    Run,
+    /// So many messages, and whether they are for a group.
+    Plain { count: usize, is_group: bool },
+}
+
+/// The entries of a batch.
+pub(super) fn read(body: &Bytes) -> Result<Vec<One>, Problem> {
+    let batch: Batch = serde_json::from_slice(body)
         .map_err(|error| Problem::bad(format!("the body is not a batch ({error}); {FORM}")))?;
     let batch = match batch {
         Batch::Many(batch) => batch,
@@ -58,29 +104,11 @@ pub(super) async fn batch(
             batch.len()
         )));
     }
-    let caller = peer.ip().to_canonical().to_string();
-    // How many messages each entry became, and whether it was for a group.
-    let mut shapes = Vec::with_capacity(batch.len());
-    let mut messages: Vec<Message> = Vec::with_capacity(batch.len());
-    for (index, one) in batch.into_iter().enumerate() {
-        let sending = one.sending(&caller).map_err(|problem| problem.at(index))?;
-        let is_group = matches!(sending.destination, Destination::Group(_));
-        let read = desk.read(sending).await.map_err(|refused| Problem::from(refused).at(index))?;
-        shapes.push((read.len(), is_group));
-        messages.extend(read);
-    }
-    let mut accepted = desk.accept_all(messages).await?.into_iter();
-    let mut views = Vec::with_capacity(shapes.len());
-    for (count, is_group) in shapes {
-        let mut each = accepted.by_ref().take(count).map(|accepted| view(&desk, &accepted, is_group));
-        let told = if is_group { Value::Array(each.collect()) } else { each.next().unwrap_or_default() };
-        views.push(told);
-    }
-    Ok(Json(views).into_response())
+    Ok(batch)
 }
 
 impl One {
-    fn sending(self, caller: &str) -> Result<Sending, Problem> {
+    pub(super) fn sending(self, caller: &str) -> Result<Sending, Problem> {
         let target = Target::read(&self.destination)?;
         let mut given = Given::default();
         for (name, value) in self.headers.unwrap_or_default() {
@@ -98,7 +126,11 @@ impl One {
         Ok(Sending {
             destination: target.destination,
             given: given.over(&target.settings.into_iter().collect()),
-            body: self.body.unwrap_or_default().into(),
+            body: match self.body {
+                None | Some(Value::Null) => Bytes::new(),
+                Some(Value::String(text)) => text.into(),
+                Some(other) => other.to_string().into(),
+            },
             queue,
             schedule: None,
             caller: Some(caller.to_owned()),

@@ -1,6 +1,6 @@
 //! `/v2/dlq`: dead letters, and sending them again.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use axum::{
     Json,
@@ -26,27 +26,46 @@ use super::{
 };
 use crate::{
     clock,
-    message::{Dedupe, Message, message_view, read as read_spec},
+    message::{Dedupe, Message, header_map, message_view, read as read_spec},
     office::{Answered, Desk, Entry, Stage},
+    workflow::RunHead,
 };
 
 const DEFAULT_COUNT: usize = 100;
 const MOST: usize = 1000;
 const PAGE: u32 = 500;
 const LOOKED_AT: usize = 20_000;
-const OWN: [&str; 7] = ["count", "cursor", "dlqIds", "dlqId", "messageId", "responseStatus", "source"];
+const MOMENT: Duration = Duration::from_millis(10);
+const MOMENTS: u32 = 200;
+const OWN: [&str; 13] = [
+    "count",
+    "cursor",
+    "dlqIds",
+    "dlqId",
+    "messageId",
+    "responseStatus",
+    "source",
+    "workflowRunId",
+    "workflowUrl",
+    "workflowUrlExactMatch",
+    "workflowCreatedAt",
+    "failureFunctionState",
+    "all",
+];
 
 /// A message that no attempt is left for.
-struct Letter {
-    id: TaskId,
-    message: Message,
+pub(super) struct Letter {
+    pub(super) id: TaskId,
+    pub(super) message: Message,
     answer: Option<Answered>,
+    /// The run that it ended.
+    run: Option<RunHead>,
 }
 
 /// Some of the letters that were asked for, and where the rest begins.
-struct Page {
-    letters: Vec<Letter>,
-    cursor: Option<String>,
+pub(super) struct Page {
+    pub(super) letters: Vec<Letter>,
+    pub(super) cursor: Option<String>,
 }
 
 pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
@@ -70,7 +89,11 @@ pub(super) async fn remove(State(desk): State<Desk>, Path(name): Path<String>) -
 }
 
 pub(super) async fn remove_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
-    let page = page(&desk, &asked, &names(&body)?).await?;
+    remove_all(&desk, &asked, &names(&body)?).await
+}
+
+pub(super) async fn remove_all(desk: &Desk, asked: &Asked, names: &[String]) -> Answer {
+    let page = page(desk, asked, names).await?;
     let mut deleted = 0;
     for letter in &page.letters {
         deleted += u64::from(desk.store.remove_dead(letter.id).await?);
@@ -111,6 +134,10 @@ pub(super) async fn retry(
 /// Sends a letter as a new message. Stored under an id of the letter first: a crash in between sends nothing twice.
 async fn again(desk: &Desk, letter: Letter) -> Result<Value, Problem> {
     let mut message = letter.message;
+    if message.head.part.is_some() {
+        let text = "this letter ended a run of a workflow; POST /v2/workflows/dlq/resume or /restart with its dlqIds";
+        return Err(Problem::bad(text));
+    }
     message.head.created = clock::now();
     message.head.spec.start = None;
     message.head.spec.dedupe = Some(Dedupe::Id(format!("dlq/{}", letter.id)));
@@ -119,11 +146,28 @@ async fn again(desk: &Desk, letter: Letter) -> Result<Value, Problem> {
     Ok(json!({ "messageId": desk.numbers.message(accepted.id) }))
 }
 
-async fn find(desk: &Desk, name: &str) -> Result<Letter, Problem> {
+pub(super) async fn find(desk: &Desk, name: &str) -> Result<Letter, Problem> {
     let missing = || Problem::missing("dead letter", name);
     let id = desk.numbers.read_dead(name).ok_or_else(missing)?;
-    let look = desk.store.look_at_task(id).await?.ok_or_else(missing)?;
+    let look = buried(desk, id).await?.ok_or_else(missing)?;
     Letter::of(desk, &look).await?.ok_or_else(missing)
+}
+
+/// A task by its number. One that has just ended its run is waited for: the run is told as failed a moment before the letter
+/// is written.
+async fn buried(desk: &Desk, id: TaskId) -> Result<Option<TaskLook>, Problem> {
+    for _ in 0..MOMENTS {
+        let look = desk.store.look_at_task(id).await?;
+        let held = look.as_ref().filter(|look| matches!(look.state, TaskState::Held { .. }));
+        let Some(part) = held.and_then(|look| desk.message_of(look)?.head.part) else { return Ok(look) };
+        let run = desk.store.run(part.run).await?.map(|(run, _)| RunHead::from_bytes(&run.head));
+        let is_ending = run.and_then(|run| run.failed).is_some_and(|failed| failed.task == id.0);
+        if !is_ending {
+            return Ok(look);
+        }
+        tokio::time::sleep(MOMENT).await;
+    }
+    Ok(desk.store.look_at_task(id).await?)
 }
 
 #[derive(Deserialize)]
@@ -133,7 +177,7 @@ struct Body {
     dlq_ids: Vec<String>,
 }
 
-fn names(body: &Bytes) -> Result<Vec<String>, Problem> {
+pub(super) fn names(body: &Bytes) -> Result<Vec<String>, Problem> {
     if body.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
@@ -143,12 +187,13 @@ fn names(body: &Bytes) -> Result<Vec<String>, Problem> {
     Ok(body.dlq_ids)
 }
 
-async fn page(desk: &Desk, asked: &Asked, more: &[String]) -> Result<Page, Problem> {
+pub(super) async fn page(desk: &Desk, asked: &Asked, more: &[String]) -> Result<Page, Problem> {
     asked.only(&[&OWN[..], &filter::NAMES[..]].concat())?;
     let filter = Filter::read(asked)?;
     let count = asked.count(DEFAULT_COUNT, MOST)?;
     let statuses = asked.all("responseStatus");
     let messages = asked.all("messageId");
+    let runs = RunLetters::read(asked)?;
     let mut names = asked.all("dlqIds");
     names.extend(asked.all("dlqId"));
     names.extend_from_slice(more);
@@ -157,12 +202,12 @@ async fn page(desk: &Desk, asked: &Asked, more: &[String]) -> Result<Page, Probl
         filter.matches(&letter.message, letter.message.head.created)
             && (statuses.is_empty() || statuses.contains(&status))
             && (messages.is_empty() || messages.contains(&desk.numbers.message(letter.id)))
+            && runs.matches(letter)
     };
     let mut letters = Vec::new();
     if !names.is_empty() {
         for id in names.iter().filter_map(|name| desk.numbers.read_dead(name)) {
-            let look = desk.store.look_at_task(id).await?;
-            let letter = match look {
+            let letter = match buried(desk, id).await? {
                 Some(look) => Letter::of(desk, &look).await?,
                 None => None,
             };
@@ -200,7 +245,13 @@ impl Letter {
         let notes = desk.store.notes(NoteQuery { tasks: vec![look.id], before: None, most: 10 }).await?;
         let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
         let failed = entries.into_iter().find(|entry| entry.stage == Stage::Failed);
-        Ok(Some(Letter { id: look.id, message, answer: failed.and_then(|entry| entry.answer) }))
+        let run = match &message.head.part {
+            Some(part) => {
+                desk.store.run(part.run.clone()).await?.map(|(run, _)| RunHead::from_bytes(&run.head))
+            }
+            None => None,
+        };
+        Ok(Some(Letter { id: look.id, message, answer: failed.and_then(|entry| entry.answer), run }))
     }
 
     fn view(&self, desk: &Desk) -> Value {
@@ -211,6 +262,58 @@ impl Letter {
             // Nobody answered.
             None => drop(view.insert("responseStatus".into(), json!(0))),
         }
+        if let Some(run) = &self.run {
+            view.insert("workflowCreatedAt".into(), json!(run.created));
+            view.insert("workflowUrl".into(), json!(run.url));
+            if let Some(call) = &run.failure_call {
+                let mut info = json!({ "state": call.state });
+                if let Some(answer) = &call.answer {
+                    let headers = answer.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));
+                    info["responseStatus"] = json!(answer.status);
+                    info["responseBody"] = json!(answer.text());
+                    info["responseHeaders"] = header_map(headers);
+                }
+                view.insert("failureCallbackInfo".into(), info);
+            }
+        }
         Value::Object(view)
+    }
+}
+
+/// Which letters are meant by the runs they ended. Those of runs are asked for, by name or by their source.
+struct RunLetters {
+    is_named: bool,
+    is_of_runs: bool,
+    ids: Vec<String>,
+    url: Option<String>,
+    created: Option<u64>,
+    states: Vec<String>,
+}
+
+impl RunLetters {
+    fn read(asked: &Asked) -> Result<Self, Problem> {
+        let source = asked.one("source").unwrap_or("qstash");
+        if !["workflow", "qstash"].contains(&source) {
+            return Err(Problem::bad(format!("source is {source:?}; send workflow or qstash")));
+        }
+        Ok(RunLetters {
+            is_named: !asked.all("dlqIds").is_empty() || !asked.all("dlqId").is_empty(),
+            is_of_runs: source == "workflow",
+            ids: asked.all("workflowRunId"),
+            url: asked.one("workflowUrl").map(str::to_owned),
+            created: asked.number("workflowCreatedAt")?,
+            states: asked.all("failureFunctionState"),
+        })
+    }
+
+    fn matches(&self, letter: &Letter) -> bool {
+        let Some(part) = &letter.message.head.part else { return !self.is_of_runs };
+        let run = letter.run.as_ref();
+        let state = run.and_then(|run| run.failure_call.as_ref()).map(|call| &call.state);
+        (self.is_of_runs || self.is_named)
+            && (self.ids.is_empty() || self.ids.contains(&part.id))
+            && self.url.as_ref().is_none_or(|url| run.is_some_and(|run| run.url.starts_with(url)))
+            && self.created.is_none_or(|created| run.is_some_and(|run| run.created == created))
+            && (self.states.is_empty() || state.is_some_and(|state| self.states.contains(state)))
     }
 }

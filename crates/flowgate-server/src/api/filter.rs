@@ -4,7 +4,8 @@ use super::{asked::Asked, reply::Problem};
 use crate::message::Message;
 
 /// The names that a filter knows.
-pub(super) const NAMES: [&str; 11] = [
+pub(super) const NAMES: [&str; 12] = [
+    "search",
     "url",
     "topicName",
     "scheduleId",
@@ -32,6 +33,8 @@ pub(super) struct Filter {
     path: Vec<String>,
     from: Option<u64>,
     to: Option<u64>,
+    /// Small letters.
+    search: Option<String>,
 }
 
 impl Filter {
@@ -49,6 +52,7 @@ impl Filter {
             path: asked.all("path"),
             from: asked.number("fromDate")?,
             to: asked.number("toDate")?,
+            search: asked.one("search").map(str::to_lowercase),
         })
     }
 
@@ -70,7 +74,17 @@ impl Filter {
             && any(&self.host, uri.as_ref().and_then(http::Uri::host))
             && any(&self.path, uri.as_ref().map(http::Uri::path))
             && has_label
+            && self.search.as_ref().is_none_or(|wanted| is_about(message, wanted))
             && self.from.is_none_or(|from| at >= from)
             && self.to.is_none_or(|to| at <= to)
     }
+}
+
+/// Whether the URL, the key, a label, or another name of a message has this in it.
+fn is_about(message: &Message, wanted: &str) -> bool {
+    let head = &message.head;
+    let names = [&head.queue, &head.topic, &head.endpoint, &head.schedule];
+    let texts = [Some(&head.url), head.spec.flow.as_ref().map(|flow| &flow.key)];
+    let each = texts.into_iter().chain(names.map(Option::as_ref)).flatten().chain(&head.spec.labels);
+    each.into_iter().any(|text| text.to_lowercase().contains(wanted))
 }

@@ -38,7 +38,7 @@ pub(super) async fn read(State(desk): State<Desk>, Path(key): Path<String>) -> A
 }
 
 /// A key as the protocol writes it. A max that is not there is no limit.
-fn view(spent: &KeySpent) -> Value {
+pub(crate) fn view(spent: &KeySpent) -> Value {
     let key = &spent.key;
     let limits = key.pinned.or(key.sent);
     let pinned = key.pinned.as_ref();

@@ -15,7 +15,7 @@ use super::{
     sent::Sent,
 };
 use crate::{
-    message::{Message, message_view},
+    message::{Message, Role, message_view},
     office::{Desk, Entry, Stage},
 };
 
@@ -112,5 +112,9 @@ async fn cancel_one(desk: &Desk, id: TaskId) -> Result<bool, Problem> {
         Cancelled::Running => desk.journal.add(id, &entry(Stage::CancelRequested)).await,
     }
     desk.journal.add(id, &entry(Stage::Canceled)).await;
+    // A run that has lost one of its messages would never end.
+    if let Some(part) = message.head.part.as_ref().filter(|part| part.role != Role::Failure) {
+        desk.cancel_run(&part.run).await?;
+    }
     Ok(true)
 }

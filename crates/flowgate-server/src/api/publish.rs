@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     reply::{Answer, Problem},
+    runs,
     sent::Sent,
 };
 use crate::{
@@ -75,6 +76,12 @@ async fn send(
     let given = given(headers, target.settings)?;
     let caller = Some(peer.ip().to_canonical().to_string());
     let is_group = matches!(target.destination, Destination::Group(_));
+    if let Some(ask) = runs::asked_for(&given)? {
+        let sending = Sending { destination: target.destination, given, body, queue, schedule: None, caller };
+        let stored = runs::store_one(desk, runs::planned(desk, ask, sending).await?).await?;
+        let status = if stored.is_duplicate { StatusCode::ACCEPTED } else { StatusCode::CREATED };
+        return Ok((status, Json(runs::sent(desk, &stored))).into_response());
+    }
     let sending = Sending { destination: target.destination, given, body, queue, schedule: None, caller };
     let mut messages = desk.read(sending).await?;
     let accepted = match (is_group, messages.pop()) {

@@ -12,32 +12,32 @@ use crate::{message::Fault, office::Refused};
 
 /// A status and a sentence.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
     text: String,
 }
 
 /// An answer, or why there is none.
-pub(super) type Answer = Result<Response, Problem>;
+pub(crate) type Answer = Result<Response, Problem>;
 
 impl Problem {
-    pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Problem { status, text: text.into() }
     }
 
     /// 400: something is to be sent in another form.
-    pub(super) fn bad(text: impl Into<String>) -> Self {
+    pub(crate) fn bad(text: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, text)
     }
 
     /// 404, with what there is none of.
-    pub(super) fn missing(what: &str, name: &str) -> Self {
+    pub(crate) fn missing(what: &str, name: &str) -> Self {
         let name: String = name.chars().take(100).collect();
         Problem::new(StatusCode::NOT_FOUND, format!("there is no {what} {name:?}"))
     }
 
     /// The same, with where in a list it stood.
-    pub(super) fn at(self, index: usize) -> Self {
+    pub(crate) fn at(self, index: usize) -> Self {
         Problem { text: format!("entry {index} of the batch: {}", self.text), ..self }
     }
 }
@@ -74,11 +74,11 @@ impl IntoResponse for Problem {
 }
 
 /// 200 and this value.
-pub(super) fn ok(value: impl serde::Serialize) -> Answer {
+pub(crate) fn ok(value: impl serde::Serialize) -> Answer {
     Ok(Json(value).into_response())
 }
 
 /// 200 and nothing else.
-pub(super) fn done() -> Answer {
+pub(crate) fn done() -> Answer {
     Ok(StatusCode::OK.into_response())
 }

@@ -13,9 +13,9 @@ use flowgate::http::{ConcurrencyLimit, Scope};
 
 use super::{
     auth::{self, Doors},
-    batch, dlq, events, flow_control, groups, keys, messages, openapi, publish, queues,
+    batch, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish, queues,
     reply::Problem,
-    schedules,
+    run_letters, runs, schedules, trigger, wait,
 };
 use crate::office::{Desk, MOST_OF_A_BODY};
 
@@ -23,20 +23,29 @@ use crate::office::{Desk, MOST_OF_A_BODY};
 const IN_LINE: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// All paths of the API, behind its own gate.
-pub(crate) fn routes(desk: Desk, at_once: u32) -> Result<Router, flowgate::OptionError> {
-    let gate = ConcurrencyLimit::builder()
+/// The API's own gate: for all that a client asks of this server, by whatever way.
+pub(crate) fn gate(at_once: u32) -> Result<ConcurrencyLimit, flowgate::OptionError> {
+    ConcurrencyLimit::builder()
         .max_concurrent(at_once)
         .max_queue(at_once * IN_LINE)
         .queue_timeout(PATIENCE)
         .scope(Scope::Global)
-        .build()?;
-    let doors = Doors::new(desk.clone());
-    Ok(paths(desk).layer(middleware::from_fn_with_state(doors, auth::check)).layer(gate))
+        .build()
+}
+
+/// All paths of the API, for whoever has a token.
+pub(crate) fn routes(desk: Desk, gate: ConcurrencyLimit) -> Router {
+    let check = middleware::from_fn_with_state(Doors::new(desk.clone()), auth::check);
+    open().layer(check).layer(gate).with_state(desk)
 }
 
 /// The paths as one namespace has them.
 pub(super) fn paths(desk: Desk) -> Router {
+    open().with_state(desk)
+}
+
+/// All paths of the API, without asking who it is: whoever mounts them does.
+pub(crate) fn open() -> Router<Desk> {
     Router::new()
         .route("/v2/publish/{*destination}", post(publish::publish))
         .route("/v2/enqueue/{queue}/{*destination}", post(publish::enqueue))
@@ -50,6 +59,9 @@ pub(super) fn paths(desk: Desk) -> Router {
         .route("/v2/flowControl/{key}/pin", post(flow_control::pin))
         .route("/v2/flowControl/{key}/unpin", post(flow_control::unpin))
         .route("/v2/flowControl/{key}/resetRate", post(flow_control::reset_rate))
+        .route("/v2/flowControl/{key}/explain", get(explain::key))
+        .route("/v2/messages/{id}/explain", get(explain::message))
+        .route("/v2/explain", get(explain::any))
         .route("/v2/flowControl/{key}/mode", post(flow_control::mode))
         .route("/v2/globalParallelism", get(flow_control::global))
         .route("/v2/queues", get(queues::list).post(queues::put))
@@ -69,11 +81,24 @@ pub(super) fn paths(desk: Desk) -> Router {
         .route("/v2/topics/{name}/endpoints", post(groups::add).delete(groups::take).put(groups::add))
         .route("/v2/keys", get(keys::read))
         .route("/v2/keys/rotate", post(keys::rotate))
+        .route("/v2/trigger/{*destination}", post(trigger::trigger))
+        .route("/v2/batch/trigger", post(trigger::trigger_many))
+        .route("/v2/workflows/runs", delete(runs::cancel_many))
+        .route("/v2/workflows/runs/{id}", get(runs::steps).delete(runs::end))
+        .route("/v2/workflows/events", get(runs::list))
+        .route("/v2/workflows/logs", get(runs::list))
+        .route("/v2/workflows/dlq", delete(run_letters::remove))
+        .route("/v2/workflows/dlq/resume", post(run_letters::resume))
+        .route("/v2/workflows/dlq/restart", post(run_letters::restart))
+        .route("/v2/workflows/dlq/callback/{id}", post(run_letters::callback))
+        .route("/v2/workflows/hooks/{user}/{run}/{event}", any(wait::hook))
+        .route("/v2/wait/{*event}", post(wait::wait))
+        .route("/v2/notify/{*event}", post(wait::notify))
+        .route("/v2/waiters/{*event}", get(wait::waiters))
         .route("/openapi.json", get(openapi::read))
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is not asked with this method")
         })
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
         .layer(DefaultBodyLimit::max(MOST_OF_A_BODY))
-        .with_state(desk)
 }

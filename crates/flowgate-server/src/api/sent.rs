@@ -10,7 +10,7 @@ use super::reply::Problem;
 use crate::office::MOST_OF_A_BODY;
 
 /// A body, read to its end.
-pub(super) struct Sent(pub(super) Bytes);
+pub(crate) struct Sent(pub(crate) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for Sent {
     type Rejection = Problem;

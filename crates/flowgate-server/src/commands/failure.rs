@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr};
 use flowgate::OptionError;
 use flowgate_tasks::store::StoreError;
 
-use crate::{config::ConfigErrors, demo, remote, serve};
+use crate::{config::ConfigErrors, demo, remote, serve, simulate};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -20,6 +20,9 @@ pub(crate) enum Failure {
 
     #[error(transparent)]
     Serve(#[from] serve::Failure),
+
+    #[error(transparent)]
+    Simulate(#[from] simulate::Failure),
 
     #[error(transparent)]
     Remote(#[from] remote::Failure),
@@ -81,6 +84,7 @@ impl Failure {
             | Failure::Command { .. } => 2,
             Failure::Demo(failure) => failure.exit_code(),
             Failure::Serve(failure) => failure.exit_code(),
+            Failure::Simulate(failure) => failure.exit_code(),
             Failure::Remote(failure) => failure.exit_code(),
             Failure::Interrupted => 130,
             Failure::Unreachable { .. }

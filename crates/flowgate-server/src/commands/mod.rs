@@ -24,7 +24,7 @@ pub(crate) use explain::explain;
 pub(crate) use failure::Failure;
 pub(crate) use key::key;
 pub(crate) use queues::queues;
-pub(crate) use reference::config_reference;
+pub(crate) use reference::reference;
 pub(crate) use reload::reload;
 pub(crate) use send::send;
 pub(crate) use serve::serve;

@@ -15,6 +15,8 @@ pub(super) struct Told<'a> {
     pub(super) answer: &'a Result<Answer, NoAnswer>,
     /// Where the dead letter is, if no attempt is left.
     pub(super) dead: Option<&'a str>,
+    /// What is told beside.
+    pub(super) more: Map<String, Value>,
 }
 
 /// The message that tells it.
@@ -73,5 +75,6 @@ fn body(told: &Told<'_>) -> Map<String, Value> {
     if let Some(dead) = told.dead {
         body.insert("dlqId".into(), json!(dead));
     }
+    body.extend(told.more.clone());
     body
 }

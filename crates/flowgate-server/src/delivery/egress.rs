@@ -16,6 +16,7 @@ use hyper_util::{
 };
 
 use super::resolver::{self, Resolver};
+use crate::office::Answered;
 
 /// More of an answer is not read.
 const MOST_OF_AN_ANSWER: usize = 1024 * 1024;
@@ -37,6 +38,21 @@ pub(crate) struct Answer {
     pub(crate) headers: HeaderMap,
     /// As much of it as is read.
     pub(crate) body: Bytes,
+}
+
+impl Answer {
+    /// One that was kept, as it is told again.
+    pub(crate) fn kept(kept: &Answered) -> Result<Self, NoAnswer> {
+        let wrong = || NoAnswer::Broken("the answer that was kept cannot be read".to_owned());
+        let mut headers = HeaderMap::new();
+        for (name, value) in &kept.headers {
+            if let (Ok(name), Ok(value)) = (name.parse::<http::HeaderName>(), value.parse()) {
+                headers.append(name, value);
+            }
+        }
+        let status = StatusCode::from_u16(kept.status).map_err(|_| wrong())?;
+        Ok(Answer { status, headers, body: kept.text().into() })
+    }
 }
 
 /// Why there is no answer.

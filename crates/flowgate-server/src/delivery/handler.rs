@@ -1,6 +1,9 @@
 //! What a worker runs for each message: an attempt, what it means, who is told, and what becomes of the message.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use flowgate_tasks::{
@@ -18,7 +21,9 @@ use super::{
 use crate::{
     clock,
     message::{Callback, Dedupe, Message, Space, Spaces},
-    office::{Answered, Desk, Entry, Stage, TICK, Tick, random_text},
+    metrics::Outcome,
+    office::{Answered, CHORE, Desk, Entry, Errand, Stage, TICK, Tick, random_text},
+    traces::{self, Kind, Span},
 };
 
 /// The kind of the tasks that deliver messages.
@@ -29,7 +34,7 @@ pub(crate) const QUEUE: &str = "messages";
 /// Delivers messages.
 #[derive(Clone)]
 pub(crate) struct Courier {
-    desk: Desk,
+    pub(super) desk: Desk,
     egress: Egress,
     /// True when the server begins to stop.
     closing: watch::Receiver<bool>,
@@ -38,10 +43,12 @@ pub(crate) struct Courier {
 }
 
 /// One attempt, and what came of it.
-struct Attempt {
-    retried: u32,
-    answer: Result<Answer, NoAnswer>,
-    verdict: Verdict,
+pub(super) struct Attempt {
+    pub(super) retried: u32,
+    pub(super) answer: Result<Answer, NoAnswer>,
+    pub(super) verdict: Verdict,
+    /// The `traceparent` that the endpoint got.
+    trace: Option<String>,
 }
 
 impl Courier {
@@ -63,19 +70,26 @@ impl Courier {
     /// The handlers of the server's worker.
     pub(crate) fn handlers(self) -> Handlers {
         let courier = Arc::new(self);
-        let ticker = Arc::clone(&courier);
-        Handlers::new().on_bytes(KIND, move |context, body| Arc::clone(&courier).deliver(context, body)).on(
-            TICK,
-            move |tick: Tick| {
+        let (ticker, helper) = (Arc::clone(&courier), Arc::clone(&courier));
+        Handlers::new()
+            .on_bytes(KIND, move |context, body| Arc::clone(&courier).deliver(context, body))
+            .on(TICK, move |tick: Tick| {
                 let courier = Arc::clone(&ticker).within(&tick.space);
                 async move { tick.run(&courier.desk).await.map_err(Failure::from) }
-            },
-        )
+            })
+            .on(CHORE, move |errand: Errand| {
+                let (space, chore) = errand.apart();
+                let courier = Arc::clone(&helper).within(&space);
+                async move { chore.run(&courier.desk).await.map_err(Failure::from) }
+            })
     }
 
     async fn deliver(self: Arc<Self>, context: Context, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let message = Message::from_bytes(&Bytes::from(body)).map_err(Failure::last)?;
         let courier = self.within(&message.head.space);
+        if let Some(part) = message.head.part.clone() {
+            return Box::pin(courier.deliver_in_run(&context, message, part)).await;
+        }
         let mut retried = context.attempt - 1;
         loop {
             let attempt = Box::pin(courier.attempt(context.id, &message, retried)).await;
@@ -100,25 +114,80 @@ impl Courier {
         }
     }
 
-    async fn attempt(&self, task: TaskId, message: &Message, retried: u32) -> Attempt {
+    /// One attempt.
+    pub(super) async fn attempt(&self, task: TaskId, message: &Message, retried: u32) -> Attempt {
+        if retried == 0 {
+            let wait = clock::now().saturating_sub(message.not_before());
+            self.desk.meter.waited(Duration::from_millis(wait));
+        }
+        let dispatch = self.dispatch(task, message, retried);
+        let attempt = Box::pin(self.send(task, message, retried, dispatch.as_ref())).await;
+        if let Some(span) = dispatch {
+            self.desk.tracer.end(span);
+        }
+        attempt
+    }
+
+    /// The span of taking a message up, below the one that stored it; `None` where no traces are sent.
+    fn dispatch(&self, task: TaskId, message: &Message, retried: u32) -> Option<Span> {
+        self.desk.tracer.is_on().then(|| {
+            let parent = message.head.trace.as_deref().and_then(traces::Context::read);
+            let context = traces::Context::below(parent);
+            let mut span = Span::new("dispatch", Kind::Consumer, context, parent);
+            span.text("messaging.message.id", &self.desk.numbers.message(task));
+            span.number("flowgate.retried", retried.into());
+            span.number("flowgate.waited_ms", clock::now().saturating_sub(message.not_before()));
+            if let Some(flow) = &message.head.spec.flow {
+                span.text("flowgate.key", &flow.key);
+            }
+            span
+        })
+    }
+
+    async fn send(&self, task: TaskId, message: &Message, retried: u32, dispatch: Option<&Span>) -> Attempt {
         self.desk.journal.add(task, &Entry::plain(Stage::Active, message.without_body())).await;
         let id = self.desk.numbers.message(task);
         let body = request::body(message);
         let now = in_seconds(SystemTime::now());
         let jti = format!("jwt_{}", random_text(20));
         let signature = self.desk.signing_keys().sign(&message.head.url, &body, &jti, now);
-        let said = Said { id: &id, retried, signature: &signature };
+        let parent = dispatch.map(Span::context);
+        let mut span = parent.map(|parent| Span::new("attempt", Kind::Client, parent.child(), Some(parent)));
+        let trace =
+            span.as_ref().map(|span| span.context().to_string()).or_else(|| message.head.trace.clone());
+        let said = Said { id: &id, retried, signature: &signature, trace: trace.as_deref() };
+        let under_way = self.desk.meter.begin();
         let answer = match request::request(message, &said) {
             Ok(request) => self.egress.send(request, message.head.spec.timeout()).await,
             Err(error) => Err(NoAnswer::Broken(error.to_string())),
         };
         let verdict = verdict(&message.head.spec, &answer, retried, in_seconds(SystemTime::now()));
-        Attempt { retried, answer, verdict }
+        under_way.ended(outcome(&verdict));
+        if let Some(mut span) = span.take() {
+            describe(&mut span, message, &answer);
+            self.desk.tracer.end(span);
+        }
+        Attempt { retried, answer, verdict, trace }
     }
 
     /// Notes the attempt, and tells whoever wants to know. Callbacks are stored before the message is settled: a crash in
     /// between repeats the attempt and loses none.
     async fn tell(&self, task: TaskId, message: &Message, attempt: &Attempt) -> Result<(), Failure> {
+        let spec = &message.head.spec;
+        if let Some(callback) = &spec.callback {
+            self.call_back(task, message, attempt, callback, "callback").await?;
+        }
+        self.write_down(task, message, attempt).await;
+        match &spec.failure_callback {
+            Some(callback) if attempt.verdict == Verdict::Failed => {
+                self.call_back(task, message, attempt, callback, "failure").await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The attempt in the log.
+    pub(super) async fn write_down(&self, task: TaskId, message: &Message, attempt: &Attempt) {
         let entry = |stage: Stage| Entry {
             stage,
             answer: attempt
@@ -130,11 +199,7 @@ impl Courier {
             next: None,
             message: message.without_body(),
         };
-        let spec = &message.head.spec;
         let journal = &self.desk.journal;
-        if let Some(callback) = &spec.callback {
-            self.call_back(task, message, attempt, callback, "callback").await?;
-        }
         match attempt.verdict {
             Verdict::Delivered => {
                 let plain = Entry { answer: None, ..entry(Stage::Delivered) };
@@ -151,12 +216,8 @@ impl Courier {
                 journal.add(task, &entry(Stage::Error)).await;
                 // A dead letter is told with the answer it got: that is there before the letter is.
                 journal.add_now(task, &entry(Stage::Failed)).await;
-                if let Some(callback) = &spec.failure_callback {
-                    self.call_back(task, message, attempt, callback, "failure").await?;
-                }
             }
         }
-        Ok(())
     }
 
     async fn call_back(
@@ -175,8 +236,10 @@ impl Courier {
             retried: attempt.retried,
             answer: &attempt.answer,
             dead: (kind == "failure").then_some(dead.as_str()),
+            more: serde_json::Map::new(),
         };
         let mut callback = callback::message(callback, &told, clock::now());
+        callback.head = self.desk.traced(attempt.trace.as_deref(), callback.head);
         let name = format!("{kind}/{id}/{}", attempt.retried);
         callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Id(name)));
         if message.head.queue.is_none() {
@@ -198,7 +261,34 @@ impl Courier {
     }
 }
 
-fn words(answer: &Result<Answer, NoAnswer>) -> String {
+/// What is worth knowing of an attempt. A query may hold what is nobody's business.
+fn describe(span: &mut Span, message: &Message, answer: &Result<Answer, NoAnswer>) {
+    span.text("http.request.method", message.head.spec.method());
+    if let Ok(url) = message.head.url.parse::<http::Uri>() {
+        let host = url.authority().map_or("", |authority| authority.as_str());
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        span.text("url.full", &format!("{}://{host}{}", url.scheme_str().unwrap_or("http"), url.path()));
+    }
+    match answer {
+        Ok(answer) => {
+            span.number("http.response.status_code", answer.status.as_u16().into());
+            if !answer.status.is_success() {
+                span.failed(&words(&Ok(answer.clone())));
+            }
+        }
+        Err(_) => span.failed(&words(answer)),
+    }
+}
+
+fn outcome(verdict: &Verdict) -> Outcome {
+    match verdict {
+        Verdict::Delivered => Outcome::Delivered,
+        Verdict::Again(_) => Outcome::Retried,
+        Verdict::Failed => Outcome::Failed,
+    }
+}
+
+pub(super) fn words(answer: &Result<Answer, NoAnswer>) -> String {
     match answer {
         Ok(answer) => format!("the endpoint answered {}", answer.status.as_u16()),
         Err(error) => format!("the endpoint did not answer: {error}"),

@@ -2,15 +2,18 @@
 //!
 //! Reading order: [`handler`] is what a worker runs for each message; [`request`] writes the request, [`sign`] signs it and
 //! [`egress`] sends it; [`verdict`] says what the answer means and when to try again; [`callback`] tells others.
+//! [`run`] does what is different for the messages of a workflow's run.
 
 mod callback;
 mod egress;
 mod handler;
 mod request;
 mod resolver;
+mod run;
 mod sign;
 mod verdict;
 
-pub(crate) use egress::Egress;
+pub(crate) use egress::{Answer, Egress, NoAnswer};
 pub(crate) use handler::{Courier, KIND, QUEUE};
+pub(crate) use run::{BY_REST, failure_message};
 pub(crate) use sign::SigningKeys;

@@ -11,6 +11,8 @@ pub(super) struct Said<'a> {
     pub(super) id: &'a str,
     pub(super) retried: u32,
     pub(super) signature: &'a str,
+    /// Where in a trace the request stands.
+    pub(super) trace: Option<&'a str>,
 }
 
 /// The bytes that are sent.
@@ -43,6 +45,10 @@ pub(super) fn request(message: &Message, said: &Said<'_>) -> Result<Request<Full
             headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
         }
     }
+    // One that was forwarded stays where there is none of ours.
+    if let Some(trace) = said.trace {
+        headers.insert("traceparent", HeaderValue::from_str(trace)?);
+    }
     Ok(request)
 }
 
@@ -67,7 +73,7 @@ mod tests {
         let mut message = Message { head: Default::default(), body: Bytes::from_static(b"body") };
         message.head.spec = read(&given).expect("a spec");
         message.head.url = "https://example.com/p?q=1".into();
-        let said = Said { id: "msg_1", retried: 2, signature: "signed" };
+        let said = Said { id: "msg_1", retried: 2, signature: "signed", trace: None };
         let request = request(&message, &said).expect("a request");
         let told = |name: &str| request.headers().get(name).map(|value| value.to_str().expect("text"));
         assert_eq!(told("upstash-message-id"), Some("msg_1"));

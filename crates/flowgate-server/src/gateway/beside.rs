@@ -12,7 +12,7 @@ use axum::Router;
 use super::{
     admin::routes,
     reload::{Hangups, Reloader},
-    service::{Ended, Failure, Gateway},
+    service::{Ended, Failure, Gateway, Handle},
 };
 use crate::config::{self, Sources};
 
@@ -41,6 +41,11 @@ impl Beside {
     pub(crate) fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}", reached_at(self.reloader.gateway().address()))
+    }
+
+    /// What shows its figures while it runs.
+    pub(crate) fn handle(&self) -> Handle {
+        self.gateway.handle()
     }
 
     /// The paths of the program's own server that belong to it.

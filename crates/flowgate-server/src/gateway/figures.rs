@@ -2,6 +2,8 @@
 //!
 //! Owns the form of the figures; the numbers are the gates'.
 
+use std::collections::BTreeMap;
+
 use flowgate::gate::LaneLook;
 use serde::Serialize;
 
@@ -23,10 +25,16 @@ pub(crate) struct Figures {
 struct Route {
     name: String,
     limits: String,
+    /// Of each key.
+    max: Option<u32>,
     in_use: u64,
     waiting: u64,
     /// How many were refused since the start.
     refused: u64,
+    /// The same by reason.
+    refusals: BTreeMap<&'static str, u64>,
+    /// How many keys have something in use, in line, or a rate that remembers it.
+    keys: usize,
     /// Those of single keys, at most a hundred.
     lanes: Vec<Lane>,
 }
@@ -35,6 +43,7 @@ struct Route {
 struct Lane {
     key: String,
     limits: String,
+    max: Option<u32>,
     in_use: u32,
     waiting: u32,
 }
@@ -46,9 +55,12 @@ impl Figures {
             Route {
                 name: name.to_owned(),
                 limits: look.limits.to_string(),
+                max: look.limits.max(),
                 in_use: look.in_use,
                 waiting: look.waiting,
                 refused: look.refusals.total(),
+                refusals: look.refusals.iter().map(|(reason, count)| (reason.as_str(), count)).collect(),
+                keys: look.lanes,
                 lanes: limit.lanes(MOST_LANES).iter().map(Lane::of).collect(),
             }
         });
@@ -61,6 +73,7 @@ impl Lane {
         Lane {
             key: look.key.to_string(),
             limits: look.limits.to_string(),
+            max: look.limits.max(),
             in_use: look.in_use,
             waiting: look.waiting,
         }

@@ -39,4 +39,4 @@ mod worker;
 
 pub(crate) use admin::RELOAD;
 pub(crate) use beside::Beside;
-pub(crate) use service::Failure;
+pub(crate) use service::{Failure, Handle};

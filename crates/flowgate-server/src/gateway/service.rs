@@ -28,7 +28,7 @@ use super::{
     tls::{Tls, TlsError},
     worker::{Hand, Load, Newcomer, Order},
 };
-use crate::config;
+use crate::{config, metrics::GatewayLook};
 
 /// How long nobody is accepted after the system could not give us a connection: it has none to give right now.
 const BREATHER: Duration = Duration::from_millis(50);
@@ -189,6 +189,19 @@ impl Handle {
             is_done.await.map_err(|_| Failure::Stopped)?;
         }
         Ok(notes)
+    }
+
+    /// Its gates right now, for whoever watches them.
+    pub(crate) async fn look(&self) -> GatewayLook {
+        let table = Arc::clone(&self.0.in_force.lock().await.table);
+        let count = |of: fn(&Load) -> &AtomicUsize| {
+            self.0.loads.iter().map(|load| of(load).load(Ordering::Relaxed)).sum()
+        };
+        GatewayLook {
+            connections: count(|load| &load.open),
+            resting: count(|load| &load.resting),
+            routes: table.limited().map(|(name, limit)| (name.to_owned(), limit.look())).collect(),
+        }
     }
 
     /// The gateway right now.

@@ -35,6 +35,41 @@ pub(crate) struct Head {
     /// Written by the store's side of a namespace, whoever made the message.
     #[serde(skip_serializing_if = "Space::is_root")]
     pub(crate) space: Space,
+    /// The part it has in a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) part: Option<Part>,
+    /// The `traceparent` that its deliveries stand below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<String>,
+    /// That of whoever sent it; of no use once it is stored.
+    #[serde(skip)]
+    pub(crate) sender: Option<String>,
+}
+
+/// The part that a message has in a run of a workflow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// The run's own name.
+    pub(crate) run: String,
+    /// What its user calls it.
+    pub(crate) id: String,
+    pub(crate) role: Role,
+    /// The name of the step it was stored with.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) step: String,
+}
+
+/// What a message does in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// Brings the steps so far to the workflow, which goes on from there.
+    Step,
+    /// Calls somebody else.
+    Call,
+    /// Brings that call's answer to the workflow.
+    Back,
+    /// Tells the workflow that its run has failed.
+    Failure,
 }
 
 /// Bytes that are no message.

@@ -48,6 +48,9 @@ pub(crate) fn message_view(id: &str, message: &Message) -> Map<String, Value> {
             put(name, json!(value));
         }
     }
+    if let Some(part) = &head.part {
+        put("workflowRunId", json!(part.id));
+    }
     for (name, callback) in [("callback", &spec.callback), ("failureCallback", &spec.failure_callback)] {
         if let Some(callback) = callback {
             put(name, json!(callback.url));

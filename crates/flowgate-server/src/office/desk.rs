@@ -10,7 +10,7 @@ use flowgate_tasks::{
 use tokio::task::JoinHandle;
 
 use super::{
-    Entry, Group, Journal, Queue, Secrets, Stage, posting,
+    Entry, Gather, Group, Journal, Queue, Secrets, Stage, posting,
     scoped::Scoped,
     secrets::{self, random_text},
 };
@@ -18,6 +18,8 @@ use crate::{
     clock,
     delivery::SigningKeys,
     message::{Destination, Fault, Given, Head, Message, Numbers, Space, Spec, read},
+    metrics::Meter,
+    traces::{Context, Kind, Span, Tracer},
 };
 
 /// More of a body is not taken.
@@ -34,6 +36,9 @@ pub(crate) struct Desk {
     pub(crate) numbers: Numbers,
     pub(crate) journal: Journal,
     pub(crate) secrets: Arc<Secrets>,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) tracer: Tracer,
+    pub(super) runs: Gather,
     /// The namespace it is for: what it sends is of that, and it finds nothing of others.
     pub(crate) space: Space,
     /// The store as it is, to make other desks of.
@@ -102,13 +107,16 @@ impl Desk {
     ) -> Self {
         let store: Arc<dyn Shelf> = Arc::new(Scoped::new(Arc::clone(&whole), space.clone()));
         let client = Client::new(store.clone());
-        Desk { store, client, numbers, journal: journal.within(space.clone()), secrets, space, whole }
+        let runs = Gather::start(Arc::clone(&store));
+        let (meter, tracer) = (Arc::new(Meter::new()), Tracer::default());
+        let journal = journal.within(space.clone());
+        Desk { store, client, numbers, journal, secrets, meter, tracer, runs, space, whole }
     }
 
     /// The desk of another namespace.
     pub(crate) fn within(&self, space: Space) -> Self {
-        let Desk { numbers, journal, secrets, whole, .. } = self.clone();
-        Desk::of(whole, space, numbers, &journal, secrets)
+        let Desk { numbers, journal, secrets, whole, meter, tracer, .. } = self.clone();
+        Desk { meter, tracer, ..Desk::of(whole, space, numbers, &journal, secrets) }
     }
 
     /// The keys that sign what is delivered of this namespace.
@@ -120,14 +128,20 @@ impl Desk {
     pub(crate) async fn read(&self, sending: Sending) -> Result<Vec<Message>, Refused> {
         let Sending { destination, given, body, queue, schedule, caller } = sending;
         let now = clock::now();
-        let head = |url: String, spec: Spec| Head {
-            url,
-            created: now,
-            spec,
-            caller: caller.clone(),
-            queue: queue.clone(),
-            schedule: schedule.clone(),
-            ..Head::default()
+        let traceparent = given.last("traceparent").map(str::to_owned);
+        let head = |url: String, spec: Spec| {
+            self.traced(
+                traceparent.as_deref(),
+                Head {
+                    url,
+                    created: now,
+                    spec,
+                    caller: caller.clone(),
+                    queue: queue.clone(),
+                    schedule: schedule.clone(),
+                    ..Head::default()
+                },
+            )
         };
         let checked = |given: &Given| {
             let spec = read(given)?;
@@ -194,12 +208,37 @@ impl Desk {
         Ok(accepted)
     }
 
-    async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
+    pub(super) async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
         let url = message.head.url.clone();
+        self.meter.accepted(is_duplicate);
+        self.trace(id, is_duplicate, &message.head);
         if !is_duplicate {
             self.journal.add(id, &Entry::plain(Stage::Created, message)).await;
         }
         Accepted { id, url, is_duplicate }
+    }
+
+    /// The head with its place in a trace, below whoever sends it.
+    pub(crate) fn traced(&self, traceparent: Option<&str>, mut head: Head) -> Head {
+        let (context, parent) = self.tracer.enter(traceparent);
+        head.trace = context.map(|context| context.to_string());
+        head.sender = parent.map(|parent| parent.to_string());
+        head
+    }
+
+    fn trace(&self, id: TaskId, is_duplicate: bool, head: &Head) {
+        let context = head.trace.as_deref().and_then(Context::read).filter(|_| self.tracer.is_on());
+        let Some(context) = context else { return };
+        let parent = head.sender.as_deref().and_then(Context::read);
+        let mut span = Span::new("publish", Kind::Producer, context, parent).began_at(head.created);
+        span.text("messaging.message.id", &self.numbers.message(id));
+        if let Some(flow) = &head.spec.flow {
+            span.text("flowgate.key", &flow.key);
+        }
+        if is_duplicate {
+            span.text("flowgate.duplicate", "true");
+        }
+        self.tracer.end(span);
     }
 
     /// A queue is made by the first message for it.

@@ -3,7 +3,10 @@
 //! An entry that must be there before something else is awaited; others are on their way, and are written before the server
 //! ends in good order.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use flowgate_tasks::{
     TaskId,
@@ -15,7 +18,7 @@ use tokio::{
     time::{Duration, sleep},
 };
 
-use super::Entry;
+use super::{Entry, Stage};
 use crate::{clock, message::Space};
 
 /// How many entries may be on their way before those who write them wait.
@@ -29,6 +32,24 @@ const TRIES: u32 = 30;
 pub(crate) struct Journal {
     entries: mpsc::Sender<Line>,
     space: Space,
+    counted: Arc<Counted>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    created: AtomicU64,
+    delivered: AtomicU64,
+    retried: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What this server wrote into the log since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) created: u64,
+    pub(crate) delivered: u64,
+    pub(crate) retried: u64,
+    pub(crate) failed: u64,
 }
 
 #[derive(Debug)]
@@ -41,21 +62,45 @@ impl Journal {
     /// The journal of this store, and the task that writes it.
     pub(crate) fn start(store: Arc<dyn Shelf>) -> (Self, JoinHandle<()>) {
         let (entries, waiting) = mpsc::channel(WAITING);
-        (Journal { entries, space: Space::default() }, tokio::spawn(write(store, waiting)))
+        (
+            Journal { entries, space: Space::default(), counted: Arc::default() },
+            tokio::spawn(write(store, waiting)),
+        )
     }
 
     /// The same journal, for what happens in this namespace.
     pub(crate) fn within(&self, space: Space) -> Self {
-        Journal { entries: self.entries.clone(), space }
+        Journal { space, ..self.clone() }
+    }
+
+    /// What was written so far.
+    pub(crate) fn tally(&self) -> Tally {
+        let Counted { created, delivered, retried, failed } = &*self.counted;
+        let [created, delivered, retried, failed] =
+            [created, delivered, retried, failed].map(|count| count.load(Ordering::Relaxed));
+        Tally { created, delivered, retried, failed }
+    }
+
+    fn count(&self, entry: &Entry) {
+        let counter = match entry.stage {
+            Stage::Created => &self.counted.created,
+            Stage::Delivered => &self.counted.delivered,
+            Stage::Retry => &self.counted.retried,
+            Stage::Failed => &self.counted.failed,
+            _ => return,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Writes an entry soon.
     pub(crate) async fn add(&self, task: TaskId, entry: &Entry) {
+        self.count(entry);
         let _ = self.entries.send(Line { note: self.note(task, entry), written: None }).await;
     }
 
     /// Writes an entry, and returns when that is done, or cannot be.
     pub(crate) async fn add_now(&self, task: TaskId, entry: &Entry) {
+        self.count(entry);
         let (written, done) = oneshot::channel();
         let _ = self.entries.send(Line { note: self.note(task, entry), written: Some(written) }).await;
         let _ = done.await;

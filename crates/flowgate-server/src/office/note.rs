@@ -83,6 +83,11 @@ impl Answered {
         Answered { status, headers: headers.collect(), body }
     }
 
+    /// Its body as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&STANDARD.decode(&self.body).unwrap_or_default()).into_owned()
+    }
+
     /// Its fields of a log or a dead letter: status, headers, and the body as text, or in base64.
     pub(crate) fn put(&self, view: &mut Map<String, Value>) {
         view.insert("responseStatus".into(), json!(self.status));

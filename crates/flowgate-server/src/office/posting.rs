@@ -16,6 +16,8 @@ use crate::{
 const DEDUPE: Duration = Duration::from_secs(10 * 60);
 /// Starts beyond the retries, for those that ended with their server and not with an answer.
 const SPARE: u32 = 20;
+/// A run that loses one of its messages never ends: there the answers alone say when it is enough.
+const MOST: u32 = 1000;
 
 /// The key of a FIFO queue. A flow-control key has no slash, so the two never meet.
 pub(crate) fn queue_key(name: &str) -> String {
@@ -26,7 +28,7 @@ pub(crate) fn queue_key(name: &str) -> String {
 pub(crate) fn task(message: &Message) -> NewTask {
     let spec = &message.head.spec;
     let mut task = NewTask::new(KIND, message.to_bytes()).queue(QUEUE).retry(Retry {
-        max_attempts: spec.retries() + 1 + SPARE,
+        max_attempts: if message.head.part.is_some() { MOST } else { spec.retries() + 1 + SPARE },
         backoff: Duration::from_secs(1),
         factor: 2,
         max_backoff: Duration::from_secs(60),

@@ -11,13 +11,14 @@ use flowgate_core::Tick;
 use flowgate_tasks::{
     NewTask, TaskId,
     store::{
-        Cancelled, Document, Holder, Kept, KeyChange, KeyLook, KeySpent, NewNote, NewWorker, Note, NoteQuery,
-        Of, QueueLimits, QueueLook, Reply, Run, RunChange, RunOutcome, RunQuery, RunStep, RunWrite, Sent,
-        Shelf, Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
+        Cancelled, Census, Document, Holder, Kept, KeyChange, KeyLook, KeyPage, KeyQuery, KeySpent, NewNote,
+        NewWorker, Note, NoteQuery, Of, QueueLimits, QueueLook, Reply, Run, RunChange, RunOutcome, RunQuery,
+        RunStep, RunWrite, Sent, Shelf, Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId,
+        WorkerLook,
     },
 };
 
-use super::{TICK, Tick as Due};
+use super::{CHORE, Errand, TICK, Tick as Due};
 use crate::{
     delivery::KIND,
     message::{Message, Space},
@@ -56,6 +57,7 @@ impl Scoped {
                 Err(_) => body,
             }),
             TICK => task.with_body(|body| Due::stamped(body, &self.space)),
+            CHORE => task.with_body(|body| Errand::stamped(body, &self.space)),
             _ => task,
         }
     }
@@ -94,6 +96,11 @@ impl Scoped {
         }
         found.truncate(most as usize);
         Ok(found)
+    }
+
+    fn spent_told(&self, mut spent: KeySpent) -> Option<KeySpent> {
+        spent.key.key = self.space.take(&spent.key.key)?;
+        Some(spent)
     }
 
     fn run_change(&self, change: RunChange) -> RunChange {
@@ -298,6 +305,42 @@ impl Shelf for Scoped {
             }
             Ok(found)
         })
+    }
+
+    fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>> {
+        Box::pin(async move {
+            let found = self.inner.busiest_keys(most).await?;
+            Ok(found.into_iter().filter_map(|spent| self.spent_told(spent)).collect())
+        })
+    }
+
+    fn find_keys(&self, query: KeyQuery) -> Reply<'_, KeyPage> {
+        Box::pin(async move {
+            let wanted = query.search.to_ascii_lowercase();
+            let without = Some(query.without.clone()).filter(|without| !without.is_empty());
+            let without = without.map(|without| self.space.put(without)).unwrap_or_default();
+            let after = self.space.list_from(query.after.clone());
+            let page = self.inner.find_keys(KeyQuery { without, after, ..query }).await?;
+            let own = page.keys.into_iter().filter_map(|spent| self.spent_told(spent));
+            // The mark is no part of a name that is searched.
+            let own = own.filter(|spent| spent.key.key.to_ascii_lowercase().contains(&wanted));
+            let next = page.next.and_then(|next| self.space.list_on(&next));
+            let next =
+                next.and_then(|next| if self.space.is_root() { Some(next) } else { self.space.take(&next) });
+            Ok(KeyPage { keys: own.collect(), next })
+        })
+    }
+
+    fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>> {
+        Box::pin(async move {
+            let names = names.into_iter().map(|name| self.space.put(name)).collect();
+            let found = self.inner.keys_named(names).await?;
+            Ok(found.into_iter().filter_map(|spent| self.spent_told(spent)).collect())
+        })
+    }
+
+    fn census(&self) -> Reply<'_, Census> {
+        self.inner.census()
     }
 
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {

@@ -95,6 +95,23 @@ impl Secrets {
         found.cloned()
     }
 
+    /// The name under which a token of the server is kept, which tells nothing of it. `None`: it is none of ours.
+    pub(crate) fn name_of(&self, token: &str) -> Option<String> {
+        self.accepts(token).filter(Space::is_root).map(|_| hex(&hash(token)))
+    }
+
+    /// Whether the token that is kept under this name still is one.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        unhex(name)
+            .is_some_and(|hash| known.tokens.iter().any(|(known, space)| *known == hash && space.is_root()))
+    }
+
+    /// Whether the public token for development is accepted.
+    pub(crate) fn is_dev(&self) -> bool {
+        self.is_dev
+    }
+
     /// Whether anybody can use the API.
     pub(crate) fn has_tokens(&self) -> bool {
         !self.known.read().unwrap_or_else(PoisonError::into_inner).tokens.is_empty()
@@ -200,6 +217,16 @@ async fn write_keys(
 ) -> Result<bool, StoreError> {
     let body = serde_json::to_vec(keys).expect("keys are plain data");
     store.put_document(Document { kind: SERVER.into(), name: keys_name(is_dev), body, version }).await
+}
+
+/// The name under which a secret is kept: its hash.
+pub(crate) fn kept_as(secret: &str) -> String {
+    hex(&hash(secret))
+}
+
+/// Whether two secrets are the same. How long it takes does not depend on how much of them is.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    same(&hash(one), &hash(other))
 }
 
 fn hash(token: &str) -> [u8; 32] {

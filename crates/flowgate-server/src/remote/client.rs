@@ -15,21 +15,26 @@ use crate::{delivery::Egress, office::DEV_TOKEN};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server, and the token to ask it with.
-pub(super) struct Server<'a> {
+pub(crate) struct Server<'a> {
     options: &'a ServerOptions,
     runtime: tokio::runtime::Runtime,
     egress: Egress,
 }
 
 impl<'a> Server<'a> {
-    pub(super) fn new(options: &'a ServerOptions) -> Result<Self, Failure> {
+    pub(crate) fn new(options: &'a ServerOptions) -> Result<Self, Failure> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
         Ok(Server { options, runtime, egress: Egress::new(false) })
     }
 
+    /// Where it is.
+    pub(crate) fn url(&self) -> &str {
+        &self.options.url
+    }
+
     /// Asks, and gives what was answered; `null`, if that is nothing.
-    pub(super) fn ask(&self, method: Method, path: &str) -> Result<Value, Failure> {
+    pub(crate) fn ask(&self, method: Method, path: &str) -> Result<Value, Failure> {
         self.send(method, path, &[], "")
     }
 
@@ -68,7 +73,7 @@ impl<'a> Server<'a> {
     }
 
     /// Prints the answer: as JSON if that was asked for, else in words.
-    pub(super) fn print(&self, value: &Value, words: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+    pub(crate) fn print(&self, value: &Value, words: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
         let text = if self.options.json { format!("{value:#}\n") } else { words(value) };
         say(&text)
     }

@@ -8,13 +8,19 @@ mod failure;
 mod keys;
 mod options;
 mod publish;
+mod runs;
 mod schedule;
 mod token;
 
+pub(crate) use client::Server;
 pub(crate) use dlq::dlq;
 pub(crate) use failure::Failure;
 pub(crate) use keys::keys;
-pub(crate) use options::{DlqOptions, KeysOptions, PublishOptions, ScheduleOptions, TokenOptions};
+pub(crate) use options::{
+    DlqOptions, KeysOptions, PublishOptions, RunOptions, RunsOptions, ScheduleOptions, ServerOptions,
+    TokenOptions,
+};
 pub(crate) use publish::publish;
+pub(crate) use runs::{run, runs};
 pub(crate) use schedule::schedule;
 pub(crate) use token::token;

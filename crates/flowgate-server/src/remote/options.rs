@@ -17,7 +17,7 @@ pub(crate) struct ServerOptions {
 
     /// As JSON, for programs
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 /// A token is not for logs.
@@ -245,6 +245,55 @@ pub(super) enum ScheduleAction {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct OneSchedule {
+    /// Its id
+    pub(super) id: String,
+
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunsOptions {
+    /// Only runs in this state: started, success, failed or canceled
+    #[arg(long, value_name = "STATE")]
+    pub(super) state: Option<String>,
+
+    /// Only runs of workflows whose URL begins so
+    #[arg(long, value_name = "URL")]
+    pub(super) workflow: Option<String>,
+
+    /// Only runs with this label
+    #[arg(long, value_name = "LABEL")]
+    pub(super) label: Option<String>,
+
+    /// At most so many, the newest first
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub(super) count: u32,
+
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunOptions {
+    #[command(subcommand)]
+    pub(super) action: RunAction,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum RunAction {
+    /// Its steps, one after the other, and when each was done
+    Show(OneRun),
+    /// Nothing more of it starts
+    Cancel(OneRun),
+    /// A failed run goes on as a new one, from the step that failed
+    Resume(OneRun),
+    /// A failed run begins again as a new one
+    Restart(OneRun),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct OneRun {
     /// Its id
     pub(super) id: String,
 

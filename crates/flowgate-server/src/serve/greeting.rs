@@ -34,6 +34,10 @@ pub(super) fn greeting(at: SocketAddr, gateway: Option<&str>, store: &StoreAt, t
         Token::New(token) => (token.as_str(), "  (made just now, and not shown again)"),
         Token::Known => ("$QSTASH_TOKEN", "  (one that you have; `flowgate token create` makes another)"),
     };
+    let console = match token {
+        Token::Dev => "  (open it: on this machine nobody has to log in)",
+        _ => "  (log in with the token)",
+    };
     let bearer = if matches!(token, Token::Known) {
         format!("\"Authorization: Bearer {shown}\"")
     } else {
@@ -43,6 +47,7 @@ pub(super) fn greeting(at: SocketAddr, gateway: Option<&str>, store: &StoreAt, t
         "\
 flowgate {version} listens on {url}/v2 (the QStash API)
 {gateway}
+  console         {url}/console{console}
   store           {store}
   QSTASH_URL      {url}
   QSTASH_TOKEN    {shown}{note}

@@ -5,7 +5,8 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, routing::any};
+use axum::Router;
+use flowgate::http::ConcurrencyLimit;
 use flowgate_tasks::{
     store::Shelf,
     worker::{Ending, Worker, WorkerOptions},
@@ -22,11 +23,15 @@ use crate::{
     cli::ServeOptions,
     clock,
     config::{Config, FlowControlMode, Sources},
+    console::{self, Console, Parts},
     delivery::{Courier, Egress, QUEUE},
     gateway::Beside,
     message::Space,
+    metrics::{self, Watched},
     office::{Desk, Secrets},
     signals::Signals,
+    top,
+    traces::Tracer,
 };
 
 /// How long deliveries under way have to finish. What has not ended by then is delivered again after the next start.
@@ -59,7 +64,9 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     if let Some(mode) = config.server.flow_control_mode {
         store.set_latest(mode == FlowControlMode::Latest).await.map_err(failed)?;
     }
-    let (desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
+    let (mut desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
+    let (tracer, tracing) = Tracer::start(&options.traces, &desk.meter);
+    desk.tracer = tracer;
     let token = token(options, &desk).await.map_err(failed)?;
     let gateway = match &config.gateway {
         Some(config) => Some(Beside::start(config, sources).await?),
@@ -68,17 +75,15 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let url = gateway.as_ref().map(Beside::url);
     let here = listener.local_addr().map_err(listen)?;
 
-    let mut paths = Router::new().route("/health", any(async || "well\n"));
-    if let Some(gateway) = &gateway {
-        paths = paths.merge(gateway.routes());
-    }
-    let paths = paths
-        .merge(api::routes(desk.clone(), config.server.max_requests)?)
-        .into_make_service_with_connect_info::<SocketAddr>();
     let (closing, closed) = watch::channel(false);
+    let console = console(&desk, gateway.as_ref(), &at, &closed, config.server.max_requests)?;
+    let hub = Arc::clone(console.0.hub());
+    let paths = paths(options, &desk, gateway.as_ref(), console, &closed);
+    let paths = paths.into_make_service_with_connect_info::<SocketAddr>();
     let worker = worker(options, &desk, &closed)?;
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);
+    tokio::spawn(hub.run(until(closed.clone())));
     say(&greeting(here, url.as_deref(), &at, &token));
 
     let server = axum::serve(listener, paths).with_graceful_shutdown(until(closed.clone()));
@@ -117,13 +122,58 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     // Whoever is slower than this loses the end of an answer, not a message.
     let _ = timeout(LAST_BYTES, serving).await;
     let _ = timeout(DRAIN, log).await;
+    let _ = timeout(LAST_BYTES, tracing).await;
     say(&farewell(&delivered.map_err(Failure::Deliver)?, cut));
     Ok(())
+}
+
+/// The console, and the gate that its requests share with those of the API.
+fn console(
+    desk: &Desk,
+    gateway: Option<&Beside>,
+    at: &StoreAt,
+    closed: &watch::Receiver<bool>,
+    max_requests: u32,
+) -> Result<(Console, ConcurrencyLimit), Failure> {
+    let requests = api::gate(max_requests)?;
+    desk.meter.watch(requests.clone());
+    let console = Console::new(Parts {
+        desk: desk.clone(),
+        requests: requests.clone(),
+        gateway: gateway.map(Beside::handle),
+        store_name: at.to_string(),
+        closed: closed.clone(),
+    })?;
+    Ok((console, requests))
 }
 
 async fn until(mut closed: watch::Receiver<bool>) {
     // A sender that is gone has nothing more to say: then it ends as well.
     let _ = closed.wait_for(|is_closed| *is_closed).await;
+}
+
+/// All paths of this server.
+fn paths(
+    options: &ServeOptions,
+    desk: &Desk,
+    gateway: Option<&Beside>,
+    (console, requests): (Console, ConcurrencyLimit),
+    closed: &watch::Receiver<bool>,
+) -> Router {
+    let watched = Watched {
+        desk: desk.clone(),
+        gateway: gateway.map(Beside::handle),
+        closing: closed.clone(),
+        is_open: options.metrics_open,
+    };
+    let top = top::routes(desk.clone(), watched.gateway.clone());
+    let paths = metrics::routes(watched, api::routes(desk.clone(), requests))
+        .merge(top)
+        .merge(console::routes(console));
+    match gateway {
+        Some(gateway) => paths.merge(gateway.routes()),
+        None => paths,
+    }
 }
 
 fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -> Result<Worker, Failure> {
@@ -133,6 +183,7 @@ fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -
         processes: options.deliveries,
         queues: vec![QUEUE.to_owned()],
         drain: DRAIN,
+        lease: options.lease,
         ..WorkerOptions::default()
     };
     Ok(Worker::new(desk.store.clone(), courier.handlers(), worker)?)

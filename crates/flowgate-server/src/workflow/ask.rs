@@ -54,7 +54,11 @@ impl Ask {
             }
             (false, _, "step" | "fromCallback") => Kind::Step,
             (false, _, other) => {
-                return Err(Fault::new("Upstash-Workflow-CallType", other, "step, toCallback or fromCallback"));
+                return Err(Fault::new(
+                    "Upstash-Workflow-CallType",
+                    other,
+                    "step, toCallback or fromCallback",
+                ));
             }
         };
         let features = given.last("upstash-feature-set").unwrap_or_default().split(',').map(str::trim);

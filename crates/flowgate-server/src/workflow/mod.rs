@@ -1,13 +1,15 @@
 //! Runs of workflows: what their messages ask for, what a step is, and what is told of them.
 //!
 //! Reading order: [`ask`] says what part in a run a request wants; [`step`] reads steps and names them, so that each is stored
-//! once; [`run`] is what is kept of a run; [`inherit`] gives later messages what the run was started with; [`slice`] writes the
+//! once; [`run`] is what is kept of a run; [`inherit`] gives later messages what the run was started with, and [`own_limits`]
+//! what one of its steps has of its own; [`slice`] writes the
 //! steps that a delivery carries; [`waiting`] has events and those who wait for them; [`log`] tells a run. All of it is pure: no
 //! store, no clock, no network.
 
 mod ask;
 mod inherit;
 mod log;
+mod own_limits;
 mod run;
 mod slice;
 mod step;
@@ -15,8 +17,9 @@ mod waiting;
 
 pub(crate) use ask::{Ask, Kind, headers_of};
 pub(crate) use inherit::inherit;
-pub(crate) use log::{RunLog, Seen};
+pub(crate) use log::{RunLog, Seen, state as state_name};
+pub(crate) use own_limits::{check_own_limits, own_limits};
 pub(crate) use run::{Failed, FailureCall, Invoker, RunHead, own_name, result_text};
 pub(crate) use slice::{Slice, is_superseded, slice};
 pub(crate) use step::{CallType, Kept, Step};
-pub(crate) use waiting::{StoredEvent, Wait, WaitAsk};
+pub(crate) use waiting::{StoredEvent, Wait, WaitAsk, event_data, event_id};

@@ -103,13 +103,15 @@ mod tests {
 
     #[test]
     fn later_runs_have_later_names() {
-        let names = [own_name(1_700_000_000_000, "z"), own_name(1_700_000_000_001, "a"), own_name(1 << 47, "0")];
+        let names =
+            [own_name(1_700_000_000_000, "z"), own_name(1_700_000_000_001, "a"), own_name(1 << 47, "0")];
         assert!(names.is_sorted(), "{names:?}");
     }
 
     #[test]
     fn a_head_comes_back_and_a_broken_one_is_empty() {
-        let head = RunHead { url: "https://e.com".into(), features: vec!["LazyFetch".into()], ..RunHead::default() };
+        let head =
+            RunHead { url: "https://e.com".into(), features: vec!["LazyFetch".into()], ..RunHead::default() };
         assert_eq!(RunHead::from_bytes(&head.to_bytes()), head);
         assert!(head.has("LazyFetch") && !head.has("lazyfetch"));
         assert_eq!(RunHead::from_bytes(b"?"), RunHead::default());

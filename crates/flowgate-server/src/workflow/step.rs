@@ -55,6 +55,14 @@ impl Step {
         }
     }
 
+    /// The number of the step that the delivery of this one will run, where that is known: after several branches it is not.
+    pub(crate) fn next(&self) -> Option<u64> {
+        match (self.step_id, self.target_step) {
+            (0, target) => target,
+            (id, _) => (self.concurrent == 1).then_some(id + 1),
+        }
+    }
+
     /// Whether it is the plan of a branch, which its delivery will run.
     pub(crate) fn is_plan(&self) -> bool {
         self.step_id == 0

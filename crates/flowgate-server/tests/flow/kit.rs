@@ -11,8 +11,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
@@ -71,20 +72,35 @@ impl Kit {
         Kit { store: made.await.unwrap(), folder: folder() }
     }
 
+    /// A store that a test started itself.
+    pub(crate) fn on(store: &str) -> Self {
+        Kit { store: store.to_owned(), folder: folder() }
+    }
+
     /// A server on this store, with the development token.
     pub(crate) fn server(&self) -> Server {
         self.server_with(&["--dev"])
     }
 
+    /// Writes a file into the test's folder, and gives its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.folder.join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
     /// The same, with this configuration.
     pub(crate) fn server_after(&self, config: &str) -> Server {
-        let path = self.folder.join("mine.toml");
-        fs::write(&path, config).unwrap();
-        self.server_with(&["--dev", "--config", &path.display().to_string()])
+        self.server_with(&["--dev", "--config", &self.write("mine.toml", config)])
     }
 
     pub(crate) fn server_with(&self, options: &[&str]) -> Server {
-        Server::start(&self.store, options, &self.folder)
+        self.server_on("127.0.0.1:0", options)
+    }
+
+    /// A server at this address, where one may have been before.
+    pub(crate) fn server_on(&self, address: &str, options: &[&str]) -> Server {
+        Server::start(&self.store, address, options, &self.folder)
     }
 }
 
@@ -115,6 +131,7 @@ pub(crate) struct Server {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     pub(crate) text: String,
 }
 
@@ -125,6 +142,11 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 
+    /// A header of it, or nothing.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
     /// What was wrong with it.
     pub(crate) fn error(&self) -> String {
         let body: Value = serde_json::from_str(&self.text).unwrap();
@@ -133,12 +155,12 @@ impl Answer {
 }
 
 impl Server {
-    fn start(store: &str, options: &[&str], folder: &PathBuf) -> Self {
+    fn start(store: &str, listen: &str, options: &[&str], folder: &PathBuf) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
         for (name, _) in env::vars().filter(|(name, _)| name.starts_with("FLOWGATE_")) {
             command.env_remove(name);
         }
-        command.args(["serve", "--listen", "127.0.0.1:0", "--store", store]).args(options);
+        command.args(["serve", "--listen", listen, "--store", store]).args(options);
         let mut child =
             command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -187,9 +209,19 @@ impl Server {
         }
         let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
         let response = self.client.request(request).await.unwrap();
-        let status = response.status();
+        let (status, headers) = (response.status(), response.headers().clone());
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        Answer { status, text: String::from_utf8_lossy(&body).into_owned() }
+        Answer { status, headers, text: String::from_utf8_lossy(&body).into_owned() }
+    }
+
+    /// An answer that has no end: it lasts for as long as it is kept.
+    pub(crate) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> (StatusCode, Incoming) {
+        let mut request = Request::builder().uri(format!("{}{path}", self.url()));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.client.request(request.body(Full::default()).unwrap()).await.unwrap();
+        (response.status(), response.into_body())
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {

@@ -6,6 +6,7 @@ mod failures;
 mod hang_ups;
 mod headers;
 mod hostile;
+mod metrics;
 mod plain;
 mod program;
 mod protocols;

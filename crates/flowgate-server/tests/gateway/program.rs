@@ -52,7 +52,7 @@ impl Program {
         fs::write(&path, config).expect("the folder can be written to");
         let mut command = flowgate("serve", &path);
         let mut child = command
-            .args(["--listen", "127.0.0.1:0", "--store", "sqlite::memory:"])
+            .args(["--listen", "127.0.0.1:0", "--store", "sqlite::memory:", "--metrics-open"])
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
@@ -89,6 +89,11 @@ impl Program {
 
     pub(crate) fn figures(&self) -> Value {
         Client::connect(self.server).get("/gateway").json()
+    }
+
+    /// What Prometheus would read.
+    pub(crate) fn metrics(&self) -> String {
+        Client::connect(self.server).get("/metrics").text().to_owned()
     }
 
     /// Waits until `holds` is true of the figures.

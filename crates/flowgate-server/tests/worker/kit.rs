@@ -86,11 +86,11 @@ impl Place {
         self.send((0..count).map(|_| task()).collect())
     }
 
-    /// Returns when one worker holds so many tasks.
-    pub(crate) fn until_held_by_one(&self, count: u32) {
+    /// Returns when one worker has claimed so many tasks ahead.
+    pub(crate) fn until_claimed_ahead(&self, count: u32) {
         self.wait(async {
             let mut look = tokio::time::interval(Duration::from_millis(20));
-            let holds = |worker: &WorkerLook| worker.in_use >= count;
+            let holds = |worker: &WorkerLook| worker.ahead >= count;
             while !self.store.workers().await.expect("the store answers").iter().any(holds) {
                 look.tick().await;
             }

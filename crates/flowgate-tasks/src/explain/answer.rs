@@ -132,6 +132,8 @@ pub struct Running {
     pub worker: String,
     /// Since so long.
     pub for_ms: u64,
+    /// For so long its worker's lease lasts, unless it is renewed. `None`: the worker is gone, and its tasks are taken back.
+    pub lease_ms: Option<u64>,
 }
 
 /// A worker.

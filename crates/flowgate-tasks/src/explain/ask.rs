@@ -120,6 +120,7 @@ impl<'a> Scene<'a> {
         };
         told.holders.truncate(MOST as usize);
         told.help = told.held_by.iter().flat_map(words::help).collect();
+        told.help.extend(words::orphans(&told.holders));
         told.help.extend(words::uneven(&told.workers, &told.held_by));
         told.verdict = words::verdict(&told.held_by, told.place, told.estimate.as_ref());
         Ok(())
@@ -251,13 +252,14 @@ impl<'a> Scene<'a> {
     }
 
     fn running(&self, holders: Vec<Holder>) -> Vec<Running> {
-        let names = self.names();
+        let workers: HashMap<i64, &WorkerLook> =
+            self.workers.iter().map(|worker| (worker.id.0, worker)).collect();
         let running = |holder: Holder| Running {
             task: holder.id.0,
-            worker: names
+            worker: workers
                 .get(&holder.worker.0)
-                .cloned()
-                .unwrap_or_else(|| "a worker that is gone".to_owned()),
+                .map_or_else(|| "a worker that is gone".to_owned(), |worker| worker.name.clone()),
+            lease_ms: workers.get(&holder.worker.0).map(|worker| millis(worker.lease_left)),
             kind: holder.kind,
             queue: holder.queue,
             key: holder.key,

@@ -3,7 +3,7 @@
 use flowgate_core::Limits;
 
 use super::{
-    answer::{Limit, Serving, Spot},
+    answer::{Limit, Running, Serving, Spot},
     estimate::Estimate,
 };
 
@@ -13,9 +13,20 @@ pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&
         None => "nothing holds it".to_owned(),
         Some(limit) => reason(limit),
     };
-    let ahead = place.map_or(0, |place| place.ahead_in_key.unwrap_or(0).max(place.ahead_in_queue));
+    // What its key holds stands in the line of the key, whoever else is in the queue.
+    let is_of_key = matches!(
+        held_by.first(),
+        Some(Limit::KeyPaused { .. } | Limit::KeyRate { .. } | Limit::KeyMax { .. })
+    );
+    let ahead = place.map_or(0, |place| match place.ahead_in_key.filter(|_| is_of_key) {
+        Some(ahead) => ahead,
+        None => place.ahead_in_key.unwrap_or(0).max(place.ahead_in_queue),
+    });
     if ahead > 0 {
         text += &format!("; {ahead} stand before it");
+        if held_by.is_empty() {
+            text += ", those of a better priority first";
+        }
     } else if held_by.is_empty() {
         text += ", and nobody stands before it: it should start at once";
     }
@@ -88,6 +99,18 @@ pub(super) fn uneven(workers: &[Serving], held_by: &[Limit]) -> Option<String> {
     let is_uneven = workers.iter().any(is_full) && !workers.iter().all(is_full) && held_by.is_empty();
     let help = "some workers are full and others are not: a larger `--max-claim-batch` lets those take more in one pass";
     is_uneven.then(|| help.to_owned())
+}
+
+/// Slots that nobody uses any more.
+pub(super) fn orphans(holders: &[Running]) -> Option<String> {
+    let count = holders.iter().filter(|holder| holder.lease_ms.is_none()).count();
+    match count {
+        0 => None,
+        1 => Some("a slot is held by a worker that is gone: it is taken back within a second".to_owned()),
+        count => Some(format!(
+            "{count} slots are held by workers that are gone: they are taken back within a second"
+        )),
+    }
 }
 
 pub(super) fn held(worker: Option<&str>, for_ms: Option<u64>) -> String {

@@ -13,6 +13,8 @@ pub use postgres::{Postgres, PostgresOptions};
 pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite};
 pub(crate) use seam::Place;
 pub use seam::*;
-pub use shelf::{Document, KeySpent, NewNote, Note, NoteQuery, Shelf};
+pub use shelf::{
+    Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery, Shelf,
+};
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;

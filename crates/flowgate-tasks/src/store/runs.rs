@@ -13,6 +13,9 @@ pub(crate) const MAX_STEPS: u32 = 10_000;
 /// The steps of a run are not larger than this in all, in bytes.
 pub(crate) const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Behind the name of every run.
+pub(crate) const LAST: &str = "~";
+
 /// What became of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {

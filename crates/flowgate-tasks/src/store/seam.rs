@@ -379,12 +379,16 @@ pub struct WorkerLook {
     pub name: String,
     /// How many tasks it runs at once.
     pub slots: u32,
-    /// How many it holds.
+    /// How many it holds that count in the caps: claimed to start at once, or running.
     pub in_use: u32,
+    /// How many it has claimed ahead, which count in no cap until they start.
+    pub ahead: u32,
     /// The queues it serves. Empty: all.
     pub queues: Vec<String>,
     /// Until when its lease lasts, unless it is renewed.
     pub lease_until: Tick,
+    /// For how long that is, by the store's clock.
+    pub lease_left: Duration,
 }
 
 /// Where a task that nobody holds stands, and what its key says to it.

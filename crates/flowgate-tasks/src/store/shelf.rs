@@ -68,6 +68,62 @@ pub struct KeySpent {
     pub rate: Option<RateLook>,
 }
 
+/// Which keys are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeySort {
+    /// All.
+    #[default]
+    All,
+    /// Those with something in flight or in line.
+    Busy,
+    /// Those that are paused.
+    Paused,
+    /// Those with pinned limits.
+    Pinned,
+}
+
+/// Which keys to give, in the order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyQuery {
+    /// Those with this in their name, whatever the case of its ASCII letters. Empty: all.
+    pub search: String,
+    /// Without those whose name begins so. Empty: none are left out.
+    pub without: String,
+    /// Which of them.
+    pub sort: KeySort,
+    /// From behind this one.
+    pub after: String,
+    /// At most so many.
+    pub most: u32,
+}
+
+/// Some of the keys that were asked for. Their counts end at [`MOST_COUNTED`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyPage {
+    /// The keys.
+    pub keys: Vec<KeySpent>,
+    /// Behind which one to go on. `None`: these are the last. There may be more even where a page is short: so that a rare
+    /// name among very many keeps nobody else waiting, a page looks at a bounded number of names.
+    pub next: Option<String>,
+}
+
+/// A list of keys counts the line of each up to here, so that a page costs the same however long the lines are.
+pub const MOST_COUNTED: u32 = 20_000;
+
+/// How much there is of what is kept. Dead tasks are counted up to [`MOST_COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Keys that are known.
+    pub keys: u64,
+    /// Keys that are paused.
+    pub paused_keys: u64,
+    /// Keys with pinned limits.
+    pub pinned_keys: u64,
+    /// Tasks that will not run again.
+    pub dead: u64,
+}
+
 /// What no store of tasks needs and every server does: logs, settings, lists.
 pub trait Shelf: Store {
     /// Writes notes.
@@ -95,8 +151,20 @@ pub trait Shelf: Store {
     /// Keys in the order of their names, from behind the one given.
     fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>>;
 
+    /// The keys with the most in line and in use together, then with the most delayed, then by name.
+    fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>>;
+
     /// One key.
     fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>>;
+
+    /// Keys by name and by what they do: a page costs the same however many there are.
+    fn find_keys(&self, query: KeyQuery) -> Reply<'_, KeyPage>;
+
+    /// These keys, as far as they are known. Their counts end at [`MOST_COUNTED`].
+    fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>>;
+
+    /// How much there is.
+    fn census(&self) -> Reply<'_, Census>;
 
     /// Removes a dead task. `false`: there was none.
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool>;

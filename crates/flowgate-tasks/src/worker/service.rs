@@ -309,9 +309,19 @@ impl Desk {
         self.held.give_up().await;
         self.stock = Stock::default();
         self.turn = None;
-        (self.worker, self.lease) = Lease::take(&self.store, &self.options).await?;
-        self.look();
-        Ok(())
+        match Lease::take(&self.store, &self.options).await {
+            Ok(taken) => {
+                (self.worker, self.lease) = taken;
+                self.look();
+                Ok(())
+            }
+            // A store that is away comes back: the lease that is lost brings us here again, until it is there.
+            Err(StoreError::Database { .. }) => {
+                tokio::time::sleep(LATE).await;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn close(&mut self) {

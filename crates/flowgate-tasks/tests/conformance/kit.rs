@@ -129,9 +129,18 @@ impl Kit {
     }
 
     pub(crate) async fn worker_of(&self, queues: &[&str]) -> Worker {
+        self.register(queues, 100).await
+    }
+
+    /// A worker of all queues with so many slots.
+    pub(crate) async fn small_worker(&self, slots: u32) -> Worker {
+        self.register(&[], slots).await
+    }
+
+    async fn register(&self, queues: &[&str], slots: u32) -> Worker {
         let id = self.store.register(NewWorker {
             name: "test".to_owned(),
-            slots: 100,
+            slots,
             queues: queues.iter().map(|&name| name.to_owned()).collect(),
             lease: Duration::from_secs(15),
         });

@@ -11,6 +11,7 @@ mod cancel;
 mod caps;
 mod dead;
 mod dedupe;
+mod explain;
 mod leases;
 mod limits;
 mod order;

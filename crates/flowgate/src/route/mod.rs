@@ -21,6 +21,8 @@ mod limiter;
 mod mounted;
 mod op;
 mod plan;
+#[cfg(feature = "route-queue")]
+mod queue;
 #[cfg(feature = "axum")]
 mod respond;
 mod site;
@@ -45,6 +47,8 @@ pub use intake::{Intake, Place};
 pub use limiter::Door;
 pub use mounted::Direct;
 pub use op::{Cases, Choice, Enrich, Fan, Filter, Multicast, Split, Tap, To, Transform, Validate};
+#[cfg(feature = "route-queue")]
+pub use queue::{Queue, queue};
 pub use source::{
     Channel, CronSource, DirectSource, Feed, Source, TimerSource, Values, channel, cron, direct, timer,
     values,

@@ -1,10 +1,6 @@
 //! What workers claim ahead, under soft caps: one task to a lease, which counts in no cap until the task starts.
 
-use super::{
-    connect::Lease,
-    rows,
-    send::{READY_LANES, SHARE_LANES},
-};
+use super::{connect::Lease, rows};
 use crate::store::{Ahead, Claimed, Place, StoreError, WorkerId};
 
 /// No claim ahead looks at more lanes than these.
@@ -35,13 +31,10 @@ pub(super) const START: &str = "WITH known AS (\
     SELECT id, ahead_until IS NOT NULL AS is_new FROM known";
 
 /// What did not start in time goes back to the front of its line.
-const GIVE_UP: &str = "WITH late AS (DELETE FROM leases WHERE id IN (SELECT id FROM leases \
+pub(super) const GIVE_UP: &str = "WITH late AS (DELETE FROM leases WHERE id IN (SELECT id FROM leases \
     WHERE ahead_until <= now_ns($1) ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING *) \
     INSERT INTO tasks (id, lane, place, attempt, weight, good_until, record) \
     SELECT ids[1], lanes[1], ids[1], attempts[1] - 1, weights[1], nullif(goods[1], 0), records[1] FROM late RETURNING lane";
-
-/// For the connection of upkeep.
-pub(super) const STATEMENTS: [&str; 1] = [GIVE_UP];
 
 /// Claims ahead, within a turn's transaction.
 pub(super) async fn take(
@@ -61,20 +54,4 @@ pub(super) async fn take(
         claimed.extend(rows::claimed(row).map(placed));
     }
     Ok(claimed)
-}
-
-/// Takes back what was claimed ahead and did not start in time. Gives how many tasks that were.
-pub(super) async fn give_up(session: &mut Lease, told: Option<i64>, batch: i64) -> Result<u32, StoreError> {
-    session.begin();
-    let (_, moved) = tokio::try_join!(session.run("BEGIN"), session.query(GIVE_UP, [&told, &batch]))?;
-    let mut lanes: Vec<i64> = moved.iter().map(|row| row.get(0)).collect();
-    lanes.sort_unstable();
-    lanes.dedup();
-    tokio::try_join!(
-        session.query_if(!lanes.is_empty(), SHARE_LANES, [&lanes]),
-        session.query_if(!lanes.is_empty(), READY_LANES, [&lanes]),
-        session.run("COMMIT"),
-    )?;
-    session.end();
-    Ok(moved.len() as u32)
 }

@@ -11,14 +11,13 @@ use std::{
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
 
 use super::{
-    lanes::Lanes, migrate, notify::Listener, rows::stored, send, session::Session, tls::Address, turn, upkeep,
+    lanes::Lanes, migrate, notify::Listener, rows::stored, runs, send, session::Session, tls::Address, turn,
+    upkeep,
 };
 use crate::{
     clock::Wall,
     store::{Reply, StoreError, Wake},
 };
-
-const NONE: &[&str] = &[];
 
 /// How many wake-ups one who listens may be behind.
 const WAKES: usize = 1024;
@@ -130,7 +129,7 @@ impl Shared {
             Line::Sends => (&self.sends, send::STATEMENTS),
             Line::Turns => (&self.turns, turn::STATEMENTS),
             Line::Upkeep => (&self.upkeep, upkeep::STATEMENTS),
-            Line::Rest => (&self.rest, NONE),
+            Line::Rest => (&self.rest, runs::READS),
         };
         let mut slot = Arc::clone(slot).lock_owned().await;
         if slot.as_ref().is_none_or(Session::is_closed) {

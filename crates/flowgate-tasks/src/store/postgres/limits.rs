@@ -33,6 +33,9 @@ impl Postgres {
         self.change(move |transaction| {
             Box::pin(async move {
                 transaction.execute("UPDATE cluster SET latest = $1 WHERE latest <> $1", &[&is_latest]).await?;
+                // As in a send: the keys first, and their lanes as they are then.
+                let lock = "SELECT FROM keys WHERE NOT chosen AND latest <> $1 ORDER BY id FOR NO KEY UPDATE";
+                transaction.execute(lock, &[&is_latest]).await?;
                 let set = "WITH changing AS (SELECT id FROM keys WHERE NOT chosen AND latest <> $1 ORDER BY id FOR NO KEY UPDATE), \
                     changed AS (UPDATE keys SET latest = $1 FROM changing WHERE keys.id = changing.id RETURNING keys.id), \
                     held AS (SELECT lanes.id FROM lanes JOIN changed ON lanes.key = changed.id WHERE state IN (2, 3) \

@@ -11,6 +11,7 @@
 mod ahead;
 mod connect;
 mod idle;
+mod keys;
 mod lanes;
 mod limits;
 mod look;

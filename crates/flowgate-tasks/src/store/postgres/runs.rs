@@ -12,12 +12,12 @@ use super::{
     lanes::LaneName,
     rows::tick,
     send::{self, Named},
-    shelf::Values,
+    shelf,
 };
 use crate::{
     store::{
         Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite, Sent, StoreError,
-        runs::{MAX_BYTES, MAX_STEPS},
+        runs::{LAST, MAX_BYTES, MAX_STEPS},
     },
     task::{NewTask, TaskId},
 };
@@ -57,6 +57,17 @@ pub(super) const STOOD: &str = "SELECT state, version FROM runs WHERE name = $1"
 /// The tasks of these steps.
 pub(super) const STEPS_OF: &str = "SELECT name, task FROM steps WHERE run = $1 AND name = ANY($2)";
 
+const RUN: &str = "SELECT name, id, state, version, created, ended, head FROM runs WHERE name = $1";
+const STEPS: &str = "SELECT name, task, at, body FROM steps WHERE run = $1 ORDER BY task";
+const LIVE_RUN: &str =
+    "SELECT name, id, state, version, created, ended, head FROM runs WHERE id = $1 AND state = 0";
+const RUNS: &str = "SELECT name, id, state, version, created, ended, head FROM runs \
+    WHERE name < $1 AND ($2::text IS NULL OR id = $2) AND (NOT $3 OR state = 0) \
+    ORDER BY name DESC LIMIT $4";
+
+/// What is read often, on the connection for everything else.
+pub(super) const READS: &[&str] = &[RUN, STEPS, LIVE_RUN, RUNS, shelf::ADD_NOTES];
+
 /// What came of a change so far: the steps that are new, or why there is none.
 enum Written {
     Steps(Vec<Named>),
@@ -95,29 +106,35 @@ impl Postgres {
     }
 
     pub(super) async fn see_run(&self, name: String) -> Result<Option<(Run, Vec<RunStep>)>, StoreError> {
-        const RUN: &str = "SELECT name, id, state, version, created, ended, head FROM runs WHERE name = $1";
-        const STEPS: &str = "SELECT name, task, at, body FROM steps WHERE run = $1 ORDER BY task";
-        let Some(run) = self.rows(RUN, vec![Box::new(name.clone())]).await?.first().map(run) else {
-            return Ok(None);
-        };
-        let rows = self.rows(STEPS, vec![Box::new(name)]).await?;
-        let step = |row: &Row| RunStep {
-            name: row.get(0),
-            task: TaskId(row.get(1)),
-            at: tick(row.get(2)),
-            body: row.get(3),
-        };
-        Ok(Some((run, rows.iter().map(step).collect())))
+        self.job(Line::Rest, move |_, session| async move {
+            let (found, steps) =
+                tokio::try_join!(session.query(RUN, [&name]), session.query(STEPS, [&name]))?;
+            let step = |row: &Row| RunStep {
+                name: row.get(0),
+                task: TaskId(row.get(1)),
+                at: tick(row.get(2)),
+                body: row.get(3),
+            };
+            Ok(found.first().map(|found| (run(found), steps.iter().map(step).collect())))
+        })
+        .await
     }
 
     pub(super) async fn see_runs(&self, query: RunQuery) -> Result<Vec<Run>, StoreError> {
-        const SQL: &str = "SELECT name, id, state, version, created, ended, head FROM runs \
-            WHERE ($1::text IS NULL OR name < $1) AND ($2::text IS NULL OR id = $2) AND (NOT $3 OR state = 0) \
-            ORDER BY name DESC LIMIT $4";
-        let RunQuery { before, id, is_live, most } = query;
-        let values: Values =
-            vec![Box::new(before), Box::new(id), Box::new(is_live), Box::new(i64::from(most))];
-        Ok(self.rows(SQL, values).await?.iter().map(run).collect())
+        self.job(Line::Rest, move |_, session| async move {
+            let RunQuery { before, id, is_live, most } = query;
+            let most = i64::from(most);
+            let found = match (&before, &id, is_live) {
+                // What every step asks for: its own index.
+                (None, Some(id), true) => session.query(LIVE_RUN, [id]).await?,
+                _ => {
+                    let before = before.as_deref().unwrap_or(LAST);
+                    session.query(RUNS, [&before, &id, &is_live, &most]).await?
+                }
+            };
+            Ok(found.iter().map(run).collect())
+        })
+        .await
     }
 }
 

@@ -57,6 +57,11 @@ pub(super) const REMOVE_DEAD: &str = "DELETE FROM dead WHERE id = $1 RETURNING i
 pub(super) const ADD_REVIVED: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, record) \
     SELECT $1, id, nextval('task_ids'), 0, $3, $4 FROM lanes WHERE id = $2 RETURNING id";
 
+/// Whoever had the keys may have said of their lanes that they are held. A statement sees what was there when it began, so
+/// the keys are waited for by one of its own, before the one that looks at the lanes.
+const LOCK_SENT: &str = "SELECT FROM keys JOIN unnest($1::text[], $2::text[]) AS asked (name, limits) ON keys.name = asked.name \
+    WHERE keys.sent <> asked.limits ORDER BY keys.id FOR NO KEY UPDATE OF keys";
+
 /// The newest limits sent for each key; where these govern, everything that waits is looked at anew.
 const SENT_LIMITS: &str = "WITH newest AS (SELECT keys.id, asked.limits FROM keys \
     JOIN unnest($1::text[], $2::text[]) AS asked (name, limits) ON keys.name = asked.name \
@@ -84,6 +89,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     DELAYED,
     HEAVY_LANES,
     ADD_TASKS,
+    LOCK_SENT,
     SENT_LIMITS,
     CLAIM_NAMES,
     NAMED,
@@ -207,7 +213,10 @@ pub(super) async fn add(
         if limits.0.is_empty() {
             Ok(Vec::new())
         } else {
-            session.query(SENT_LIMITS, [&limits.0, &limits.1]).await
+            let params: Params<'_, 2> = [&limits.0, &limits.1];
+            let (_, changed) =
+                tokio::try_join!(session.query(LOCK_SENT, params), session.query(SENT_LIMITS, params))?;
+            Ok(changed)
         }
     };
     let is_delayed = tasks.iter().any(|task| task.start.is_some());

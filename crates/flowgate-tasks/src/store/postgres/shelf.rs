@@ -1,32 +1,24 @@
 //! Notes, documents and lists.
 
-use flowgate_core::{Limits, Tick};
+use flowgate_core::Tick;
 use tokio_postgres::{Row, types::ToSql};
 
 use super::{
     connect::{Line, Postgres},
     look,
-    rows::{self, stored, tick},
+    rows::{stored, tick},
     session::failed,
 };
 use crate::{
-    ledger::Ledger,
     store::{
-        Document, KeyLook, KeySpent, NewNote, Note, NoteQuery, Reply, Run, RunChange, RunOutcome, RunQuery,
-        RunStep, Shelf, State, StoreError, TaskLook, WorkerId,
+        Census, Document, KeyPage, KeyQuery, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery, Reply, Run,
+        RunChange, RunOutcome, RunQuery, RunStep, Shelf, State, StoreError, TaskLook, WorkerId,
     },
     task::TaskId,
-    terms,
 };
 
 /// At most so many rows are removed at once.
 const BATCH: i64 = 2000;
-/// The window of a rate is told by this server's clock.
-const KEYS: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, now_ns($4) AS now, \
-    (SELECT count(place) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS waiting, \
-    (SELECT count(due_at) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS delayed \
-    FROM keys WHERE name COLLATE \"C\" > $1 AND ($2::text IS NULL OR name = $2) ORDER BY name COLLATE \"C\" LIMIT $3";
-
 /// Both halves in one statement, so that a task that is just claimed is in one of them.
 const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, worker, since \
     FROM ((SELECT id, lane, attempt, record, due_at, NULL::bigint AS worker, NULL::bigint AS since FROM tasks \
@@ -37,38 +29,33 @@ const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lane
     JOIN lanes ON lanes.id = live.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     ORDER BY live.id LIMIT $2";
 
+pub(super) const ADD_NOTES: &str =
+    "INSERT INTO notes (task, at, body) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])";
+
 pub(super) type Values = Vec<Box<dyn ToSql + Sync + Send>>;
 
 impl Postgres {
     /// One statement, on the connection for everything else.
-    pub(super) async fn rows(&self, sql: &'static str, values: Values) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn rows(
+        &self,
+        sql: impl AsRef<str> + Send + 'static,
+        values: Values,
+    ) -> Result<Vec<Row>, StoreError> {
         self.job(Line::Rest, move |_, session| async move {
             let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value as _).collect();
-            session.client().query(sql, &values).await.map_err(failed("looked at what it keeps"))
+            session.client().query(sql.as_ref(), &values).await.map_err(failed("looked at what it keeps"))
         })
         .await
-    }
-
-    async fn find_keys(
-        &self,
-        after: String,
-        name: Option<String>,
-        most: u32,
-    ) -> Result<Vec<KeySpent>, StoreError> {
-        let now = self.shared.told_time();
-        let values: Values = vec![Box::new(after), Box::new(name), Box::new(i64::from(most)), Box::new(now)];
-        self.rows(KEYS, values).await?.iter().map(spent).collect()
     }
 }
 
 impl Shelf for Postgres {
     fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
-        const SQL: &str = "INSERT INTO notes (task, at, body) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])";
-        Box::pin(async move {
+        self.job(Line::Rest, move |_, session| async move {
             let tasks: Vec<i64> = notes.iter().map(|note| note.task.0).collect();
             let at: Vec<i64> = notes.iter().map(|note| stored(note.at)).collect();
             let bodies: Vec<Vec<u8>> = notes.into_iter().map(|note| note.body).collect();
-            self.rows(SQL, vec![Box::new(tasks), Box::new(at), Box::new(bodies)]).await.map(drop)
+            session.query(ADD_NOTES, [&tasks, &at, &bodies]).await.map(drop)
         })
     }
 
@@ -136,11 +123,27 @@ impl Shelf for Postgres {
     }
 
     fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>> {
-        Box::pin(self.find_keys(after, None, most))
+        Box::pin(self.list_keys(after, most))
+    }
+
+    fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>> {
+        Box::pin(self.see_busiest(most))
     }
 
     fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>> {
-        Box::pin(async move { Ok(self.find_keys(String::new(), Some(key), 1).await?.pop()) })
+        Box::pin(async move { Ok(self.see_keys(vec![key], u32::MAX).await?.pop()) })
+    }
+
+    fn find_keys(&self, query: KeyQuery) -> Reply<'_, KeyPage> {
+        Box::pin(self.page_of_keys(query))
+    }
+
+    fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>> {
+        Box::pin(self.see_keys(names, MOST_COUNTED))
+    }
+
+    fn census(&self) -> Reply<'_, Census> {
+        Box::pin(self.count_all())
     }
 
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
@@ -186,24 +189,6 @@ impl Shelf for Postgres {
 
 fn document(row: &Row) -> Document {
     Document { kind: row.get(0), name: row.get(1), body: row.get(2), version: row.get(3) }
-}
-
-fn spent(row: &Row) -> Result<KeySpent, StoreError> {
-    let key = KeyLook {
-        key: row.get("name"),
-        in_use: row.get::<_, i32>("in_use") as u32,
-        waiting: row.get::<_, i64>("waiting") as u64,
-        delayed: row.get::<_, i64>("delayed") as u64,
-        is_paused: row.get("paused"),
-        pinned: rows::limits(row, "pinned")?,
-        is_latest: row.get("latest"),
-        sent: terms::from_text(row.get("sent"))?,
-    };
-    let now = tick(row.get("now"));
-    let ledger = Ledger::from_text(row.get("rates"))?;
-    let limits = terms::in_force(key.pinned, key.sent);
-    let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
-    Ok(KeySpent { key, rate })
 }
 
 fn live(row: &Row) -> Result<TaskLook, StoreError> {

@@ -9,7 +9,7 @@ use std::{
 use tokio_postgres::Row;
 
 use super::{
-    ahead,
+    ahead::GIVE_UP,
     connect::{Lease, Line, Postgres, Shared},
     rows,
     send::{READY_LANES, SHARE_LANES},
@@ -81,7 +81,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     SWEEP_KEYS,
     SHARE_LANES,
     READY_LANES,
-    ahead::STATEMENTS[0],
+    GIVE_UP,
 ];
 
 impl Postgres {
@@ -181,8 +181,8 @@ impl Postgres {
 
 async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, StoreError> {
     let told = shared.told_time();
-    let due = join_lines(&mut session, told).await?;
-    let given_up = ahead::give_up(&mut session, told, BATCH).await?;
+    let due = join_lines(&mut session, DUE, told).await?;
+    let given_up = join_lines(&mut session, GIVE_UP, told).await?;
     let expired = session.query(EXPIRE, [&told, &BATCH]).await?.len() as u32;
     session.query(WAKE_LANES, [&told, &BATCH]).await?;
     session.query(BURY, [&told, &BATCH]).await?;
@@ -193,10 +193,11 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
     Ok(Kept { due, expired, recovered: given_up, next })
 }
 
-/// Delayed tasks that are due join the end of their line.
-async fn join_lines(session: &mut Lease, told: Option<i64>) -> Result<u32, StoreError> {
+/// Tasks join their lines: delayed ones that are due, at the end; those claimed ahead that did not start, at the front. Each statement
+/// gives the lanes.
+async fn join_lines(session: &mut Lease, moving: &'static str, told: Option<i64>) -> Result<u32, StoreError> {
     session.begin();
-    let (_, moved) = tokio::try_join!(session.run("BEGIN"), session.query(DUE, [&told, &BATCH]))?;
+    let (_, moved) = tokio::try_join!(session.run("BEGIN"), session.query(moving, [&told, &BATCH]))?;
     let mut lanes: Vec<i64> = moved.iter().map(|row| row.get(0)).collect();
     lanes.sort_unstable();
     lanes.dedup();

@@ -34,9 +34,11 @@ const STANDING: &str = "SELECT now_ns($2::bigint) AS now, tasks.weight, tasks.go
     WHERE others.queue = lanes.queue AND ahead.place IS NOT NULL AND (others.priority < lanes.priority \
     OR others.priority = lanes.priority AND ahead.place < coalesce(tasks.place, 9223372036854775807))) AS ahead_in_queue \
     FROM tasks JOIN lanes ON lanes.id = tasks.lane LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = $1";
-const WORKERS: &str = "SELECT id, name, slots, lease_until, \
+const WORKERS: &str = "SELECT id, name, slots, lease_until, now_ns($1::bigint) AS now, \
     coalesce((SELECT array_agg(queues.name ORDER BY queues.name) FROM queues WHERE queues.id = ANY(workers.queues)), '{}') AS served, \
-    (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0)::bigint FROM leases WHERE leases.worker = workers.id) AS held \
+    (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0)::bigint FROM leases WHERE leases.worker = workers.id \
+    AND ahead_until IS NULL) AS held, \
+    (SELECT count(*) FROM leases WHERE leases.worker = workers.id AND ahead_until IS NOT NULL) AS ahead \
     FROM workers WHERE lease_until > now_ns($1::bigint) ORDER BY id";
 
 impl Postgres {
@@ -123,8 +125,10 @@ impl Postgres {
             name: row.get("name"),
             slots: row.get::<_, i32>("slots").cast_unsigned(),
             in_use: u32::try_from(row.get::<_, i64>("held")).unwrap_or(u32::MAX),
+            ahead: u32::try_from(row.get::<_, i64>("ahead")).unwrap_or(u32::MAX),
             queues: row.get("served"),
             lease_until: tick(row.get("lease_until")),
+            lease_left: tick(row.get("lease_until")).since(tick(row.get("now"))),
         };
         let rows = self.job(Line::Rest, |shared, session| async move {
             session

@@ -15,14 +15,21 @@ use crate::{
 
 /// What is known of a key.
 pub(super) fn key(db: &Connection, name: &str) -> Result<Option<KeyLook>, Fault> {
+    key_counted(db, name, u32::MAX)
+}
+
+/// The same, with its line counted up to `most`.
+pub(super) fn key_counted(db: &Connection, name: &str, most: u32) -> Result<Option<KeyLook>, Fault> {
     let sql = "SELECT id, in_use, paused, pinned, sent, latest FROM keys WHERE name = ?1";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([name])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let id: i64 = row.get(0)?;
-    let sql = "SELECT count(place), count(*) - count(place) FROM lanes JOIN tasks ON tasks.lane = lanes.id
-        WHERE lanes.key = ?1";
-    let (waiting, delayed) = db.prepare_cached(sql)?.query_row([id], counts)?;
+    let sql = "SELECT (SELECT count(*) FROM (SELECT 1 FROM lanes JOIN tasks ON tasks.lane = lanes.id
+            WHERE lanes.key = ?1 AND place IS NOT NULL LIMIT ?2)),
+        (SELECT count(*) FROM (SELECT 1 FROM lanes JOIN tasks ON tasks.lane = lanes.id
+            WHERE lanes.key = ?1 AND place IS NULL LIMIT ?2))";
+    let (waiting, delayed) = db.prepare_cached(sql)?.query_row(params![id, most], counts)?;
     let pinned: Option<String> = row.get(3)?;
     Ok(Some(KeyLook {
         key: name.to_owned(),

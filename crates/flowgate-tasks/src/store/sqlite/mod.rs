@@ -10,6 +10,7 @@ mod audit;
 mod candidates;
 mod claim;
 mod error;
+mod keys;
 mod lanes;
 mod leases;
 mod limits;

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     store::{
         NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite, Sent,
-        runs::{MAX_BYTES, MAX_STEPS},
+        runs::{LAST, MAX_BYTES, MAX_STEPS},
     },
     task::{NewTask, TaskId},
 };
@@ -140,11 +140,18 @@ pub(super) fn run(db: &Connection, name: &str) -> Result<Option<(Run, Vec<RunSte
 
 pub(super) fn runs(db: &Connection, query: &RunQuery) -> Result<Vec<Run>, Fault> {
     let RunQuery { before, id, is_live, most } = query;
+    if let (None, Some(id), true) = (before, id, is_live) {
+        // What every step asks for: its own index.
+        let sql = format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND state = 0");
+        return Ok(db.prepare_cached(&sql)?.query_row([id], read).optional()?.into_iter().collect());
+    }
+    let of_id = if id.is_some() { "id = ?2" } else { "?2 IS NULL" };
     let sql = format!(
-        "SELECT {COLUMNS} FROM runs WHERE (?1 IS NULL OR name < ?1) AND (?2 IS NULL OR id = ?2)
-        AND (NOT ?3 OR state = 0) ORDER BY name DESC LIMIT ?4"
+        "SELECT {COLUMNS} FROM runs WHERE name < ?1 AND {of_id} AND (NOT ?3 OR state = 0)
+        ORDER BY name DESC LIMIT ?4"
     );
     let mut statement = db.prepare_cached(&sql)?;
+    let before = before.as_deref().unwrap_or(LAST);
     let found = statement.query_map(params![before, id, is_live, most], read)?;
     Ok(found.collect::<Result<_, _>>()?)
 }

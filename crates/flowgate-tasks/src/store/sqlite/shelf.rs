@@ -1,23 +1,22 @@
 //! Notes, documents and lists.
 
-use flowgate_core::{Limits, Tick};
+use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{
     error::Fault,
+    keys,
     lanes::{moment, tick},
     leases, look, runs,
     store::Sqlite,
 };
 use crate::{
-    ledger::Ledger,
     record::Record,
     store::{
-        Document, KeySpent, NewNote, Note, NoteQuery, Reply, Run, RunChange, RunOutcome, RunQuery, RunStep,
-        Shelf, State, TaskLook, WorkerId,
+        Census, Document, KeyPage, KeyQuery, KeySpent, NewNote, Note, NoteQuery, Reply, Run, RunChange,
+        RunOutcome, RunQuery, RunStep, Shelf, State, TaskLook, WorkerId,
     },
     task::TaskId,
-    terms,
 };
 
 /// At most so many rows are removed at once, so that claims are not kept waiting.
@@ -77,12 +76,38 @@ impl Shelf for Sqlite {
             let mut statement = db.prepare_cached(sql)?;
             let names = statement.query_map(params![after, most], |row| row.get(0))?;
             let names: Vec<String> = names.collect::<Result<_, _>>()?;
-            names.iter().filter_map(|name| spent(db, name, now).transpose()).collect()
+            names.iter().filter_map(|name| keys::spent(db, name, u32::MAX, now).transpose()).collect()
+        })
+    }
+
+    fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>> {
+        self.threads.read("looked for the busiest keys", move |db, now| {
+            // Tasks are counted once for all keys, not once for each.
+            let sql = "SELECT name FROM keys LEFT JOIN (SELECT lanes.key AS key, sum(waiting) AS waiting, \
+                sum(delayed) AS delayed FROM (SELECT lane, count(place) AS waiting, count(due_at) AS delayed FROM tasks \
+                GROUP BY lane) AS line JOIN lanes ON lanes.id = line.lane GROUP BY lanes.key) AS line ON line.key = keys.id \
+                ORDER BY coalesce(line.waiting, 0) + in_use DESC, coalesce(line.delayed, 0) DESC, name LIMIT ?1";
+            let mut statement = db.prepare_cached(sql)?;
+            let names = statement.query_map(params![most], |row| row.get(0))?;
+            let names: Vec<String> = names.collect::<Result<_, _>>()?;
+            names.iter().filter_map(|name| keys::spent(db, name, u32::MAX, now).transpose()).collect()
         })
     }
 
     fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>> {
-        self.threads.read("looked at a key", move |db, now| spent(db, &key, now))
+        self.threads.read("looked at a key", move |db, now| keys::spent(db, &key, u32::MAX, now))
+    }
+
+    fn find_keys(&self, query: KeyQuery) -> Reply<'_, KeyPage> {
+        self.threads.read("looked for keys", move |db, now| keys::find(db, &query, now))
+    }
+
+    fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>> {
+        self.threads.read("looked at keys", move |db, now| keys::named(db, &names, now))
+    }
+
+    fn census(&self) -> Reply<'_, Census> {
+        self.threads.read("counted what there is", |db, _| keys::census(db))
     }
 
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
@@ -162,16 +187,6 @@ fn put(db: &Connection, document: &Document) -> Result<bool, Fault> {
         WHERE ?4 IS NULL OR ?4 = coalesce((SELECT version FROM documents WHERE kind = ?1 AND name = ?2), 0)
         ON CONFLICT (kind, name) DO UPDATE SET version = documents.version + 1, body = excluded.body";
     Ok(db.prepare_cached(sql)?.execute(params![kind, name, body, version])? > 0)
-}
-
-fn spent(db: &Connection, name: &str, now: Tick) -> Result<Option<KeySpent>, Fault> {
-    let Some(key) = look::key(db, name)? else { return Ok(None) };
-    let rates: String =
-        db.prepare_cached("SELECT rates FROM keys WHERE name = ?1")?.query_row([name], |row| row.get(0))?;
-    let ledger = Ledger::from_text(&rates)?;
-    let limits = terms::in_force(key.pinned, key.sent);
-    let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
-    Ok(Some(KeySpent { key, rate }))
 }
 
 /// Tasks that wait, are delayed or are held.

@@ -105,10 +105,12 @@ pub(super) fn workers(db: &Connection, now: Tick) -> Result<Vec<WorkerLook>, Fau
     let mut workers = Vec::new();
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
-        let mut in_use = 0;
-        let mut leases = db.prepare_cached("SELECT id FROM leases WHERE worker = ?1")?;
-        for lease in leases.query_map([id], |row| row.get(0))? {
-            in_use += leases::held(db, lease?)?.len() as u32;
+        let (mut in_use, mut ahead) = (0, 0);
+        let mut leases =
+            db.prepare_cached("SELECT id, ahead_until IS NOT NULL FROM leases WHERE worker = ?1")?;
+        for lease in leases.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))? {
+            let (lease, is_ahead) = lease?;
+            *if is_ahead { &mut ahead } else { &mut in_use } += leases::held(db, lease)?.len() as u32;
         }
         let mut queues = Vec::new();
         for queue in row.get::<_, String>(3)?.split(',').filter(|queue| !queue.is_empty()) {
@@ -120,8 +122,10 @@ pub(super) fn workers(db: &Connection, now: Tick) -> Result<Vec<WorkerLook>, Fau
             name: row.get(1)?,
             slots: row.get(2)?,
             in_use,
+            ahead,
             queues,
             lease_until: tick(row.get(4)?),
+            lease_left: tick(row.get(4)?).since(now),
         });
     }
     Ok(workers)

@@ -1,0 +1,66 @@
+//! Why something waits: the same answer as `flowgate explain`, from the same function.
+
+use axum::extract::{Path, State};
+use flowgate_tasks::{
+    TaskId,
+    explain::{Explanation, Subject, explain},
+};
+use serde_json::{Value, json};
+
+use super::{
+    asked::Asked,
+    reply::{Answer, Problem, ok},
+};
+use crate::{delivery::KIND, office::Desk};
+
+pub(super) async fn key(State(desk): State<Desk>, Path(key): Path<String>) -> Answer {
+    tell(&desk, Subject::Key(key)).await
+}
+
+pub(super) async fn message(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
+    let id = desk.numbers.read_message(&name).ok_or_else(|| Problem::missing("message", &name))?;
+    tell(&desk, Subject::Task(id)).await
+}
+
+/// Whatever the command line takes, and the names of messages and dead letters.
+pub(super) async fn any(State(desk): State<Desk>, asked: Asked) -> Answer {
+    asked.only(&["what"])?;
+    let what = asked.one("what").unwrap_or_default();
+    let named = desk.numbers.read_message(what).or_else(|| desk.numbers.read_dead(what));
+    let subject = match named {
+        Some(id) => Subject::Task(id),
+        None => what.parse().map_err(|_| {
+            let form = "send a message id, the number of a task, key:<key> or queue:<queue>";
+            Problem::bad(format!("what is {what:?}; {form}"))
+        })?,
+    };
+    tell(&desk, subject).await
+}
+
+async fn tell(desk: &Desk, subject: Subject) -> Answer {
+    let told = explain(&*desk.store, &subject).await?;
+    let told = told.ok_or_else(|| Problem::missing("such thing as", &subject.to_string()))?;
+    ok(view(desk, &told))
+}
+
+/// The explanation, with the names of messages beside the numbers of their tasks.
+fn view(desk: &Desk, told: &Explanation) -> Value {
+    let mut view = json!(told);
+    for holder in view["holders"].as_array_mut().into_iter().flatten() {
+        if holder["kind"] == KIND
+            && let Some(id) = holder["task"].as_i64()
+        {
+            holder["messageId"] = json!(desk.numbers.message(TaskId(id)));
+        }
+    }
+    let number = told.subject.strip_prefix("task ").and_then(|number| number.parse().ok());
+    if let Some(number) =
+        number.filter(|_| told.facts.iter().any(|fact| fact.name == "kind" && fact.value == KIND))
+    {
+        view["messageId"] = json!(desk.numbers.message(TaskId(number)));
+    }
+    if let Some(first) = &told.first {
+        view["first"] = self::view(desk, first);
+    }
+    view
+}

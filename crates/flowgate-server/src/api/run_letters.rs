@@ -1,0 +1,110 @@
+//! `/v2/workflows/dlq`: runs that failed, once more, or the telling of it once more.
+
+use axum::{
+    extract::{Path, State},
+    http::HeaderMap,
+};
+use flowgate_tasks::store::{RunOutcome, RunWrite};
+use serde_json::{Value, json};
+
+use super::{
+    asked::Asked,
+    dlq::{self, Letter},
+    publish::given,
+    reply::{Answer, Problem, ok},
+    sent::Sent,
+};
+use crate::{
+    delivery::{Answer as Heard, NoAnswer, failure_message},
+    message::read,
+    office::{Desk, InRun, Overrides, RunRefused},
+    workflow::RunHead,
+};
+
+/// What of a run is begun again.
+#[derive(Clone, Copy)]
+enum From {
+    TheStepThatFailed,
+    TheBeginning,
+}
+
+pub(super) async fn resume(
+    State(desk): State<Desk>,
+    asked: Asked,
+    headers: HeaderMap,
+    Sent(body): Sent,
+) -> Answer {
+    again(&desk, &asked, &headers, &dlq::names(&body)?, From::TheStepThatFailed).await
+}
+
+pub(super) async fn restart(
+    State(desk): State<Desk>,
+    asked: Asked,
+    headers: HeaderMap,
+    Sent(body): Sent,
+) -> Answer {
+    again(&desk, &asked, &headers, &dlq::names(&body)?, From::TheBeginning).await
+}
+
+async fn again(desk: &Desk, asked: &Asked, headers: &HeaderMap, names: &[String], from: From) -> Answer {
+    let spec = read(&given(headers, Vec::new())?)?;
+    let overrides = Overrides { retries: spec.retries, flow: spec.flow };
+    let page = dlq::page(desk, &asked.with("source", "workflow"), names).await?;
+    let mut runs = Vec::new();
+    for letter in page.letters {
+        runs.push(view(&one(desk, &letter, &overrides, from).await?));
+    }
+    ok(json!({ "workflowRuns": runs, "cursor": page.cursor.unwrap_or_default() }))
+}
+
+/// The new run is stored under the letter's number: a crash before the letter is gone begins no second one.
+async fn one(desk: &Desk, letter: &Letter, overrides: &Overrides, from: From) -> Result<InRun, Problem> {
+    let missing = || Problem::missing("dead letter of a run", &desk.numbers.dead(letter.id));
+    let part = letter.message.head.part.as_ref().ok_or_else(missing)?;
+    let begun = match from {
+        From::TheBeginning => desk.restart_run(letter.id, part, overrides).await?,
+        From::TheStepThatFailed => desk.resume_run(letter.id, &letter.message, overrides).await?,
+    };
+    desk.store.remove_dead(letter.id).await?;
+    Ok(begun)
+}
+
+fn view(begun: &InRun) -> Value {
+    json!({ "workflowRunId": begun.id, "workflowCreatedAt": begun.created })
+}
+
+/// Tells the failure function of a run once more.
+pub(super) async fn callback(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
+    let letter = dlq::find(&desk, &name).await?;
+    let missing = || Problem::missing("dead letter of a run", &name);
+    let part = letter.message.head.part.clone().ok_or_else(missing)?;
+    let (run, steps) = desk.store.run(part.run.clone()).await?.ok_or_else(missing)?;
+    let head = RunHead::from_bytes(&run.head);
+    let failed = head.failed.as_ref().ok_or_else(missing)?;
+    let heard = match &failed.answer {
+        Some(answer) => Heard::kept(answer),
+        None => Err(NoAnswer::Broken(failed.error.clone())),
+    };
+    let retried = letter.message.head.spec.retries();
+    let message = failure_message(&desk, letter.id, &letter.message, &part, &heard, retried, &steps);
+    let none = || Problem::bad(format!("the run {:?} has no failure function", run.id));
+    let message = message.ok_or_else(none)?;
+    let task = crate::office::message_task(&message);
+    let mut next = head.clone();
+    if let Some(call) = &mut next.failure_call {
+        "CALLBACK_INPROGRESS".clone_into(&mut call.state);
+    }
+    let write =
+        RunWrite::Change { version: None, head: Some(next.to_bytes()), state: None, even_ended: true };
+    let change =
+        flowgate_tasks::store::RunChange { name: run.name, write, steps: Vec::new(), tasks: vec![task] };
+    match desk.store.change_runs(vec![change]).await?.pop() {
+        Some(RunOutcome::Written { .. }) => {}
+        _ => return Err(RunRefused::Over(run.id).into()),
+    }
+    ok(json!({ "workflowRunId": part.id, "workflowCreatedAt": head.created }))
+}
+
+pub(super) async fn remove(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
+    dlq::remove_all(&desk, &asked.with("source", "workflow"), &dlq::names(&body)?).await
+}

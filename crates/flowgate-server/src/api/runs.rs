@@ -1,0 +1,257 @@
+//! `/v2/workflows/runs` and `/v2/workflows/events`: runs of workflows, one or many.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::IntoResponse,
+};
+use flowgate_tasks::store::{RunQuery, RunState};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    asked::Asked,
+    reply::{Answer, Problem, done, ok},
+    sent::Sent,
+};
+use crate::{
+    message::{Destination, Given},
+    office::{Desk, InRun, Planned, RunFilter, RunRefused, Sending},
+    workflow::{Ask, RunHead, Slice, slice, state_name},
+};
+
+const STATES: [RunState; 4] = [RunState::Live, RunState::Done, RunState::Failed, RunState::Cancelled];
+const DEFAULT_COUNT: usize = 10;
+const MOST: usize = 1000;
+const DEFAULT_CANCEL: usize = 100;
+const MOST_CANCEL: usize = 500;
+const PAGE: u32 = 200;
+/// So many runs are looked at for one page; then the cursor goes on from there.
+const LOOKED_AT: usize = 10_000;
+const FILTERS: [&str; 9] = [
+    "workflowRunId",
+    "workflowRunIds",
+    "workflowUrl",
+    "workflowUrlExactMatch",
+    "label",
+    "flowControlKey",
+    "callerIp",
+    "fromDate",
+    "toDate",
+];
+
+impl From<RunRefused> for Problem {
+    /// 400 says to a client that the run has ended, and nothing else does; 412 that no attempt can help.
+    fn from(refused: RunRefused) -> Self {
+        match refused {
+            RunRefused::Fault(fault) => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, fault.to_string()),
+            RunRefused::Over(id) => Problem::bad(format!("the run {id:?} has ended, or there is none")),
+            RunRefused::Full(id) => {
+                let text = format!("the run {id:?} has as many steps, waits or events as a run may have");
+                Problem::new(StatusCode::PRECONDITION_FAILED, text)
+            }
+            RunRefused::Store(error) => error.into(),
+        }
+    }
+}
+
+/// What a message asks for in a run, if it is of one.
+pub(super) fn asked_for(given: &Given) -> Result<Option<Ask>, Problem> {
+    Ask::read(given).map_err(|fault| Problem::from(RunRefused::Fault(fault)))
+}
+
+/// The change that it asks for. Nothing is stored yet.
+pub(super) async fn planned(desk: &Desk, ask: Ask, sending: Sending) -> Result<Planned, Problem> {
+    if sending.queue.is_some() {
+        return Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "a run is in no queue; send it without one",
+        ));
+    }
+    if let Destination::Group(name) = &sending.destination {
+        let text = format!("a run is for a URL, and {name:?} is a URL group");
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text));
+    }
+    Ok(desk.plan(ask, sending).await?)
+}
+
+/// A message of a run, as it is told to its sender.
+pub(super) fn sent(desk: &Desk, sent: &InRun) -> Value {
+    let mut view = json!({ "messageId": desk.numbers.message(sent.task) });
+    if let Some(created) = sent.created {
+        view["workflowRunId"] = json!(sent.id);
+        view["workflowCreatedAt"] = json!(created);
+    }
+    if sent.is_duplicate {
+        view["deduplicated"] = json!(true);
+    }
+    view
+}
+
+/// The steps of a live run.
+pub(super) async fn steps(State(desk): State<Desk>, Path(id): Path<String>) -> Answer {
+    let missing = || Problem::missing("live run", &id);
+    let query = RunQuery { id: Some(id.clone()), is_live: true, most: 1, before: None };
+    let run = desk.store.runs(query).await?.pop().ok_or_else(missing)?;
+    let (_, steps) = desk.store.run(run.name).await?.ok_or_else(missing)?;
+    let body = slice(&steps, Slice::All, |task| desk.numbers.message(task));
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Ends a run: with its result, or because it is cancelled.
+pub(super) async fn end(
+    State(desk): State<Desk>,
+    Path(id): Path<String>,
+    asked: Asked,
+    Sent(result): Sent,
+) -> Answer {
+    asked.only(&["cancel"])?;
+    match asked.one("cancel").unwrap_or("true") {
+        "false" => match desk.finish_run(&id, &result).await? {
+            true => done(),
+            false => Err(RunRefused::Over(id).into()),
+        },
+        "true" => match desk.live_run(&id).await {
+            Ok((run, _)) => {
+                desk.cancel_run(&run.name).await?;
+                done()
+            }
+            Err(RunRefused::Over(_)) => Err(Problem::missing("live run", &id)),
+            Err(refused) => Err(refused.into()),
+        },
+        other => Err(Problem::bad(format!("cancel is {other:?}; send true or false"))),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    #[serde(default)]
+    workflow_run_ids: Vec<String>,
+    #[serde(default)]
+    workflow_url: Option<String>,
+}
+
+/// Cancels many runs, by id or by filter.
+pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
+    asked.only(&[&["count", "all"], &FILTERS[..]].concat())?;
+    let mut filter = filter(&asked)?;
+    if !body.trim_ascii().is_empty() {
+        let form = r#"send {"workflowRunIds": ["wfr_…"]}, or nothing"#;
+        let body: Body = serde_json::from_slice(&body)
+            .map_err(|error| Problem::bad(format!("the body cannot be read ({error}); {form}")))?;
+        filter.ids.extend(body.workflow_run_ids);
+        filter.url = body.workflow_url.or(filter.url);
+    }
+    let mut cancelled = 0;
+    if !filter.ids.is_empty() {
+        for id in &filter.ids {
+            match desk.live_run(id).await {
+                Ok((run, head)) if filter.matches(&run, &head) => {
+                    cancelled += u64::from(desk.cancel_run(&run.name).await?);
+                }
+                Ok(_) | Err(RunRefused::Over(_)) => {}
+                Err(refused) => return Err(refused.into()),
+            }
+        }
+        return ok(json!({ "cancelled": cancelled }));
+    }
+    let most = asked.count(DEFAULT_CANCEL, MOST_CANCEL)? as u64;
+    let mut before = None;
+    while cancelled < most {
+        let query = RunQuery { before: before.clone(), is_live: true, id: None, most: PAGE };
+        let page = desk.store.runs(query).await?;
+        let Some(last) = page.last() else { break };
+        before = Some(last.name.clone());
+        for run in &page {
+            if cancelled < most && filter.matches(run, &RunHead::from_bytes(&run.head)) {
+                cancelled += u64::from(desk.cancel_run(&run.name).await?);
+            }
+        }
+    }
+    ok(json!({ "cancelled": cancelled }))
+}
+
+/// Runs with their steps, the newest first.
+pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
+    let own = ["count", "cursor", "groupBy", "state", "workflowCreatedAt", "messageId", "order", "trimBody"];
+    asked.only(&[&own[..], &FILTERS[..]].concat())?;
+    let mut filter = filter(&asked)?;
+    filter.created = asked.number("workflowCreatedAt")?;
+    filter.states = states(&asked.all("state"))?;
+    let count = asked.count(DEFAULT_COUNT, MOST)?;
+    let messages = asked.all("messageId");
+    let id = (filter.ids.len() == 1).then(|| filter.ids[0].clone());
+    let mut before = asked.one("cursor").map(str::to_owned);
+    let (mut runs, mut looked_at, mut is_end) = (Vec::new(), 0, false);
+    while !is_end && runs.len() < count && looked_at < LOOKED_AT {
+        let query = RunQuery { before: before.clone(), id: id.clone(), is_live: false, most: PAGE };
+        let page = desk.store.runs(query).await?;
+        is_end = page.len() < PAGE as usize;
+        looked_at += page.len();
+        for run in page {
+            if runs.len() == count {
+                is_end = false;
+                break;
+            }
+            before = Some(run.name.clone());
+            if !filter.matches(&run, &RunHead::from_bytes(&run.head)) {
+                continue;
+            }
+            let Some(log) = desk.run_log(&run.name).await? else { continue };
+            if messages.is_empty() || has_message(&log, &messages) {
+                runs.push(log);
+            }
+        }
+    }
+    let mut view = json!({ "runs": runs });
+    if let Some(before) = before.filter(|_| !is_end) {
+        view["cursor"] = json!(before);
+    }
+    ok(view)
+}
+
+fn has_message(log: &Value, messages: &[String]) -> bool {
+    let groups = log["steps"].as_array().into_iter().flatten();
+    let mut steps = groups.flat_map(|group| group["steps"].as_array().into_iter().flatten());
+    steps.any(|step| step["messageId"].as_str().is_some_and(|id| messages.iter().any(|wanted| wanted == id)))
+}
+
+fn filter(asked: &Asked) -> Result<RunFilter, Problem> {
+    let mut ids = asked.all("workflowRunIds");
+    ids.extend(asked.all("workflowRunId"));
+    Ok(RunFilter {
+        ids,
+        url: asked.one("workflowUrl").map(str::to_owned),
+        is_exact_url: asked.one("workflowUrlExactMatch") == Some("true"),
+        labels: asked.all("label"),
+        keys: asked.all("flowControlKey"),
+        callers: asked.all("callerIp"),
+        from: asked.number("fromDate")?,
+        to: asked.number("toDate")?,
+        ..RunFilter::default()
+    })
+}
+
+fn states(names: &[String]) -> Result<Vec<RunState>, Problem> {
+    let read = |name: &String| {
+        let known = STATES.iter().find(|state| state_name(**state).eq_ignore_ascii_case(name));
+        known.copied().ok_or_else(|| {
+            let known: Vec<&str> = STATES.iter().map(|state| state_name(*state)).collect();
+            Problem::bad(format!("state is {name:?}; send one of {}", known.join(", ")))
+        })
+    };
+    names.iter().map(read).collect()
+}
+
+/// 201 and what was begun.
+pub(super) fn begun(view: Value) -> Answer {
+    Ok((StatusCode::CREATED, Json(view)).into_response())
+}
+
+/// Stores one.
+pub(super) async fn store_one(desk: &Desk, planned: Planned) -> Result<InRun, Problem> {
+    let stored = desk.commit(vec![planned]).await?.pop();
+    stored.ok_or_else(|| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "nothing was stored"))
+}

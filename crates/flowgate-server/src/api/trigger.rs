@@ -1,0 +1,112 @@
+//! `POST /v2/trigger/{url}` and `POST /v2/batch/trigger`: runs begun with nothing but HTTP.
+
+use std::net::SocketAddr;
+
+use axum::{
+    body::Bytes,
+    extract::{ConnectInfo, State},
+    http::{HeaderMap, StatusCode, Uri},
+};
+use serde_json::{Value, json};
+
+use super::{
+    batch::{self, One},
+    publish::{given, target},
+    reply::{Answer, Problem, ok},
+    runs::{self, begun},
+    sent::Sent,
+};
+use crate::{
+    delivery::BY_REST,
+    message::{Destination, Given},
+    office::{Desk, InRun, Planned, Sending, random_text},
+    workflow::{Ask, Kind},
+};
+
+const FEATURES: [&str; 4] = ["LazyFetch", "InitialBody", "WF_DetectTrigger", "WF_TriggerOnConfig"];
+
+pub(super) async fn trigger(
+    State(desk): State<Desk>,
+    uri: Uri,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    Sent(body): Sent,
+) -> Answer {
+    let target = target(&uri, "/v2/trigger/")?;
+    let given = given(&headers, target.settings)?;
+    let caller = Some(peer.ip().to_canonical().to_string());
+    let planned = plan(&desk, target.destination, given, body, caller).await?;
+    let stored = runs::store_one(&desk, planned).await?;
+    begun(view(&stored))
+}
+
+pub(super) async fn trigger_many(
+    State(desk): State<Desk>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Sent(body): Sent,
+) -> Answer {
+    let caller = peer.ip().to_canonical().to_string();
+    let mut planned = Vec::new();
+    for (index, one) in batch::read(&body)?.into_iter().enumerate() {
+        let sending = One::sending(one, &caller).map_err(|problem| problem.at(index))?;
+        let Sending { destination, given, body, caller, .. } = sending;
+        let next = plan(&desk, destination, given, body, caller).await;
+        planned.push(next.map_err(|problem| problem.at(index))?);
+    }
+    let stored = desk.commit(planned).await?;
+    ok(stored.iter().map(view).collect::<Vec<Value>>())
+}
+
+/// The same settings that a client sends for itself.
+async fn plan(
+    desk: &Desk,
+    destination: Destination,
+    mut given: Given,
+    body: Bytes,
+    caller: Option<String>,
+) -> Result<Planned, Problem> {
+    let Destination::Url(url) = &destination else {
+        return Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "send the URL of a workflow behind /v2/trigger/",
+        ));
+    };
+    let id = match given.last("upstash-workflow-runid") {
+        Some(id) if id.starts_with("wfr_") => id.to_owned(),
+        Some(id) => format!("wfr_{id}"),
+        None => format!("wfr_{}", random_text(21)),
+    };
+    let url = url.clone();
+    let forwarded: Vec<(String, String)> = given
+        .pairs()
+        .filter_map(|(name, value)| Some((name.strip_prefix("upstash-forward-")?.to_owned(), value)))
+        .collect();
+    given.add("upstash-forward-upstash-workflow-sdk-version", "1");
+    if given.last("upstash-failure-callback").is_none() {
+        given.add("upstash-failure-callback", url.as_str());
+        given.add("upstash-failure-callback-forward-upstash-workflow-is-failure", "true");
+        given.add("upstash-failure-callback-forward-upstash-workflow-failure-callback", "true");
+        for (name, value) in forwarded {
+            given.add(&format!("upstash-failure-callback-forward-{name}"), value);
+        }
+        for name in ["retries", "retry-delay", "flow-control-key", "flow-control-value"] {
+            if let Some(value) = given.last(&format!("upstash-{name}")).map(str::to_owned) {
+                given.add(&format!("upstash-failure-callback-{name}"), value);
+            }
+        }
+    }
+    if let Some(label) = given.last("upstash-label").map(str::to_owned) {
+        given.add("upstash-forward-upstash-label", label);
+    }
+    let features = FEATURES.iter().chain(&[BY_REST]).map(|&name| name.to_owned()).collect();
+    let ask = Ask { id, kind: Kind::Start, features };
+    runs::planned(desk, ask, Sending { destination, given, body, queue: None, schedule: None, caller }).await
+}
+
+fn view(stored: &InRun) -> Value {
+    let mut view = json!({ "workflowRunId": stored.id, "workflowCreatedAt": stored.created });
+    if stored.is_duplicate {
+        view["deduplicated"] = json!(true);
+    }
+    view
+}

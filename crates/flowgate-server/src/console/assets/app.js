@@ -1,0 +1,163 @@
+// The shell: who is logged in, which page is shown, and what is the same on all of them.
+
+import { h, fill } from "./dom.js";
+import { icon } from "./icons.js";
+import { button, toast } from "./dialogs.js";
+import { current, logOut, resume, whenLost } from "./server.js";
+import * as live from "./live.js";
+import { help, listen } from "./keyboard.js";
+import { counted } from "./format.js";
+import { login } from "./page-login.js";
+import { keysPage } from "./page-keys.js";
+import { keyPage } from "./page-key.js";
+import { queuesPage } from "./page-queues.js";
+import { messagesPage, messagePage } from "./page-messages.js";
+import { runsPage, runPage } from "./page-runs.js";
+import { lettersPage } from "./page-letters.js";
+import { schedulesPage } from "./page-schedules.js";
+import { gatewayPage } from "./page-gateway.js";
+
+const PAGES = [
+  { path: "keys", name: "Flow control", icon: "flow", make: keysPage, one: keyPage },
+  { path: "queues", name: "Queues", icon: "queues", make: queuesPage },
+  { path: "messages", name: "Messages", icon: "messages", make: messagesPage, one: messagePage },
+  { path: "runs", name: "Runs", icon: "runs", make: runsPage, one: runPage },
+  { path: "letters", name: "Dead letters", icon: "letters", make: lettersPage },
+  { path: "schedules", name: "Schedules", icon: "schedules", make: schedulesPage },
+  { path: "gateway", name: "Gateway", icon: "gateway", make: gatewayPage },
+];
+const STATES = { live: "Live", lost: "Reconnecting", off: "Connecting" };
+
+const app = document.getElementById("app");
+let shown = null;
+let unhear = () => {};
+
+function route() {
+  const [first, ...rest] = location.pathname.replace(/^\/console\/?/, "").split("/").map(decodeURIComponent);
+  const page = PAGES.find(({ path }) => path === (first || "keys"));
+  return { page, name: rest.join("/") };
+}
+
+export function go(to) {
+  const path = `/console/${to}`;
+  if (path !== location.pathname) history.pushState(null, "", path);
+  draw();
+}
+
+function theme() {
+  const root = document.documentElement;
+  const isDark = getComputedStyle(root).colorScheme === "dark" || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+  root.dataset.theme = isDark ? "light" : "dark";
+  try {
+    localStorage.setItem("flowgate-theme", root.dataset.theme);
+  } catch {
+    // Then it is for this page only.
+  }
+}
+
+function link(to, props, ...children) {
+  const onclick = (event) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    go(to);
+  };
+  return h("a", { href: `/console/${to}`, onclick, ...props }, children);
+}
+
+function shell() {
+  const session = current();
+  const counts = new Map();
+  const items = PAGES.map(({ path, name, icon: of }, index) => {
+    const count = h("span", { class: "count" });
+    counts.set(path, count);
+    return link(path, { class: "nav-item", "data-page": path, title: `${name} (${index + 1})` }, icon(of), h("span", null, name), count);
+  });
+  const state = h("span", { class: "state", role: "status" });
+  live.onState((now) => {
+    state.className = `state ${now}`;
+    fill(state, h("i"), STATES[now]);
+  });
+  const main = h("main", { id: "main", tabindex: -1 });
+  const leave = async () => { await logOut(); start(); };
+  fill(
+    app,
+    h(
+      "div",
+      { class: "shell" },
+      h(
+        "header",
+        { class: "rail" },
+        link("keys", { class: "brand", "aria-label": "Flowgate, flow control" }, h("img", { src: "/console/assets/icon.svg", alt: "", width: 28, height: 28 }), h("b", null, "Flowgate"), state),
+        h("nav", { class: "nav", "aria-label": "Pages" }, items),
+        h(
+          "div",
+          { class: "rail-foot" },
+          h("p", { class: "faint", title: session.store }, session.isDev ? h("span", { class: "badge dev" }, "dev") : null, h("span", { class: "cut" }, `v${session.version} · ${session.store}`)),
+          h(
+            "div",
+            { class: "rail-tools" },
+            button("sun", "Light or dark (t)", theme, { isIcon: true, kind: "plain", testid: "theme" }),
+            button("help", "Keyboard (?)", help, { isIcon: true, kind: "plain" }),
+            session.isDev ? null : button("out", "Log out", leave, { isIcon: true, kind: "plain", testid: "log-out" }),
+          ),
+        ),
+      ),
+      main,
+    ),
+  );
+  unhear();
+  unhear = live.hear(({ totals }) => {
+    if (!totals) return;
+    const tell = (path, text) => { const node = counts.get(path); if (node.textContent !== text) node.textContent = text; };
+    tell("keys", totals.keys > 0 ? counted(totals.keys) : "");
+    tell("letters", totals.dead > 0 ? counted(totals.dead, totals.dead >= totals.mostCounted) : "");
+  });
+  return main;
+}
+
+function draw() {
+  if (current() === null) return;
+  let main = document.getElementById("main");
+  if (!main) main = shell();
+  shown?.leave?.();
+  shown = null;
+  const { page, name } = route();
+  for (const item of app.querySelectorAll(".nav-item")) {
+    const isHere = item.dataset.page === page?.path;
+    item.setAttribute("aria-current", isHere ? "page" : "false");
+    if (isHere) item.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+  if (!page || (name && !page.one)) {
+    document.title = "Flowgate";
+    fill(main, h("div", { class: "empty" }, h("h2", null, "There is no such page"), link("keys", { class: "button" }, "Flow control")));
+    return;
+  }
+  document.title = `${name || page.name} · Flowgate`;
+  const make = name ? page.one : page.make;
+  shown = make({ go, link, name });
+  fill(main, shown.node);
+  window.scrollTo(0, 0);
+  live.watch(shown.watched?.() ?? []);
+}
+
+async function start() {
+  shown?.leave?.();
+  shown = null;
+  live.close();
+  try {
+    if ((await resume()) === null) {
+      fill(app, login(() => { fill(app); draw(); }));
+      return;
+    }
+  } catch (trouble) {
+    fill(app, h("div", { class: "empty" }, h("h2", null, "The server cannot be reached"), h("p", null, trouble.message), button("retry", "Try again", start)));
+    return;
+  }
+  fill(app);
+  draw();
+}
+
+whenLost(() => { toast("The session has ended.", "bad"); start(); });
+window.addEventListener("popstate", draw);
+listen({ page: () => shown, go: (index) => go(PAGES[index].path), theme });
+start();

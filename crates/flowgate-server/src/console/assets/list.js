@@ -1,0 +1,188 @@
+// A table that is walked with the keyboard, changes in place, and asks the server for its pages.
+
+import { h, fill } from "./dom.js";
+import { button } from "./dialogs.js";
+
+// Columns: { title, kind, make(cell) -> show(item) }. Rows are told apart by `id(item)`.
+export function list({ label, columns, id, open, keys = {} }) {
+  const body = h("tbody");
+  const head = h("tr", null, columns.map(({ title, kind = "", say }) => h("th", { scope: "col", class: kind }, say ? h("span", { class: "hidden" }, say) : title)));
+  const table = h("table", { class: "list", "aria-label": label }, h("thead", null, head), body);
+  const none = h("div", { class: "empty", hidden: true });
+  const node = h("div", { class: "list-box" }, table, none);
+  const rows = new Map();
+  let chosen = 0;
+
+  function row(item) {
+    const shows = [];
+    const tr = h("tr", { tabindex: -1, "data-id": id(item) });
+    for (const { kind = "", make } of columns) {
+      const cell = h("td", { class: kind });
+      shows.push(make(cell));
+      tr.append(cell);
+    }
+    if (open) {
+      tr.classList.add("opens");
+      tr.addEventListener("click", (event) => {
+        if (event.target.closest("button, a, input")) return;
+        open(entry.item);
+      });
+    }
+    tr.addEventListener("focus", () => choose([...body.children].indexOf(tr), false));
+    const entry = { tr, item, show(next) { entry.item = next; for (const show of shows) show(next); } };
+    return entry;
+  }
+
+  function choose(index, isFocused = true) {
+    const all = [...body.children];
+    if (all.length === 0) return;
+    chosen = Math.max(0, Math.min(index, all.length - 1));
+    all.forEach((tr, at) => { tr.tabIndex = at === chosen ? 0 : -1; });
+    if (isFocused) {
+      all[chosen].focus({ preventScroll: true });
+      all[chosen].scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  return {
+    node,
+    rows,
+    // Shows exactly these, with the rows that are there already left where they are.
+    show(items) {
+      const wanted = new Set(items.map(id));
+      for (const [key, entry] of rows) {
+        if (wanted.has(key)) continue;
+        entry.tr.remove();
+        rows.delete(key);
+      }
+      items.forEach((item, index) => {
+        const key = id(item);
+        let entry = rows.get(key);
+        if (!entry) {
+          entry = row(item);
+          rows.set(key, entry);
+        }
+        entry.show(item);
+        if (body.children[index] !== entry.tr) body.insertBefore(entry.tr, body.children[index] ?? null);
+      });
+      table.hidden = items.length === 0;
+      none.hidden = items.length > 0;
+      if (items.length > 0) choose(chosen, false);
+    },
+    empty(...children) {
+      fill(none, children);
+    },
+    update(key, item) {
+      rows.get(key)?.show(item);
+    },
+    current: () => [...rows.values()].find((entry) => entry.tr === body.children[chosen])?.item,
+    press(event) {
+      const isInside = body.contains(document.activeElement);
+      if (event.key === "j" || event.key === "ArrowDown") choose(isInside ? chosen + 1 : chosen);
+      else if (event.key === "k" || event.key === "ArrowUp") choose(isInside ? chosen - 1 : chosen);
+      else if (event.key === "Home" && isInside) choose(0);
+      else if (event.key === "End" && isInside) choose(rows.size - 1);
+      else if (event.key === "Enter" && isInside && document.activeElement.tagName === "TR") open?.(this.current());
+      else if (keys[event.key] && isInside) keys[event.key](this.current());
+      else return false;
+      return true;
+    },
+  };
+}
+
+// Text in a cell.
+export const text = (of, kind) => (cell) => {
+  const span = h("span", { class: kind });
+  cell.append(span);
+  return (item) => {
+    const next = String(of(item) ?? "");
+    if (span.textContent !== next) {
+      span.textContent = next;
+      if (kind?.includes("cut")) span.title = next;
+    }
+  };
+};
+
+// Buttons in a cell, made anew only when what they depend on has changed.
+export const actions = (of, make) => (cell) => {
+  const box = h("div", { class: "row-actions" });
+  cell.append(box);
+  let known = null;
+  let last = null;
+  return (item) => {
+    last = item;
+    const next = JSON.stringify(of(item));
+    if (next === known) return;
+    const hadFocus = box.contains(document.activeElement) ? [...box.children].indexOf(document.activeElement) : -1;
+    known = next;
+    fill(box, make(() => last, item));
+    if (hadFocus >= 0) box.children[hadFocus]?.focus();
+  };
+};
+
+// Back and forth between pages that the server gives one by one.
+export function pager(load) {
+  let trail = [null];
+  let next = null;
+  const back = button("left", "Before", () => { trail.pop(); turn(); }, { kind: "plain", testid: "before" });
+  const on = button("right", "More", () => { trail.push(next); turn(); }, { kind: "plain", testid: "more" });
+  const said = h("span", { class: "faint" });
+  const node = h("nav", { class: "pager", "aria-label": "Pages" }, back, said, on);
+  const turn = () => load(trail.at(-1));
+  return {
+    node,
+    from: () => trail.at(-1),
+    isFirst: () => trail.length === 1,
+    reset() { trail = [null]; },
+    show(following, words) {
+      next = following ?? null;
+      back.disabled = trail.length === 1;
+      on.disabled = next === null;
+      said.textContent = words;
+      node.classList.toggle("single", trail.length === 1 && next === null);
+    },
+  };
+}
+
+export function search(label, hint, change) {
+  const input = h("input", { type: "search", class: "search", placeholder: hint, "aria-label": label, spellcheck: "false", autocomplete: "off", enterkeyhint: "search" });
+  let soon = 0;
+  input.addEventListener("input", () => {
+    clearTimeout(soon);
+    soon = setTimeout(() => change(input.value.trim()), 180);
+  });
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      input.value = "";
+      input.blur();
+      clearTimeout(soon);
+      change("");
+      event.stopPropagation();
+    } else if (event.key === "Enter") {
+      clearTimeout(soon);
+      change(input.value.trim());
+    }
+  });
+  return { input, node: h("div", { class: "search-box" }, input, h("kbd", { "aria-hidden": "true" }, "/")) };
+}
+
+export function choice(label, options, change) {
+  let chosen = options[0][0];
+  const buttons = options.map(([value, words]) => {
+    const node = h("button", { type: "button", class: "segment", "aria-pressed": String(value === chosen), "data-value": value }, h("span", null, words), h("b"));
+    node.addEventListener("click", () => {
+      chosen = value;
+      for (const other of buttons) other.setAttribute("aria-pressed", String(other === node));
+      change(value);
+    });
+    return node;
+  });
+  return {
+    node: h("div", { class: "segments", role: "group", "aria-label": label }, buttons),
+    value: () => chosen,
+    count(value, count) {
+      const node = buttons.find((other) => other.dataset.value === value)?.querySelector("b");
+      if (node && node.textContent !== count) node.textContent = count;
+    },
+  };
+}

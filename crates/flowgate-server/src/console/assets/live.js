@@ -1,0 +1,114 @@
+// The stream of what changes: one for the page, closed while nobody looks at it.
+
+import { current } from "./server.js";
+
+const MOST_KEYS = 100;
+const MOST_LETTERS = 30000;
+const REMEMBERED = 90;
+
+let source = null;
+let keys = [];
+let soon = 0;
+let state = "off";
+const hearers = new Set();
+const watchers = new Set();
+
+export const past = { totals: [], keys: new Map() };
+
+export function hear(hearer) {
+  hearers.add(hearer);
+  return () => hearers.delete(hearer);
+}
+
+export function onState(watcher) {
+  watchers.add(watcher);
+  watcher(state);
+  return () => watchers.delete(watcher);
+}
+
+function become(next) {
+  if (state === next) return;
+  state = next;
+  for (const watcher of watchers) watcher(state);
+}
+
+// Watches these keys from now on.
+export function watch(names) {
+  let letters = 0;
+  const wanted = [];
+  for (const name of names.slice(0, MOST_KEYS)) {
+    letters += encodeURIComponent(name).length + 5;
+    if (letters > MOST_LETTERS) break;
+    wanted.push(name);
+  }
+  const isSame = source !== null && wanted.length === keys.length && wanted.every((name, index) => name === keys[index]);
+  keys = wanted;
+  if (isSame) return;
+  // Pages that are turned quickly open one stream, not many.
+  clearTimeout(soon);
+  soon = setTimeout(open, source === null ? 0 : 120);
+}
+
+export function close() {
+  clearTimeout(soon);
+  source?.close();
+  source = null;
+  become("off");
+}
+
+function open() {
+  source?.close();
+  source = null;
+  if (document.hidden || current() === null) return;
+  const search = keys.map((key) => `key=${encodeURIComponent(key)}`).join("&");
+  source = new EventSource(`/console/live${search ? `?${search}` : ""}`);
+  const own = source;
+  own.addEventListener("open", () => become("live"));
+  own.addEventListener("error", () => {
+    become("lost");
+    // The browser tries again by itself, unless it was refused: then it is asked for again, later.
+    if (own.readyState === EventSource.CLOSED && source === own) soon = setTimeout(open, 4000);
+  });
+  own.addEventListener("history", (event) => {
+    const told = JSON.parse(event.data);
+    past.totals = told.totals;
+    for (const [key, seen] of Object.entries(told.keys)) past.keys.set(key, seen);
+    for (const hearer of hearers) hearer({ isHistory: true });
+  });
+  own.addEventListener("sample", (event) => {
+    const told = JSON.parse(event.data);
+    if (told.trouble) {
+      become("lost");
+      return;
+    }
+    become("live");
+    remember(told);
+    for (const hearer of hearers) hearer(told);
+  });
+}
+
+function remember({ totals, keys: seen }) {
+  past.totals.push(totals);
+  if (past.totals.length > REMEMBERED) past.totals.shift();
+  for (const key of keys) {
+    const line = past.keys.get(key) ?? [];
+    const look = seen[key];
+    line.push([totals.at, look?.parallelismCount ?? 0, look?.waitListSize ?? 0]);
+    if (line.length > REMEMBERED) line.shift();
+    past.keys.set(key, line);
+  }
+  for (const key of past.keys.keys()) {
+    if (past.keys.size <= 2 * MOST_KEYS) break;
+    if (!keys.includes(key)) past.keys.delete(key);
+  }
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    clearTimeout(soon);
+    source?.close();
+    source = null;
+  } else if (current() !== null) {
+    open();
+  }
+});

@@ -1,0 +1,270 @@
+// Flow control: every key, what it does now, and the controls in place.
+
+import { h, fill, say } from "./dom.js";
+import { button, act, form } from "./dialogs.js";
+import { actions, choice, list, pager, search } from "./list.js";
+import { meter, sparkline, trend } from "./charts.js";
+import { counted, number, period, rate } from "./format.js";
+import { data, part, post } from "./server.js";
+import * as live from "./live.js";
+import { why } from "./explain.js";
+
+export const changeKey = (key, what, params) => post(`flowControl/${part(key)}/${what}`, params);
+
+export function pauseOrResume(view, then) {
+  const [what, said] = view.isPaused ? ["resume", "goes on"] : ["pause", "is paused"];
+  return act(() => changeKey(view.flowControlKey, what), `${view.flowControlKey} ${said}`).then(then);
+}
+
+export function pin(view, then) {
+  const { flowControlKey: key } = view;
+  form(
+    `Pin the limits of ${key}`,
+    [
+      { name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: view.parallelismMax ?? "", hint: "In flight at once. Empty: as the messages say." },
+      { name: "rate", label: "Rate", kind: "number", min: 1, value: view.rateMax ?? "", hint: "Starts in a period. Empty: as the messages say." },
+      { name: "period", label: "Period, in seconds", kind: "number", min: 1, value: view.ratePeriod ?? "" },
+    ],
+    "Pin",
+    async (values) => {
+      if (values.rate === "") values.period = "";
+      await changeKey(key, "pin", values);
+      then?.();
+    },
+    "Pinned limits overrule those of every message, at once, also of those that wait.",
+  );
+}
+
+export const unpin = (view, then) => act(() => changeKey(view.flowControlKey, "unpin", { parallelism: true, rate: true }), `${view.flowControlKey}: the messages' own limits hold again`).then(then);
+
+export function sendMessage(key = "") {
+  const url = `${location.origin}/health`;
+  form(
+    "Send a message",
+    [
+      { name: "url", label: "Destination", kind: "url", value: url },
+      { name: "key", label: "Flow-control key", value: key, hint: "Letters, digits, - _ and dots." },
+      { name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: 2 },
+      { name: "rate", label: "Rate", kind: "number", min: 1 },
+      { name: "period", label: "Period", value: "1m" },
+      { name: "count", label: "How many", kind: "number", min: 1, max: 100, value: 1 },
+      { name: "body", label: "Body", kind: "area", value: '{"hello": "world"}' },
+    ],
+    "Send",
+    async (values) => {
+      const headers = { "Content-Type": "application/json" };
+      if (values.key) {
+        const limits = [values.parallelism && `parallelism=${values.parallelism}`, values.rate && `rate=${values.rate}, period=${values.period}`].filter(Boolean);
+        headers["Upstash-Flow-Control-Key"] = values.key;
+        headers["Upstash-Flow-Control-Value"] = limits.join(", ");
+      }
+      const count = Math.min(100, Math.max(1, Number(values.count) || 1));
+      for (let sent = 0; sent < count; sent += 1) await post(`publish/${values.url}`, null, { headers, body: values.body });
+    },
+    "It is delivered as any other: signed, retried, and under the limits of its key.",
+  );
+}
+
+// Four figures with their last minute.
+export function tiles() {
+  const tile = (title, kind, values, shown, note) => {
+    const figure = h("b", { class: "figure" }, "–");
+    const small = h("span", { class: "faint" }, "\u00a0");
+    const line = trend(kind, `${title} over the last minute`);
+    const node = h("section", { class: `tile ${kind}`, "aria-label": title }, h("h2", null, title), h("div", null, figure, small), line.node);
+    return { node, show(past) { const now = past.at(-1); if (!now) return; say(figure, shown(now)); say(small, note(now) || "\u00a0"); line.draw(past.map(values)); } };
+  };
+  const each = (of) => (now) => (now.spanMs > 0 ? (of(now) * 1000) / now.spanMs : 0);
+  const all = [
+    tile("In flight", "flight", (now) => now.inFlight, (now) => number(now.inFlight), (now) => (now.cap ? `of ${number(now.cap)} in the cluster` : "no cluster cap")),
+    tile("Waiting", "wait", (now) => now.waiting, (now) => number(now.waiting), (now) => (now.delayed > 0 ? `${number(now.delayed)} delayed` : "none delayed")),
+    tile("Delivered", "well", each((now) => now.delivered), (now) => rate(each((of) => of.delivered)(now)), () => "per second"),
+    tile("Failed tries", "bad", each((now) => now.retried + now.failed), (now) => rate(each((of) => of.retried + of.failed)(now)), (now) => (now.dead > 0 ? `${counted(now.dead, now.dead >= now.mostCounted)} dead` : "no dead letters")),
+  ];
+  return { node: h("div", { class: "tiles" }, all.map(({ node }) => node)), show: () => all.forEach((one) => one.show(live.past.totals)) };
+}
+
+function columns(refresh, go) {
+  const parts = new Map();
+  return {
+    parts,
+    all: [
+      {
+        title: "Key",
+        kind: "name",
+        make(cell) {
+          const name = h("a", { class: "strong cut" });
+          const badges = h("span", { class: "badges" });
+          cell.append(name, badges);
+          let known = "";
+          return (view) => {
+            if (name.textContent !== view.flowControlKey) {
+              fill(name, view.flowControlKey);
+              name.title = view.flowControlKey;
+              name.href = `/console/keys/${part(view.flowControlKey)}`;
+              name.onclick = (event) => { if (!event.metaKey && !event.ctrlKey) { event.preventDefault(); go(`keys/${part(view.flowControlKey)}`); } };
+            }
+            const next = `${view.isPaused}${view.isPinnedParallelism}${view.isPinnedRate}`;
+            if (next === known) return;
+            known = next;
+            fill(badges, view.isPaused ? h("span", { class: "badge paused" }, "paused") : null, view.isPinnedParallelism || view.isPinnedRate ? h("span", { class: "badge pinned" }, "pinned") : null);
+          };
+        },
+      },
+      {
+        title: "In flight",
+        kind: "flight",
+        make(cell) {
+          const figure = h("span", { class: "of" });
+          const bar = meter("in flight");
+          cell.append(figure, bar.node);
+          return (view) => {
+            say(figure, `${number(view.parallelismCount)} / ${view.parallelismMax === undefined ? "∞" : number(view.parallelismMax)}`);
+            bar.show(view.parallelismCount, view.parallelismMax);
+          };
+        },
+      },
+      {
+        title: "Waiting",
+        kind: "num wait",
+        make(cell) {
+          const figure = h("span");
+          const later = h("small", { class: "faint" });
+          cell.append(figure, later);
+          return (view) => {
+            say(figure, counted(view.waitListSize, view.isMore));
+            figure.classList.toggle("some", view.waitListSize > 0);
+            say(later, view.delayed > 0 ? ` +${number(view.delayed)} later` : "");
+          };
+        },
+      },
+      {
+        title: "Rate",
+        kind: "rate",
+        make(cell) {
+          const figure = h("span", { class: "of" });
+          const bar = meter("starts in the period");
+          cell.append(figure, bar.node);
+          return (view) => {
+            const has = view.rateMax !== undefined;
+            say(figure, has ? `${number(view.rateCount)} / ${number(view.rateMax)} per ${period(view.ratePeriod)}` : "–");
+            bar.node.hidden = !has;
+            if (has) bar.show(view.rateCount, view.rateMax);
+          };
+        },
+      },
+      {
+        title: "Last minute",
+        kind: "past",
+        make(cell) {
+          const line = sparkline("in flight and waiting over the last minute");
+          cell.append(line.node);
+          return (view) => {
+            parts.set(view.flowControlKey, line);
+            line.draw(live.past.keys.get(view.flowControlKey) ?? [], view.parallelismMax);
+          };
+        },
+      },
+      {
+        title: "",
+        say: "Controls",
+        kind: "do",
+        make: actions(
+          (view) => [view.isPaused, view.flowControlKey],
+          (last, view) => [
+            button(view.isPaused ? "play" : "pause", view.isPaused ? "Resume" : "Pause", () => pauseOrResume(last(), refresh), { isIcon: true, kind: "plain", testid: "pause", label: `${view.isPaused ? "Resume" : "Pause"} ${view.flowControlKey}` }),
+            button("pin", "Pin", () => pin(last(), refresh), { isIcon: true, kind: "plain", testid: "pin", label: `Pin the limits of ${view.flowControlKey}` }),
+            button("why", "Why", () => why(last().flowControlKey, `flowControl/${part(last().flowControlKey)}/explain`, null, go), { isIcon: true, kind: "plain", testid: "why", label: `Why does ${view.flowControlKey} wait?` }),
+          ],
+        ),
+      },
+    ],
+  };
+}
+
+export function keysPage({ go }) {
+  let shown = [];
+  let wanted = "";
+  let isLeft = false;
+  const figures = tiles();
+  const refresh = () => load(pages.from());
+  const { all } = columns(refresh, go);
+  const open = (view) => go(`keys/${part(view.flowControlKey)}`);
+  const table = list({ label: "Keys", columns: all, id: (view) => view.flowControlKey, open, keys: { p: (view) => pauseOrResume(view, refresh), w: (view) => why(view.flowControlKey, `flowControl/${part(view.flowControlKey)}/explain`, null, go) } });
+  const box = search("Search keys", "Search keys", (text) => { wanted = text; pages.reset(); refresh(); });
+  const which = choice("Which keys", [["all", "All"], ["busy", "Busy"], ["paused", "Paused"], ["pinned", "Pinned"]], () => { pages.reset(); refresh(); });
+  const pages = pager(load);
+  let turn = 0;
+
+  async function load(after) {
+    const own = (turn += 1);
+    try {
+      const page = await data("keys", { search: wanted, show: which.value(), after: after ?? "" });
+      if (own !== turn || isLeft) return;
+      shown = page.keys;
+      empty();
+      table.show(shown);
+      pages.show(page.next, words(page));
+      live.watch(shown.map((view) => view.flowControlKey));
+    } catch (trouble) {
+      if (own !== turn || isLeft) return;
+      table.empty(h("h2", null, "The keys cannot be read"), h("p", null, trouble.message), button("retry", "Try again", refresh));
+      table.show([]);
+    }
+  }
+
+  const words = (page) => {
+    if (shown.length === 0) return page.next ? "none among those looked at: look further" : "";
+    return `${shown[0].flowControlKey} … ${shown.at(-1).flowControlKey}`;
+  };
+
+  function empty() {
+    if (wanted !== "") table.empty(h("h2", null, `No key with “${wanted}” in its name`), h("p", null, "A key is known while something of it waits or runs, while it is paused or pinned, and while its rate remembers a start."));
+    else if (which.value() !== "all") table.empty(h("h2", null, `No key is ${which.value()}`));
+    else {
+      table.empty(
+        h("h2", null, "No keys yet"),
+        h("p", null, "A key is made by the first message that names it, and is forgotten when nothing of it is left. Send one, and watch it here."),
+        button("send", "Send a message", () => sendMessage("my-first-key"), { kind: "main", testid: "first" }),
+      );
+    }
+  }
+
+  // A key that came while the first page was empty shows at once.
+  let known = -1;
+  const unhear = live.hear((told) => {
+    figures.show();
+    if (told.isHistory) { for (const view of shown) table.update(view.flowControlKey, view); return; }
+    which.count("all", told.totals.keys > 0 ? counted(told.totals.keys) : "");
+    which.count("paused", told.totals.pausedKeys > 0 ? number(told.totals.pausedKeys) : "");
+    which.count("pinned", told.totals.pinnedKeys > 0 ? number(told.totals.pinnedKeys) : "");
+    shown = shown.map((view) => told.keys[view.flowControlKey] ?? { ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false });
+    for (const view of shown) table.update(view.flowControlKey, view);
+    const has = told.totals.keys * 1000 + told.totals.pausedKeys;
+    const isChanged = known !== has || (shown.length === 0 && told.totals.inFlight + told.totals.waiting > 0);
+    known = has;
+    if (isChanged && pages.isFirst() && shown.length < 50) refresh();
+  });
+
+  refresh();
+  figures.show();
+  return {
+    node: h(
+      "div",
+      { class: "page" },
+      h("header", { class: "page-head" }, h("div", null, h("h1", null, "Flow control"), h("p", { class: "faint" }, "How much of each key is in flight, and how often it starts.")), button("send", "Send a message", () => sendMessage(), { testid: "send" })),
+      figures.node,
+      h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node),
+    ),
+    search: box.input,
+    press(event) {
+      if (event.key === "n") pages.node.querySelector("[data-do=more]").click();
+      else if (event.key === "b") pages.node.querySelector("[data-do=before]").click();
+      else return table.press(event);
+      return true;
+    },
+    watched: () => shown.map((view) => view.flowControlKey),
+    leave() { isLeft = true; unhear(); },
+  };
+}
+

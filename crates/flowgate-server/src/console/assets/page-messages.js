@@ -1,0 +1,182 @@
+// Messages: what happened to them, the newest first; and one of them from its first moment to its last.
+
+import { h, fill } from "./dom.js";
+import { button, act, confirm } from "./dialogs.js";
+import { choice, list, pager, search, text } from "./list.js";
+import { away, day, decode, host, moment, number, pretty, short } from "./format.js";
+import { get, part, remove } from "./server.js";
+import * as live from "./live.js";
+import { why } from "./explain.js";
+import { heading } from "./page-key.js";
+
+const KINDS = { CREATED: "plain", ACTIVE: "flight", DELIVERED: "well", RETRY: "wait", ERROR: "wait", FAILED: "bad", CANCELED: "plain", CANCEL_REQUESTED: "plain" };
+const WORDS = { CREATED: "created", ACTIVE: "started", DELIVERED: "delivered", RETRY: "retry", ERROR: "error", FAILED: "failed", CANCELED: "cancelled", CANCEL_REQUESTED: "cancel asked" };
+
+export const stateBadge = (state) => h("span", { class: `badge ${KINDS[state] ?? ""}` }, WORDS[state] ?? state);
+
+const badge = (cell) => {
+  let known = "";
+  return ({ state }) => {
+    if (state === known) return;
+    known = state;
+    fill(cell, stateBadge(state));
+  };
+};
+
+// What is typed becomes a question to the log.
+function asked(typed) {
+  const params = {};
+  const words = [];
+  for (const word of typed.split(/\s+/).filter(Boolean)) {
+    const [, name, value] = /^(key|label|queue|host|schedule|group):(.+)$/.exec(word) ?? [];
+    const names = { key: "flowControlKey", label: "label", queue: "queueName", host: "host", schedule: "scheduleId", group: "topicName" };
+    if (name) params[names[name]] = value;
+    else if (word.startsWith("msg_")) params.messageIds = word;
+    else words.push(word);
+  }
+  if (words.length > 0) params.search = words.join(" ");
+  return params;
+}
+
+export function messagesPage({ go, link }) {
+  let isLeft = false;
+  let typed = "";
+  let turn = 0;
+  const open = (event) => go(`messages/${event.messageId}`);
+  const cancel = (event) => cancelMessage(event.messageId).then(refresh);
+  const table = list({
+    label: "Log of messages",
+    id: (event) => `${event.messageId}/${event.time}/${event.state}`,
+    open,
+    keys: { w: (event) => why(short(event.messageId), `messages/${part(event.messageId)}/explain`, null, go), c: cancel },
+    columns: [
+      { title: "When", kind: "when", make: text((event) => moment(event.time), "num-left") },
+      { title: "What", kind: "what", make: badge },
+      { title: "Message", kind: "id", make(cell) { const box = h("span"); cell.append(box); let known = ""; return (event) => { if (known === event.messageId) return; known = event.messageId; fill(box, link(`messages/${event.messageId}`, { class: "mono link", title: event.messageId }, short(event.messageId))); }; } },
+      { title: "Where", kind: "wide", make: text((event) => host(event.url), "cut") },
+      { title: "Key or queue", kind: "side", make: text((event) => event.flowControlKey ?? event.queueName ?? "", "cut") },
+      { title: "Answer", kind: "num", make: text((event) => (event.responseStatus ? event.responseStatus : event.error ? "none" : "")) },
+    ],
+  });
+  const box = search("Search messages", "Search: a word, msg_…, key:…, label:…", (value) => { typed = value; pages.reset(); refresh(); });
+  const which = choice("Which events", [["", "All"], ["IN_PROGRESS", "In progress"], ["DELIVERED", "Delivered"], ["FAILED", "Failed"], ["CANCELED", "Cancelled"]], () => { pages.reset(); refresh(); });
+  const pages = pager(load);
+  const refresh = () => load(pages.from());
+
+  async function load(cursor) {
+    const own = (turn += 1);
+    const told = await act(() => get("events", { ...asked(typed), state: which.value(), cursor: cursor ?? "", count: 50 }));
+    if (own !== turn || isLeft || told === null) return;
+    if (typed || which.value()) table.empty(h("h2", null, "Nothing in the log is like that"), told.cursor ? h("p", null, "Older entries may be: look further.") : null);
+    else table.empty(h("h2", null, "No messages yet"), h("p", null, "Everything that happens to a message stands here for three days."));
+    table.show(told.events);
+    const last = told.events.at(-1);
+    pages.show(told.cursor, last ? `back to ${moment(last.time)}` : "");
+  }
+
+  let soon = 0;
+  const unhear = live.hear(({ totals }) => {
+    const isNew = totals && totals.created + totals.delivered + totals.retried + totals.failed > 0;
+    if (isNew && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; refresh(); }, 900);
+  });
+  refresh();
+  return {
+    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Messages"), h("p", { class: "faint" }, "What happened, the newest first."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node)),
+    search: box.input,
+    press(event) {
+      if (event.key === "n") pages.node.querySelector("[data-do=more]").click();
+      else if (event.key === "b") pages.node.querySelector("[data-do=before]").click();
+      else return table.press(event);
+      return true;
+    },
+    leave() { isLeft = true; unhear(); clearTimeout(soon); },
+  };
+}
+
+async function cancelMessage(id) {
+  const isSure = await confirm("Cancel this message?", "If it waits, it will not start. If it is under way, the attempt is broken off.", "Cancel the message");
+  if (isSure) await act(() => remove(`messages/${part(id)}`), "The message is cancelled");
+}
+
+export function code(title, content, note) {
+  if (content === null || content === undefined || content === "") return null;
+  return h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", null, title), note ? h("span", { class: "faint" }, note) : null), h("pre", { tabindex: 0 }, content));
+}
+
+export const headers = (map) => Object.entries(map ?? {}).map(([name, values]) => `${name}: ${[values].flat().join(", ")}`).join("\n");
+
+function entry(event) {
+  const answer = event.responseBody ?? null;
+  const said = [event.responseStatus ? `answered ${event.responseStatus}` : null, event.error, event.nextDeliveryTime > Date.now() ? `next try ${away(event.nextDeliveryTime)}` : null].filter(Boolean).join(" · ");
+  return h(
+    "li",
+    { class: `entry ${KINDS[event.state] ?? ""}` },
+    h("div", { class: "entry-head" }, stateBadge(event.state), h("time", { datetime: new Date(event.time).toISOString() }, day(event.time))),
+    said ? h("p", null, said) : null,
+    answer ? h("details", null, h("summary", null, "what it answered"), h("pre", { tabindex: 0 }, pretty(answer))) : null,
+  );
+}
+
+export function messagePage({ name: id, go, link }) {
+  let isLeft = false;
+  let timer = 0;
+  let isOver = false;
+  const tools = h("div", { class: "tools" });
+  const log = h("ol", { class: "entries" });
+  const facts = h("dl", { class: "facts" });
+  const rest = h("div", { class: "stack" });
+  const state = h("span", { class: "badges" });
+
+  async function load() {
+    const [events, message] = await Promise.all([get("events", { messageIds: id, count: 200 }).catch(() => null), get(`messages/${part(id)}`).catch(() => null)]);
+    if (isLeft) return;
+    const all = events?.events ?? [];
+    const newest = all[0];
+    const first = all.find((event) => event.state === "CREATED");
+    const about = message ?? newest;
+    if (!about) {
+      fill(rest, h("div", { class: "card empty" }, h("h2", null, "There is no such message"), h("p", null, "It never was, or its log is older than three days.")));
+      return;
+    }
+    isOver = ["DELIVERED", "FAILED", "CANCELED"].includes(newest?.state);
+    fill(state, newest ? stateBadge(newest.state) : null);
+    fill(
+      tools,
+      button("why", isOver ? "What became of it?" : "Why does it wait?", () => why(short(id), `messages/${part(id)}/explain`, null, go), { testid: "why" }),
+      isOver ? null : button("close", "Cancel", () => cancelMessage(id).then(load), { kind: "danger", testid: "cancel" }),
+      about.flowControlKey ? link(`keys/${part(about.flowControlKey)}`, { class: "button" }, `Key ${about.flowControlKey}`) : null,
+    );
+    fill(log, all.map(entry));
+    const limits = [about.parallelism && `parallelism ${number(about.parallelism)}`, about.rate && `rate ${number(about.rate)} per ${about.period} s`].filter(Boolean).join(", ");
+    const rows = [
+      ["Destination", `${about.method ?? "POST"} ${about.url}`],
+      ["Created", day(about.createdAt)],
+      about.notBefore > about.createdAt ? ["Not before", day(about.notBefore)] : null,
+      about.flowControlKey ? ["Key", `${about.flowControlKey}${limits ? ` (${limits})` : ""}`] : null,
+      about.queueName ? ["FIFO queue", about.queueName] : null,
+      about.scheduleId ? ["Schedule", about.scheduleId] : null,
+      about.topicName ? ["URL group", about.topicName] : null,
+      about.labels ? ["Labels", about.labels.join(", ")] : null,
+      ["Retries", number(about.maxRetries)],
+      about.callback ? ["Callback", about.callback] : null,
+      about.failureCallback ? ["Failure callback", about.failureCallback] : null,
+      about.callerIP ? ["Sent from", about.callerIP] : null,
+    ];
+    fill(facts, rows.filter(Boolean).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+    const body = message?.body ?? (first?.body ? decode(first.body) : null);
+    fill(rest, code("Body", body === null ? null : pretty(body)), code("Headers", headers(about.header)));
+  }
+
+  const unhear = live.hear((told) => { if (!told.isHistory && !isOver && !timer) timer = setTimeout(() => { timer = 0; load(); }, 1500); });
+  load();
+  return {
+    node: h("div", { class: "page" }, heading(link, ["messages", "Messages"], id, state), tools, h("div", { class: "columns" }, h("section", { class: "card" }, h("h2", null, "What happened"), log), h("section", { class: "card" }, h("h2", null, "The message"), facts)), rest),
+    press(event) {
+      if (event.key === "w") tools.querySelector("[data-do=why]")?.click();
+      else return false;
+      return true;
+    },
+    back: () => go("messages"),
+    leave() { isLeft = true; unhear(); clearTimeout(timer); },
+  };
+}

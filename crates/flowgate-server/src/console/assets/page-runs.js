@@ -1,0 +1,184 @@
+// Runs: workflows as they go, and one of them as a timeline of its steps.
+
+import { h, fill } from "./dom.js";
+import { button, act, confirm } from "./dialogs.js";
+import { list, pager, search, text } from "./list.js";
+import { day, host, moment, number, pretty, short, span } from "./format.js";
+import { get, part, remove } from "./server.js";
+import * as live from "./live.js";
+import { heading } from "./page-key.js";
+import { code } from "./page-messages.js";
+
+const RUNS = { RUN_STARTED: ["flight", "running"], RUN_SUCCESS: ["well", "done"], RUN_FAILED: ["bad", "failed"], RUN_CANCELED: ["plain", "cancelled"] };
+const STEPS = { STEP_SUCCESS: ["well", "done"], STEP_PROGRESS: ["flight", "running"], STEP_RETRY: ["wait", "retrying"], STEP_FAILED: ["bad", "failed"], STEP_CANCELED: ["plain", "cancelled"] };
+const badge = (states, state) => h("span", { class: `badge ${states[state]?.[0] ?? ""}` }, states[state]?.[1] ?? state);
+const ended = (run) => run.workflowRunCompletedAt ?? null;
+const stepsOf = (run) => (run.steps ?? []).flatMap((group) => group.steps ?? []);
+const ask = (params) => get("workflows/events", { groupBy: "workflowRunId", ...params });
+
+function absent() {
+  return [h("h2", null, "No workflows here"), h("p", null, "This server does not run workflows yet: it has no such path.")];
+}
+
+export function runsPage({ go, link }) {
+  let isLeft = false;
+  let typed = "";
+  let turn = 0;
+  const table = list({
+    label: "Runs",
+    id: (run) => run.workflowRunId,
+    open: (run) => go(`runs/${part(run.workflowRunId)}`),
+    columns: [
+      { title: "Started", kind: "when", make: text((run) => moment(run.workflowRunCreatedAt), "num-left") },
+      { title: "State", kind: "what", make(cell) { let known = ""; return ({ workflowState }) => { if (known === workflowState) return; known = workflowState; fill(cell, badge(RUNS, workflowState)); }; } },
+      { title: "Run", kind: "id", make(cell) { let known = ""; return ({ workflowRunId: id }) => { if (known === id) return; known = id; fill(cell, link(`runs/${part(id)}`, { class: "mono link", title: id }, short(id))); }; } },
+      { title: "Workflow", kind: "wide", make: text((run) => host(run.workflowUrl ?? ""), "cut") },
+      { title: "Key", kind: "side", make: text((run) => run.flowControlKey ?? "", "cut") },
+      { title: "Steps", kind: "num side", make: text((run) => number(stepsOf(run).length)) },
+      { title: "Took", kind: "num", make: text((run) => span((ended(run) ?? Date.now()) - run.workflowRunCreatedAt)) },
+    ],
+  });
+  const box = search("Search runs", "Search: wfr_…, or the URL of a workflow", (value) => { typed = value; pages.reset(); refresh(); });
+  const pages = pager(load);
+  const refresh = () => load(pages.from());
+
+  async function load(cursor) {
+    const own = (turn += 1);
+    const params = typed.startsWith("wfr_") ? { workflowRunId: typed } : { workflowUrl: typed };
+    try {
+      const told = await ask({ ...params, cursor: cursor ?? "", count: 50 });
+      if (own !== turn || isLeft) return;
+      if (typed) table.empty(h("h2", null, "No run is like that"));
+      else table.empty(h("h2", null, "No runs yet"), h("p", null, "Trigger a workflow with the Workflow client, and see its steps here."));
+      table.show(told.runs ?? []);
+      pages.show(told.cursor, told.runs?.length ? `back to ${moment(told.runs.at(-1).workflowRunCreatedAt)}` : "");
+    } catch (trouble) {
+      if (own !== turn || isLeft) return;
+      table.empty(trouble.status === 404 ? absent() : [h("h2", null, "The runs cannot be read"), h("p", null, trouble.message)]);
+      table.show([]);
+      pages.show(null, "");
+    }
+  }
+
+  let soon = 0;
+  const unhear = live.hear((told) => { if (!told.isHistory && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; refresh(); }, 2000); });
+  refresh();
+  return {
+    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Runs"), h("p", { class: "faint" }, "Workflows, and the steps they are made of."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node, pages.node)),
+    search: box.input,
+    press: (event) => table.press(event),
+    leave() { isLeft = true; unhear(); clearTimeout(soon); },
+  };
+}
+
+const UNITS = { s: 1000, m: 60000, h: 3600000, d: 86400000 };
+
+// When a sleep that began at this moment is over: `90`, `"1m30s"`; for a sleep until, seconds of the epoch or a date.
+export function wakesAt(step) {
+  if (step.stepType === "SleepUntil") {
+    const at = Number(step.sleepUntil);
+    return Number.isFinite(at) ? at * 1000 : Date.parse(step.sleepUntil);
+  }
+  const seconds = Number(step.sleepFor);
+  if (Number.isFinite(seconds)) return step.createdAt + seconds * 1000;
+  const parts = [...String(step.sleepFor).matchAll(/(\d+)([smhd])/g)];
+  return step.createdAt + parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit], 0);
+}
+
+// Steps as spans: each begins when the group before it ended, and ends when its result was stored; a sleep is stored when it begins.
+export function spans(run, now) {
+  const begin = run.workflowRunCreatedAt;
+  const latest = ended(run) ?? now;
+  let from = begin;
+  const rows = [];
+  for (const group of run.steps ?? []) {
+    let last = from;
+    for (const step of group.steps ?? []) {
+      const isOpen = group.type === "next" || ["STEP_PROGRESS", "STEP_RETRY"].includes(step.state);
+      const isSleep = ["SleepFor", "SleepUntil"].includes(step.stepType) && step.createdAt;
+      const until = isOpen ? latest : isSleep ? Math.min(latest, wakesAt(step) || step.createdAt) : step.createdAt ?? from;
+      rows.push({ step, from: Math.min(from, until), until, isParallel: group.type === "parallel" });
+      last = Math.max(last, until);
+    }
+    from = last;
+  }
+  return { begin, end: Math.max(begin + 1, latest, ...rows.map((row) => row.until)), rows };
+}
+
+function told(step) {
+  const out = step.out === undefined || step.out === null ? null : typeof step.out === "string" ? step.out : JSON.stringify(step.out);
+  const errors = (step.errors ?? []).map((error) => h("li", null, h("b", null, error.status ? `answered ${error.status}` : "failed"), " ", error.error ?? error.body ?? "", error.time ? h("span", { class: "faint" }, ` ${moment(error.time)}`) : null));
+  if (out === null && errors.length === 0) return null;
+  return h("details", null, h("summary", null, errors.length > 0 ? `${errors.length} failed ${errors.length === 1 ? "try" : "tries"}` : "result"), errors.length > 0 ? h("ul", null, errors) : null, out === null ? null : h("pre", { tabindex: 0 }, pretty(out)));
+}
+
+export function timeline(run) {
+  const { begin, end, rows } = spans(run, Date.now());
+  const share = (at) => `${(((at - begin) / (end - begin)) * 100).toFixed(2)}%`;
+  const items = rows.map(({ step, from, until, isParallel }) => {
+    const bar = h("i", { class: `span ${STEPS[step.state]?.[0] ?? ""}` });
+    bar.style.setProperty("inset-inline-start", share(from));
+    bar.style.setProperty("inline-size", `max(4px, ${(((until - from) / (end - begin)) * 100).toFixed(2)}%)`);
+    const name = step.stepName ?? (step.stepType ? step.stepType : "next step");
+    return h(
+      "li",
+      { class: `step${isParallel ? " parallel" : ""}` },
+      h("div", { class: "step-name" }, h("b", { class: "cut", title: name }, name), h("span", { class: "faint" }, [step.stepType ?? "", step.retries > 0 ? `${step.retries} retries` : ""].filter(Boolean).join(" · "))),
+      h("div", { class: "step-line" }, bar),
+      h("div", { class: "step-took num" }, span(until - from)),
+      badge(STEPS, step.state ?? ""),
+      told(step),
+    );
+  });
+  return h("ol", { class: "timeline", "aria-label": "Steps" }, items);
+}
+
+export function runPage({ name: id, go, link }) {
+  let isLeft = false;
+  let isOver = false;
+  let timer = 0;
+  const state = h("span", { class: "badges" });
+  const tools = h("div", { class: "tools" });
+  const body = h("div", { class: "stack" });
+  let drawn = "";
+
+  async function load() {
+    const answer = await ask({ workflowRunId: id, count: 1 }).catch((trouble) => ({ trouble }));
+    if (isLeft) return;
+    const run = answer.runs?.[0];
+    if (!run) {
+      fill(body, h("div", { class: "card empty" }, answer.trouble?.status === 404 ? absent() : [h("h2", null, "There is no such run"), h("p", null, answer.trouble?.message ?? "It never was, or is forgotten.")]));
+      return;
+    }
+    isOver = run.workflowState !== "RUN_STARTED";
+    const next = JSON.stringify(run);
+    if (next === drawn && isOver) return;
+    drawn = next;
+    fill(state, badge(RUNS, run.workflowState));
+    const cancel = async () => { if (await confirm("Cancel this run?", "Its steps that wait will not start.", "Cancel the run")) await act(() => remove(`workflows/runs/${part(id)}`, { cancel: true }), "The run is cancelled").then(load); };
+    fill(tools, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? link(`keys/${part(run.flowControlKey)}`, { class: "button" }, `Key ${run.flowControlKey}`) : null);
+    const facts = [
+      ["Workflow", run.workflowUrl],
+      ["Started", day(run.workflowRunCreatedAt)],
+      ended(run) ? ["Ended", day(ended(run))] : null,
+      ["Took", span((ended(run) ?? Date.now()) - run.workflowRunCreatedAt)],
+      run.flowControlKey ? ["Key", run.flowControlKey] : null,
+      run.labels ? ["Labels", run.labels.join(", ")] : null,
+      run.invoker ? ["Invoked by", run.invoker.workflowRunId] : null,
+      run.failureFunction ? ["Failure function", run.failureFunction.state] : null,
+    ].filter(Boolean);
+    // What was opened stays open while the run goes on.
+    const opened = [...body.querySelectorAll("details")].map((node) => node.open);
+    const response = run.workflowRunResponse;
+    fill(body, h("section", { class: "card" }, h("h2", null, "Steps"), timeline(run)), h("section", { class: "card" }, h("h2", null, "The run"), h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]))), code("Result", response === undefined || response === null ? null : pretty(String(response))));
+    [...body.querySelectorAll("details")].forEach((node, index) => { node.open = opened[index] ?? false; });
+  }
+
+  const unhear = live.hear((told_) => { if (!told_.isHistory && !isOver && !timer) timer = setTimeout(() => { timer = 0; load(); }, 1000); });
+  load();
+  return {
+    node: h("div", { class: "page" }, heading(link, ["runs", "Runs"], id, state), tools, body),
+    back: () => go("runs"),
+    leave() { isLeft = true; unhear(); clearTimeout(timer); },
+  };
+}

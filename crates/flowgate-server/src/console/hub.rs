@@ -1,0 +1,223 @@
+//! One look at the store for all who watch, however many they are; none while nobody does.
+//!
+//! Owns how often it is looked, and who watches what. A look that takes long is followed by a longer rest, so that watching never
+//! takes more than a tenth of what the store can do.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use flowgate_tasks::store::{Census, StoreError};
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
+
+use super::sample::{self, Past, Sample, Totals};
+use crate::{
+    clock,
+    office::{Desk, Tally},
+};
+
+/// How often it is looked, if that is cheap.
+const BEAT: Duration = Duration::from_secs(1);
+/// The rest is so many times as long as the look.
+const REST: u32 = 9;
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// What is counted over everything is counted at every so many looks.
+const CENSUS: u64 = 5;
+/// So many looks are taken after the last one has left: a page that is loaded again finds no hole.
+const IDLE: u32 = 10;
+/// A key that nobody watches any more is looked at so many times more: whoever comes back finds its last minute.
+const LINGER: u32 = 60;
+/// Beyond so many keys none lingers.
+const MOST_LINGERING: usize = 2000;
+/// So many keys may one page watch.
+pub(super) const MOST_KEYS: usize = 100;
+
+/// The one that looks.
+pub(crate) struct Hub {
+    desk: Desk,
+    state: Mutex<State>,
+    told: watch::Sender<Arc<Sample>>,
+    woken: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    viewers: usize,
+    keys: HashMap<String, Watched>,
+    totals: Past<Totals>,
+}
+
+#[derive(Default)]
+struct Watched {
+    viewers: usize,
+    /// For how many looks nobody has watched it.
+    left: u32,
+    past: Past<(u64, u64, u64)>,
+}
+
+/// One who watches these keys, until it is dropped.
+pub(super) struct Viewer {
+    hub: Arc<Hub>,
+    pub(super) keys: Vec<String>,
+    pub(super) told: watch::Receiver<Arc<Sample>>,
+}
+
+/// What a look has to remember for the next one.
+#[derive(Default)]
+struct Before {
+    looks: u64,
+    at: u64,
+    tally: Tally,
+    census: Census,
+}
+
+impl Hub {
+    pub(crate) fn new(desk: Desk) -> Arc<Self> {
+        let (told, _) = watch::channel(Arc::default());
+        Arc::new(Hub { desk, state: Mutex::default(), told, woken: Notify::new() })
+    }
+
+    /// Looks while anybody watches, until `closed`.
+    ///
+    /// Cancel safety: dropped, nobody is told anything more.
+    pub(crate) async fn run(self: Arc<Self>, closed: impl Future<Output = ()>) {
+        tokio::select! {
+            () = closed => {}
+            () = self.look_for_ever() => {}
+        }
+    }
+
+    async fn look_for_ever(&self) {
+        let (mut before, mut idle) = (Before::default(), 0);
+        loop {
+            let viewers = self.state().viewers;
+            idle = if viewers == 0 { idle + 1 } else { 0 };
+            if idle > IDLE {
+                self.state().forget();
+                before = Before::default();
+                while self.state().viewers == 0 {
+                    self.woken.notified().await;
+                }
+            }
+            let began = clock::now();
+            let sample = match self.look(&mut before).await {
+                Ok(sample) => sample,
+                Err(error) => Sample { trouble: Some(error.to_string()), ..Sample::default() },
+            };
+            self.told.send_replace(Arc::new(sample));
+            let took = Duration::from_millis(clock::now().saturating_sub(began));
+            let rest = (took * REST).clamp(BEAT.saturating_sub(took), LONGEST_REST);
+            // Who has just come does not wait for the next beat, if looking is cheap.
+            tokio::select! {
+                () = sleep(rest) => {}
+                () = self.woken.notified(), if took * 20 < BEAT => {}
+            }
+        }
+    }
+
+    async fn look(&self, before: &mut Before) -> Result<Sample, StoreError> {
+        let store = &self.desk.store;
+        if before.looks.is_multiple_of(CENSUS) {
+            before.census = store.census().await?;
+        }
+        let (_, cap) = store.cluster().await?;
+        let queues = store.queues().await?;
+        let names: Vec<String> = self.state().keys.keys().cloned().collect();
+        let mut keys = HashMap::with_capacity(names.len());
+        for some in names.chunks(500) {
+            for spent in store.keys_named(some.to_vec()).await? {
+                keys.insert(spent.key.key.clone(), spent);
+            }
+        }
+        let (now, tally) = (clock::now(), self.desk.journal.tally());
+        let mut totals = Totals::new(now, &queues, cap, before.census);
+        if before.at > 0 {
+            totals = totals.done(before.tally, tally, now.saturating_sub(before.at));
+        }
+        (before.looks, before.at, before.tally) = (before.looks + 1, now, tally);
+        let mut state = self.state();
+        state.totals.push(totals.clone());
+        state.keys.retain(|name, watched| {
+            watched.left = if watched.viewers == 0 { watched.left + 1 } else { 0 };
+            let look = keys.get(name).map(|spent| (u64::from(spent.key.in_use), spent.key.waiting));
+            let (in_use, waiting) = look.unwrap_or_default();
+            watched.past.push((now, in_use, waiting));
+            watched.left <= LINGER
+        });
+        drop(state);
+        let keys = keys.into_iter().map(|(name, spent)| (name, sample::key(&spent))).collect();
+        Ok(Sample { totals, keys, trouble: None })
+    }
+
+    /// Watches these keys, and all that is the same for everybody.
+    pub(super) fn watch(self: &Arc<Self>, mut keys: Vec<String>) -> Viewer {
+        keys.truncate(MOST_KEYS);
+        keys.sort_unstable();
+        keys.dedup();
+        let mut state = self.state();
+        if state.keys.len() > MOST_LINGERING {
+            state.keys.retain(|_, watched| watched.viewers > 0);
+        }
+        state.viewers += 1;
+        for key in &keys {
+            state.keys.entry(key.clone()).or_default().viewers += 1;
+        }
+        drop(state);
+        self.woken.notify_one();
+        Viewer { hub: Arc::clone(self), keys, told: self.told.subscribe() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Nobody watches: what was seen is not remembered, for there would be a hole in it.
+    fn forget(&mut self) {
+        self.totals.clear();
+        self.keys.clear();
+    }
+}
+
+impl Viewer {
+    /// What was seen before this one came.
+    pub(super) fn history(&self) -> Value {
+        let state = self.hub.state();
+        let keys: HashMap<&str, Vec<_>> = self
+            .keys
+            .iter()
+            .filter_map(|key| Some((key.as_str(), state.keys.get(key)?.past.all())))
+            .collect();
+        json!({ "totals": state.totals.all(), "keys": keys })
+    }
+
+    /// What was seen last, of what this one watches.
+    pub(super) fn sample(&self, sample: &Sample) -> Value {
+        if let Some(trouble) = &sample.trouble {
+            return json!({ "trouble": trouble });
+        }
+        let keys: HashMap<&str, &Value> =
+            self.keys.iter().filter_map(|key| Some((key.as_str(), sample.keys.get(key)?))).collect();
+        json!({ "totals": sample.totals, "keys": keys })
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        let mut state = self.hub.state();
+        state.viewers = state.viewers.saturating_sub(1);
+        for key in &self.keys {
+            if let Some(watched) = state.keys.get_mut(key) {
+                watched.viewers = watched.viewers.saturating_sub(1);
+            }
+        }
+    }
+}

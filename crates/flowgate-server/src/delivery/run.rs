@@ -1,0 +1,248 @@
+//! The messages of a run: what each carries, and what follows from its end.
+
+use bytes::Bytes;
+use flowgate_tasks::{
+    TaskId,
+    store::{NoteQuery, Run, RunState, RunStep},
+    worker::{Context, Failure},
+};
+use serde_json::{Map, json};
+
+use super::{
+    callback::{self, Told},
+    egress::{Answer, NoAnswer},
+    handler::{Attempt, Courier, words},
+    verdict::Verdict,
+};
+use crate::{
+    clock,
+    message::{Callback, Message, Part, Role},
+    office::{Answered, Desk, Entry, Failing, RunRefused, Stage},
+    workflow::{Kept, RunHead, Slice, inherit, is_superseded, slice},
+};
+
+const NO_WORKFLOW: &str = "detected a non-workflow destination for trigger/invoke. make sure you are sending the request to the correct endpoint";
+const OLD_CLIENT: &str = "trigger rest api is only usable with sdk versions after v1.0.0 major version";
+/// Said by this server to itself: the run was begun over REST.
+pub(crate) const BY_REST: &str = "Flowgate_TriggeredByRest";
+
+impl Courier {
+    pub(super) async fn deliver_in_run(
+        &self,
+        context: &Context,
+        message: Message,
+        part: Part,
+    ) -> Result<Vec<u8>, Failure> {
+        let task = context.id;
+        let Some((run, steps)) = self.desk.store.run(part.run.clone()).await? else { return Ok(Vec::new()) };
+        let head = RunHead::from_bytes(&run.head);
+        if run.state != RunState::Live && part.role != Role::Failure {
+            // A crash between the end of the run and the end of the message that ended it.
+            if let Some(failed) = head.failed.filter(|failed| failed.task == task.0) {
+                return Err(Failure::last(failed.error));
+            }
+            self.desk.journal.add(task, &Entry::plain(Stage::Canceled, message.without_body())).await;
+            return Ok(Vec::new());
+        }
+        if context.attempt > 1 && part.role == Role::Step && is_superseded(&steps, &part.step) {
+            self.desk.journal.add(task, &Entry::plain(Stage::Delivered, message.without_body())).await;
+            return Ok(Vec::new());
+        }
+        let message = self.dress(message, &part, &run, &head, &steps);
+        let retried = self.failed_before(context).await?;
+        let mut attempt = Box::pin(self.attempt(task, &message, retried)).await;
+        if let Some(why) = wrong_endpoint(&part, &head, &attempt) {
+            attempt.answer = Err(NoAnswer::Broken(why.to_owned()));
+            attempt.verdict = Verdict::Failed;
+        }
+        self.write_down(task, &message, &attempt).await;
+        match (part.role, attempt.verdict) {
+            (Role::Failure, verdict) => {
+                self.note_failure_call(&part, task, &attempt).await?;
+                match verdict {
+                    Verdict::Again(wait) => Err(Failure::new(words(&attempt.answer)).after(wait)),
+                    Verdict::Delivered | Verdict::Failed => Ok(Vec::new()),
+                }
+            }
+            (_, Verdict::Again(wait)) => Err(Failure::new(words(&attempt.answer)).after(wait)),
+            (Role::Call, _) => self.bring_back(task, &message, &part, &run, &attempt).await,
+            (_, Verdict::Delivered) => Ok(Vec::new()),
+            (_, Verdict::Failed) => {
+                let error = words(&attempt.answer);
+                self.fail_run(task, &message, &part, &attempt, &steps).await?;
+                Err(Failure::last(error))
+            }
+        }
+    }
+
+    /// How many attempts were answered and failed. Those that a crash cut off are not among them: a server that is killed often
+    /// costs a run none of its retries.
+    async fn failed_before(&self, context: &Context) -> Result<u32, Failure> {
+        let starts = context.attempt - 1;
+        if starts == 0 {
+            return Ok(0);
+        }
+        let query = NoteQuery { tasks: vec![context.id], before: None, most: 5000 };
+        let notes = self.desk.store.notes(query).await?;
+        let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
+        let failed = entries.filter(|entry| entry.stage == Stage::Error).count() as u32;
+        Ok(failed.min(starts))
+    }
+
+    /// The message as it is sent: with the steps so far, and what says which run it is of.
+    fn dress(
+        &self,
+        mut message: Message,
+        part: &Part,
+        run: &Run,
+        head: &RunHead,
+        steps: &[RunStep],
+    ) -> Message {
+        if part.role == Role::Call {
+            return message;
+        }
+        if part.role == Role::Step {
+            let numbers = &self.desk.numbers;
+            message.body = Bytes::from(slice(steps, Slice::UpTo(&part.step), |task| numbers.message(task)));
+        }
+        let headers = &mut message.head.spec.headers;
+        let created = head.created.to_string();
+        for (name, value) in [
+            ("Upstash-Workflow-RunId", run.id.as_str()),
+            ("Upstash-Workflow-Url", head.url.as_str()),
+            ("Upstash-Workflow-CreatedAt", created.as_str()),
+        ] {
+            headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+            headers.push((name.to_owned(), value.to_owned()));
+        }
+        if !headers.iter().any(|(name, _)| name == "Content-Type") {
+            headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
+        }
+        message
+    }
+
+    /// A call has ended, well or not: its answer goes to the workflow.
+    async fn bring_back(
+        &self,
+        task: TaskId,
+        message: &Message,
+        part: &Part,
+        run: &Run,
+        attempt: &Attempt,
+    ) -> Result<Vec<u8>, Failure> {
+        let Some(callback) = &message.head.spec.callback else { return Ok(Vec::new()) };
+        let id = self.desk.numbers.message(task);
+        let told = Told {
+            id: &id,
+            message,
+            retried: attempt.retried,
+            answer: &attempt.answer,
+            dead: None,
+            more: Map::new(),
+        };
+        let head = RunHead::from_bytes(&run.head);
+        let own =
+            Callback { url: callback.url.clone(), spec: inherit(callback.spec.clone(), &head.spec, None) };
+        let mut back = callback::message(&own, &told, clock::now());
+        back.head.spec.retries = own.spec.retries;
+        let step = part.step.replacen("call/", "back/", 1);
+        match self.desk.bring_back(run, step, back).await {
+            Ok(()) | Err(RunRefused::Over(_)) => Ok(Vec::new()),
+            Err(RunRefused::Store(error)) => Err(error.into()),
+            Err(RunRefused::Fault(fault)) => Err(Failure::last(fault)),
+            Err(RunRefused::Full(_)) => {
+                let error = "the run has as many steps as a run may have".to_owned();
+                let failing = Failing { task, error: error.clone(), answer: None, callback: None };
+                self.desk.fail_run(&part.run, failing).await?;
+                Err(Failure::last(error))
+            }
+        }
+    }
+
+    async fn fail_run(
+        &self,
+        task: TaskId,
+        message: &Message,
+        part: &Part,
+        attempt: &Attempt,
+        steps: &[RunStep],
+    ) -> Result<(), Failure> {
+        let answer = attempt.answer.as_ref().ok();
+        let failing = Failing {
+            task,
+            error: words(&attempt.answer),
+            answer: answer.map(|answer| Answered::new(answer.status.as_u16(), &answer.headers, &answer.body)),
+            callback: failure_message(
+                &self.desk,
+                task,
+                message,
+                part,
+                &attempt.answer,
+                attempt.retried,
+                steps,
+            ),
+        };
+        Ok(self.desk.fail_run(&part.run, failing).await?)
+    }
+
+    /// How the workflow took it that its run has failed.
+    async fn note_failure_call(&self, part: &Part, task: TaskId, attempt: &Attempt) -> Result<(), Failure> {
+        let state = match attempt.verdict {
+            Verdict::Again(_) => "CALLBACK_INPROGRESS",
+            Verdict::Delivered => "CALLBACK_SUCCESS",
+            Verdict::Failed => "CALLBACK_FAIL",
+        };
+        let answer = attempt.answer.as_ref().ok();
+        let answer =
+            answer.map(|answer| Answered::new(answer.status.as_u16(), &answer.headers, &answer.body));
+        let noted = self.desk.change_head(&part.run, |head| {
+            if let Some(call) = &mut head.failure_call {
+                call.task = task.0;
+                state.clone_into(&mut call.state);
+                call.answer.clone_from(&answer);
+            }
+        });
+        Ok(noted.await.map(drop)?)
+    }
+}
+
+/// The message that tells a workflow of the failure of its run, if it wants to know.
+pub(crate) fn failure_message(
+    desk: &Desk,
+    task: TaskId,
+    message: &Message,
+    part: &Part,
+    answer: &Result<Answer, NoAnswer>,
+    retried: u32,
+    steps: &[RunStep],
+) -> Option<Message> {
+    let callback = message.head.spec.failure_callback.as_ref()?;
+    let (id, dead) = (desk.numbers.message(task), desk.numbers.dead(task));
+    let mut source = message.clone();
+    // The payload that the run began with, which is what its failure function gets.
+    source.body =
+        steps.first().map(|step| Kept::from_bytes(&step.body).body.to_vec()).unwrap_or_default().into();
+    let created = message.head.spec.headers.iter().find(|(name, _)| name == "Upstash-Workflow-CreatedAt");
+    let created: u64 = created.and_then(|(_, value)| value.parse().ok()).unwrap_or_default();
+    let mut more = Map::new();
+    more.insert("workflowRunId".into(), json!(part.id));
+    more.insert("workflowCreatedAt".into(), json!(created));
+    let told = Told { id: &id, message: &source, retried, answer, dead: Some(&dead), more };
+    let mut message = callback::message(callback, &told, clock::now());
+    message.head.part = Some(Desk::failure_part(part));
+    message.head.spec.dedupe = None;
+    Some(message)
+}
+
+/// Why the first answer of a run shows that there is no workflow at that URL.
+fn wrong_endpoint(part: &Part, head: &RunHead, attempt: &Attempt) -> Option<&'static str> {
+    let answer = attempt.answer.as_ref().ok()?;
+    if attempt.verdict != Verdict::Delivered || part.role != Role::Step || part.step != "init" {
+        return None;
+    }
+    if head.has(BY_REST) && !answer.headers.contains_key("upstash-workflow-sdk") {
+        return Some(OLD_CLIENT);
+    }
+    let is_told = answer.headers.contains_key("upstash-workflow-sdk-version");
+    (head.has("WF_DetectTrigger") && !is_told).then_some(NO_WORKFLOW)
+}

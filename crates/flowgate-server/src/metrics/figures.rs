@@ -1,0 +1,87 @@
+//! What the store says, not asked more often than it should be.
+//!
+//! Owns the figures of the last look. Whoever asks while a look is under way waits for that one; a store that does not answer in time
+//! is away, and then nothing old is told as if it were new.
+
+use std::{sync::Arc, time::Duration};
+
+use flowgate_tasks::store::{QueueLook, Shelf, StoreError, WorkerLook};
+use tokio::{sync::Mutex, time::timeout};
+
+use crate::clock::Stopwatch;
+
+/// The store is asked at most so often.
+const FRESH: Duration = Duration::from_secs(5);
+/// And readiness so often: it has to notice sooner.
+const READY: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The store at one moment.
+#[derive(Debug)]
+pub(super) struct Figures {
+    pub(super) cluster: (u32, Option<u32>),
+    pub(super) queues: Vec<QueueLook>,
+    pub(super) workers: Vec<WorkerLook>,
+    pub(super) seen: Stopwatch,
+}
+
+/// When somebody asked last, and what was said.
+type Last<T> = Arc<Mutex<Option<(Stopwatch, T)>>>;
+
+/// Looks at a store.
+#[derive(Clone)]
+pub(crate) struct Watch {
+    store: Arc<dyn Shelf>,
+    last: Last<Option<Arc<Figures>>>,
+    ready: Last<Result<(), String>>,
+}
+
+impl Watch {
+    pub(super) fn new(store: Arc<dyn Shelf>) -> Self {
+        Watch { store, last: Arc::default(), ready: Arc::default() }
+    }
+
+    /// The store's figures, a few seconds old at most; `None` if it is away.
+    ///
+    /// Cancel safety: dropped, the next who asks looks anew.
+    pub(super) async fn figures(&self) -> Option<Arc<Figures>> {
+        let mut last = self.last.lock().await;
+        if let Some((asked, figures)) = &*last
+            && asked.elapsed() < FRESH
+        {
+            return figures.clone();
+        }
+        let asked = Stopwatch::start();
+        let looked = timeout(PATIENCE, self.look()).await;
+        let figures = looked.ok().and_then(Result::ok).map(Arc::new);
+        *last = Some((asked, figures.clone()));
+        figures
+    }
+
+    async fn look(&self) -> Result<Figures, StoreError> {
+        let (cluster, queues, workers) =
+            tokio::try_join!(self.store.cluster(), self.store.queues(), self.store.workers())?;
+        Ok(Figures { cluster, queues, workers, seen: Stopwatch::start() })
+    }
+
+    /// Whether the store answers, and why not.
+    ///
+    /// Cancel safety: as [`Watch::figures`].
+    pub(super) async fn ready(&self) -> Result<(), String> {
+        let mut last = self.ready.lock().await;
+        if let Some((asked, answer)) = &*last
+            && asked.elapsed() < READY
+        {
+            return answer.clone();
+        }
+        let asked = Stopwatch::start();
+        let answer = match timeout(PATIENCE, self.store.cluster()).await {
+            Ok(Ok(_)) => Ok(()),
+            // What a database says may name more than a stranger should know.
+            Ok(Err(_)) => Err("the store cannot be used".to_owned()),
+            Err(_) => Err(format!("the store has not answered for {PATIENCE:?}")),
+        };
+        *last = Some((asked, answer.clone()));
+        answer
+    }
+}

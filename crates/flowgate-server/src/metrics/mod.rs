@@ -1,0 +1,18 @@
+//! What a server tells of itself: `/metrics` for Prometheus, `/health`, `/ready`.
+//!
+//! Reading order: [`names`] is the table of all there is, from which the reference page is made ([`reference`]); [`meter`] counts what
+//! this process does; [`figures`] asks the store, not more often than every few seconds however often it is scraped; [`page`] writes
+//! the text; [`routes`] says who may read it. No key of a user is ever a label: there may be a million of them.
+
+mod exposition;
+mod figures;
+mod meter;
+mod names;
+mod page;
+mod reference;
+mod routes;
+
+pub(crate) use meter::{Meter, Outcome};
+pub(crate) use page::GatewayLook;
+pub(crate) use reference::reference;
+pub(crate) use routes::{Watched, routes};

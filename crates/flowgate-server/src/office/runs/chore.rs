@@ -1,0 +1,137 @@
+//! What is left to do after a run changed, as tasks: stored with the change, so that no crash loses it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use flowgate_tasks::{
+    NewTask, Retry, TaskId,
+    store::{Cancelled, NewStep, RunOutcome, RunState, RunWrite, StoreError},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{RunRefused, plan};
+use crate::{
+    clock,
+    delivery::QUEUE,
+    message::{Given, Head, Message, Role, Space, read},
+    office::{Desk, Entry, Stage},
+    workflow::{CallType, Kept, RunHead, Step, inherit},
+};
+
+/// The kind of these tasks.
+pub(crate) const CHORE: &str = "run-chore";
+
+/// Something to do for a run, by its own name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Chore {
+    /// Brings the result of a run to the one that invoked it.
+    Resolve { run: String },
+    /// Takes what is left of an ended run out of its lines.
+    Sweep { run: String, waits: Vec<String> },
+    /// Ends a wait that no event has ended.
+    TimeOut { run: String, step: String },
+}
+
+/// A chore as it is stored: with its namespace, unless that has no name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Errand {
+    Within { space: Space, chore: Chore },
+    Plain(Chore),
+}
+
+impl Errand {
+    /// The body of a chore's task, with its namespace.
+    pub(in crate::office) fn stamped(body: Vec<u8>, space: &Space) -> Vec<u8> {
+        let Ok(chore) = serde_json::from_slice::<Chore>(&body) else { return body };
+        serde_json::to_vec(&Errand::Within { space: space.clone(), chore }).expect("a chore is plain data")
+    }
+
+    /// The namespace, and what to do there.
+    pub(crate) fn apart(self) -> (Space, Chore) {
+        match self {
+            Errand::Within { space, chore } => (space, chore),
+            Errand::Plain(chore) => (Space::default(), chore),
+        }
+    }
+}
+
+impl Chore {
+    pub(super) fn task(&self) -> Result<NewTask, StoreError> {
+        let retry = Retry { max_attempts: 1000, max_backoff: Duration::from_secs(60), ..Retry::default() };
+        Ok(NewTask::json(CHORE, self)?.queue(QUEUE).retry(retry))
+    }
+
+    /// Does it. Done twice, it changes nothing.
+    pub(crate) async fn run(self, desk: &Desk) -> Result<(), StoreError> {
+        match self {
+            Chore::Resolve { run } => resolve(desk, &run).await,
+            Chore::Sweep { run, waits } => sweep(desk, &run, &waits).await,
+            Chore::TimeOut { run, step } => match desk.wake(&run, &step, None).await {
+                Err(RunRefused::Store(error)) => Err(error),
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+async fn resolve(desk: &Desk, child: &str) -> Result<(), StoreError> {
+    let Some((run, _)) = desk.store.run(child.to_owned()).await? else { return Ok(()) };
+    let head = RunHead::from_bytes(&run.head);
+    let Some(invoker) = head.invoker else { return Ok(()) };
+    let Some((parent, _)) = desk.store.run(invoker.run.clone()).await? else { return Ok(()) };
+    let mut out = json!({
+        "isCanceled": run.state == RunState::Cancelled,
+        "isFailed": run.state == RunState::Failed,
+    });
+    if let Some(result) = head.result.filter(|_| run.state == RunState::Done) {
+        out["body"] = json!(result);
+    }
+    let mut step = invoker.step;
+    step["out"] = json!(out.to_string());
+    let body = Bytes::from(step.to_string());
+    let Ok(read_step) = Step::read(&body) else { return Ok(()) };
+    let name = read_step.name();
+    let given: Given = invoker.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
+    let spec = RunHead::from_bytes(&parent.head).spec;
+    let spec = inherit(read(&given).unwrap_or_default(), &spec, read_step.next());
+    let head = Head { url: invoker.url, created: clock::now(), spec, ..Head::default() };
+    let message = Message { head, body: Bytes::new() };
+    let planned = plan::go_on(&parent, Role::Step, name.clone(), message, body.clone());
+    let mut late = planned.change.clone();
+    match desk.commit(vec![planned]).await {
+        Err(RunRefused::Store(error)) => return Err(error),
+        Err(RunRefused::Over(_)) => {
+            // Nobody goes on with it any more, but it happened.
+            late.write = RunWrite::Change { version: None, head: None, state: None, even_ended: true };
+            late.steps = vec![NewStep { name, body: Kept::to_bytes(CallType::Step, &body), task: None }];
+            let _: Vec<RunOutcome> = desk.runs.write(vec![late]).await?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+async fn sweep(desk: &Desk, name: &str, waits: &[String]) -> Result<(), StoreError> {
+    let Some((_, steps)) = desk.store.run(name.to_owned()).await? else { return Ok(()) };
+    let tasks: Vec<TaskId> = steps.iter().map(|step| step.task).collect();
+    for task in desk.store.waiting(tasks).await? {
+        let message = desk.store.look_at_task(task).await?.and_then(|look| desk.message_of(&look));
+        if desk.client.cancel(task).await? == Cancelled::Waiting {
+            desk.store.remove_dead(task).await?;
+            if let Some(message) = message {
+                desk.journal.add(task, &Entry::plain(Stage::Canceled, message.without_body())).await;
+            }
+        }
+    }
+    for event in waits {
+        desk.forget_waits(event, name).await?;
+    }
+    Ok(())
+}
+
+/// A step's body as the log shows it.
+pub(super) fn body_of(step: &Value) -> Bytes {
+    Bytes::from(step.to_string())
+}

@@ -1,0 +1,145 @@
+//! Runs end: with a result, by a message that no attempt is left for, or because somebody says so.
+
+use bytes::Bytes;
+use flowgate_tasks::{
+    NewTask, TaskId,
+    store::{RunChange, RunOutcome, RunState, RunWrite, StoreError},
+};
+
+use super::{Chore, RunRefused};
+use crate::{
+    message::{Message, Part, Role},
+    office::{Answered, Desk, posting},
+    workflow::{Failed, FailureCall, RunHead, result_text},
+};
+
+/// The end of a run by one of its messages.
+pub(crate) struct Failing {
+    /// The message.
+    pub(crate) task: TaskId,
+    pub(crate) error: String,
+    pub(crate) answer: Option<Answered>,
+    /// What tells the workflow, if it wants to know.
+    pub(crate) callback: Option<Message>,
+}
+
+impl Desk {
+    /// A run did what it should. `false`: there is no such live run.
+    pub(crate) async fn finish_run(&self, id: &str, result: &Bytes) -> Result<bool, StoreError> {
+        let run = match self.live_run(id).await {
+            Ok((run, _)) => run,
+            Err(RunRefused::Store(error)) => return Err(error),
+            Err(_) => return Ok(false),
+        };
+        let result = result_text(result);
+        let closed = self.close(&run.name, RunState::Done, |head| {
+            head.result.clone_from(&result);
+            Vec::new()
+        });
+        Ok(closed.await?.is_some())
+    }
+
+    /// Nothing more of a run is started. `false`: it had ended.
+    pub(crate) async fn cancel_run(&self, name: &str) -> Result<bool, StoreError> {
+        Ok(self.close(name, RunState::Cancelled, |_| Vec::new()).await?.is_some())
+    }
+
+    /// A run has failed. Said twice of the same message, it is done once.
+    pub(crate) async fn fail_run(&self, name: &str, failing: Failing) -> Result<(), StoreError> {
+        let Failing { task, error, answer, callback } = failing;
+        let closed = self.close(name, RunState::Failed, |head| {
+            head.failed = Some(Failed { task: task.0, error: error.clone(), answer: answer.clone() });
+            let state = "CALLBACK_INPROGRESS".to_owned();
+            head.failure_call = callback.as_ref().map(|message| FailureCall {
+                url: message.head.url.clone(),
+                task: 0,
+                state,
+                answer: None,
+            });
+            callback.iter().map(posting::task).collect()
+        });
+        let Some(tasks) = closed.await? else { return Ok(()) };
+        if let (Some(message), Some(told)) = (callback, tasks.first()) {
+            self.note(*told, false, message).await;
+            self.change_head(name, |head| {
+                if let Some(call) = &mut head.failure_call
+                    && call.task == 0
+                {
+                    call.task = told.0;
+                }
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a live run, in one transaction with what is sent for it and what is left to do. Gives the tasks that were sent.
+    /// `None`: it had ended.
+    async fn close(
+        &self,
+        name: &str,
+        state: RunState,
+        edit: impl Fn(&mut RunHead) -> Vec<NewTask>,
+    ) -> Result<Option<Vec<TaskId>>, StoreError> {
+        loop {
+            let Some((run, steps)) = self.store.run(name.to_owned()).await? else { return Ok(None) };
+            let mut head = RunHead::from_bytes(&run.head);
+            let mut tasks = edit(&mut head);
+            let sent = tasks.len();
+            if head.invoker.is_some() {
+                tasks.push(Chore::Resolve { run: name.to_owned() }.task()?);
+            }
+            // Of steps that follow each other, none is left when the last is done.
+            let has_branches = steps.iter().any(|step| step.name.starts_with("plan/"));
+            if state != RunState::Done || has_branches || !head.waits.is_empty() {
+                let waits = head.waits.iter().map(|wait| wait.event.clone()).collect();
+                tasks.push(Chore::Sweep { run: name.to_owned(), waits }.task()?);
+            }
+            (head.waits, head.events) = (Vec::new(), Vec::new());
+            let write = RunWrite::Change {
+                version: Some(run.version),
+                head: Some(head.to_bytes()),
+                state: Some(state),
+                even_ended: false,
+            };
+            let change = RunChange { name: name.to_owned(), write, steps: Vec::new(), tasks };
+            match self.runs.write(vec![change]).await?.pop() {
+                Some(RunOutcome::Written { mut tasks, .. }) => {
+                    tasks.truncate(sent);
+                    return Ok(Some(tasks));
+                }
+                Some(RunOutcome::Stale) => {}
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// Changes what is kept of a run, ended or not. `false`: there is none.
+    pub(crate) async fn change_head(
+        &self,
+        name: &str,
+        edit: impl Fn(&mut RunHead),
+    ) -> Result<bool, StoreError> {
+        loop {
+            let Some((run, _)) = self.store.run(name.to_owned()).await? else { return Ok(false) };
+            let mut head = RunHead::from_bytes(&run.head);
+            edit(&mut head);
+            let write = RunWrite::Change {
+                version: Some(run.version),
+                head: Some(head.to_bytes()),
+                state: None,
+                even_ended: true,
+            };
+            let change = RunChange { name: run.name, write, steps: Vec::new(), tasks: Vec::new() };
+            match self.runs.write(vec![change]).await?.pop() {
+                Some(RunOutcome::Stale) => {}
+                outcome => return Ok(matches!(outcome, Some(RunOutcome::Written { .. }))),
+            }
+        }
+    }
+
+    /// The part of the message that tells a workflow of its failure.
+    pub(crate) fn failure_part(part: &Part) -> Part {
+        Part { role: Role::Failure, step: String::new(), ..part.clone() }
+    }
+}

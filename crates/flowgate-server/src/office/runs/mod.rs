@@ -1,0 +1,24 @@
+//! Runs of workflows, as they are stored: every change of one is one transaction, with the messages that follow from it.
+//!
+//! Reading order: [`plan`] takes in what begins a run or goes on with it; [`close`] ends runs; [`gather`] stores together what comes together; [`wait`] has events and those
+//! who wait; [`chore`] is what is done later, as tasks of its own: so that a crash in between leaves nothing undone. [`again`]
+//! begins failed runs anew, and [`told`] gathers what is told of a run.
+
+mod again;
+mod chore;
+mod close;
+mod gather;
+mod plan;
+mod refused;
+mod told;
+mod wait;
+
+pub(crate) use again::Overrides;
+pub(super) use chore::Chore;
+pub(crate) use chore::{CHORE, Errand};
+pub(crate) use close::Failing;
+pub(crate) use gather::Gather;
+pub(crate) use plan::{InRun, Planned};
+pub(crate) use refused::RunRefused;
+pub(crate) use told::RunFilter;
+pub(crate) use wait::Notified;

@@ -1,0 +1,228 @@
+//! What begins a run or goes on with it becomes a change of the run: planned first, stored together.
+
+use bytes::Bytes;
+use flowgate_tasks::{
+    TaskId,
+    store::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunWrite},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::RunRefused;
+use crate::{
+    clock,
+    message::{Destination, Fault, Head, Message, Part, Role, Spec, read},
+    office::{Desk, Sending, posting, random_text},
+    workflow::{
+        Ask, CallType, Invoker, Kept, Kind, RunHead, Step, check_own_limits, headers_of, inherit, own_limits,
+        own_name,
+    },
+};
+
+const INVOCATION: &str = r#"{"body": "…", "headers": {"Name": ["value"]}, "workflowRunId": "wfr_…", "workflowUrl": "https://…", "step": {"stepId": 1}}"#;
+
+/// A change that is ready to be stored.
+pub(crate) struct Planned {
+    pub(super) change: RunChange,
+    /// The message it sends, as the log shows it.
+    pub(super) message: Message,
+    pub(super) id: String,
+    /// When the run began, if this begins it.
+    pub(super) created: Option<u64>,
+}
+
+/// A message of a run that was taken in, or that had been.
+#[derive(Clone, Debug)]
+pub(crate) struct InRun {
+    pub(crate) id: String,
+    pub(crate) task: TaskId,
+    pub(crate) created: Option<u64>,
+    pub(crate) is_duplicate: bool,
+}
+
+/// A run that is to begin.
+pub(super) struct Beginning {
+    pub(super) id: String,
+    pub(super) url: String,
+    pub(super) spec: Spec,
+    pub(super) payload: Bytes,
+    pub(super) features: Vec<String>,
+    pub(super) caller: Option<String>,
+    pub(super) invoker: Option<Invoker>,
+    pub(super) origin: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Invocation {
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    headers: Map<String, Value>,
+    workflow_run_id: String,
+    #[serde(default)]
+    workflow_run_created_at: Option<f64>,
+    workflow_url: String,
+    step: Value,
+}
+
+impl Desk {
+    /// Reads what a message asks for in a run. Nothing is stored yet.
+    pub(crate) async fn plan(&self, ask: Ask, sending: Sending) -> Result<Planned, RunRefused> {
+        let Sending { destination, given, body, caller, .. } = sending;
+        let Destination::Url(url) = destination else {
+            return Err(Fault::text("a run is for a URL; a URL group has none").into());
+        };
+        let mut spec = read(&given)?;
+        spec.dedupe = None;
+        check_own_limits(&spec)?;
+        let Ask { id, kind, features } = ask;
+        let beginning = |payload, invoker: Option<Invoker>, origin| Beginning {
+            id: id.clone(),
+            url: url.clone(),
+            spec: spec.clone(),
+            payload,
+            features: features.clone(),
+            caller: caller.clone(),
+            invoker,
+            origin,
+        };
+        match kind {
+            Kind::Start => Ok(begin(beginning(body, None, None))),
+            Kind::Invoke => {
+                let (invoker, payload, origin) = self.invocation(&body).await?;
+                Ok(begin(beginning(payload, Some(invoker), Some(origin))))
+            }
+            Kind::Step => {
+                let (run, head) = self.live_run(&id).await?;
+                let step = Step::read(&body)?;
+                let spec = inherit(spec, &head.spec, step.next());
+                Ok(go_on(&run, Role::Step, step.name(), message(url, spec, caller), body))
+            }
+            Kind::Call(number) => {
+                let (run, _) = self.live_run(&id).await?;
+                Ok(go_on(&run, Role::Call, format!("call/{number}"), message(url, spec, caller), body))
+            }
+        }
+    }
+
+    /// Stores what was planned, in one transaction, and gives what came of each.
+    pub(crate) async fn commit(&self, planned: Vec<Planned>) -> Result<Vec<InRun>, RunRefused> {
+        let changes = planned.iter().map(|planned| planned.change.clone()).collect();
+        let outcomes = self.runs.write(changes).await?;
+        let mut all = Vec::with_capacity(planned.len());
+        for (planned, outcome) in planned.into_iter().zip(outcomes) {
+            let Planned { change, message, id, created } = planned;
+            match outcome {
+                RunOutcome::Written { steps, .. } => {
+                    // Steps that were copied have no message.
+                    let index = change.steps.iter().position(|step| step.task.is_some()).unwrap_or(0);
+                    let Some(sent) = steps.get(index).copied() else { continue };
+                    self.note(sent.id, sent.is_duplicate, message).await;
+                    all.push(InRun { id, task: sent.id, created, is_duplicate: sent.is_duplicate });
+                }
+                RunOutcome::Taken { name } => all.push(self.taken(&name).await?),
+                RunOutcome::Full => return Err(RunRefused::Full(id)),
+                RunOutcome::Unknown | RunOutcome::Ended(_) | RunOutcome::Stale => {
+                    return Err(RunRefused::Over(id));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The answer of a call goes to the workflow, once.
+    pub(crate) async fn bring_back(
+        &self,
+        run: &Run,
+        step: String,
+        mut message: Message,
+    ) -> Result<(), RunRefused> {
+        let body = std::mem::take(&mut message.body);
+        self.commit(vec![go_on(run, Role::Back, step, message, body)]).await.map(drop)
+    }
+
+    /// The run that has been there before.
+    async fn taken(&self, name: &str) -> Result<InRun, RunRefused> {
+        let gone = || RunRefused::Over(name.to_owned());
+        let (run, steps) = self.store.run(name.to_owned()).await?.ok_or_else(gone)?;
+        let task = steps.first().map_or(TaskId(0), |step| step.task);
+        let created = Some(RunHead::from_bytes(&run.head).created);
+        Ok(InRun { id: run.id, task, created, is_duplicate: true })
+    }
+
+    /// The live run of this id.
+    pub(crate) async fn live_run(&self, id: &str) -> Result<(Run, RunHead), RunRefused> {
+        let query = RunQuery { id: Some(id.to_owned()), is_live: true, most: 1, before: None };
+        let run = self.store.runs(query).await?.pop().ok_or_else(|| RunRefused::Over(id.to_owned()))?;
+        let head = RunHead::from_bytes(&run.head);
+        Ok((run, head))
+    }
+
+    /// Who invokes, with what payload, and what keeps the same step from invoking twice.
+    async fn invocation(&self, body: &Bytes) -> Result<(Invoker, Bytes, String), RunRefused> {
+        let wrong = |error| Fault::text(format!("the body is no invocation ({error}); send {INVOCATION}"));
+        let body: Invocation = serde_json::from_slice(body).map_err(wrong)?;
+        let step = serde_json::to_vec(&body.step).unwrap_or_default();
+        let name = Step::read(&step)?.name();
+        let (run, head) = self.live_run(&body.workflow_run_id).await?;
+        let origin = format!("{}/{name}", run.name);
+        let invoker = Invoker {
+            run: run.name,
+            id: run.id,
+            url: body.workflow_url,
+            created: body.workflow_run_created_at.map_or(head.created, |at| at as u64),
+            headers: headers_of(&body.headers).pairs().collect(),
+            step: body.step,
+        };
+        Ok((invoker, body.body.unwrap_or_default().into(), origin))
+    }
+}
+
+fn message(url: String, spec: Spec, caller: Option<String>) -> Message {
+    let head = Head { url, created: clock::now(), spec, caller, ..Head::default() };
+    Message { head, body: Bytes::new() }
+}
+
+/// A run begins: its payload is its first step, and its first message brings that.
+pub(super) fn begin(beginning: Beginning) -> Planned {
+    let Beginning { id, url, spec, payload, features, caller, invoker, origin } = beginning;
+    let mut first = spec.clone();
+    first.flow = own_limits(&spec, 1).or(first.flow);
+    let mut message = message(url.clone(), first, caller.clone());
+    let created = message.head.created;
+    let name = own_name(created, &random_text(10));
+    message.head.part =
+        Some(Part { run: name.clone(), id: id.clone(), role: Role::Step, step: "init".to_owned() });
+    let head = RunHead { url, created, features, spec, caller, invoker, ..RunHead::default() };
+    let body = Kept::to_bytes(CallType::Init, &payload);
+    let step = NewStep { name: "init".to_owned(), body, task: Some(posting::task(&message)) };
+    let write = RunWrite::Start { id: id.clone(), origin, head: head.to_bytes() };
+    let change = RunChange { name, write, steps: vec![step], tasks: Vec::new() };
+    message.body = payload;
+    Planned { change, message, id, created: Some(created) }
+}
+
+/// A run goes on with one more step.
+pub(super) fn go_on(run: &Run, role: Role, step: String, mut message: Message, body: Bytes) -> Planned {
+    let part = Part { run: run.name.clone(), id: run.id.clone(), role, step: step.clone() };
+    message.head.part = Some(part);
+    // What a step says is in the run; what is for others, or from them, is in the message.
+    let kept = match role {
+        Role::Step => Kept::to_bytes(CallType::Step, &body),
+        Role::Call => Kept::to_bytes(CallType::To, &[]),
+        Role::Back | Role::Failure => Kept::to_bytes(CallType::From, &[]),
+    };
+    if role != Role::Step {
+        message.body = body.clone();
+    }
+    let task = Some(posting::task(&message));
+    message.body = body;
+    let change = RunChange {
+        name: run.name.clone(),
+        write: RunWrite::append(),
+        steps: vec![NewStep { name: step, body: kept, task }],
+        tasks: Vec::new(),
+    };
+    Planned { change, message, id: run.id.clone(), created: None }
+}

@@ -1,0 +1,128 @@
+//! What is told of runs: which are meant, and what the log has of their messages.
+
+use std::collections::HashMap;
+
+use flowgate_tasks::{
+    TaskId,
+    store::{NoteQuery, Run, RunState, RunStep, StoreError},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    message::{Message, Role, header_map},
+    office::{Desk, Entry, Stage},
+    workflow::{RunHead, RunLog, Seen},
+};
+
+/// More of the log is not read for one run.
+const MOST_NOTES: u32 = 20_000;
+/// Of a run with more steps than this, the log of what is long done is not read.
+const WHOLE: usize = 50;
+
+/// Which runs are meant: any of the values of a name, and all of the names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunFilter {
+    pub(crate) ids: Vec<String>,
+    pub(crate) url: Option<String>,
+    pub(crate) is_exact_url: bool,
+    pub(crate) labels: Vec<String>,
+    pub(crate) keys: Vec<String>,
+    pub(crate) callers: Vec<String>,
+    pub(crate) states: Vec<RunState>,
+    pub(crate) created: Option<u64>,
+    pub(crate) from: Option<u64>,
+    pub(crate) to: Option<u64>,
+}
+
+impl RunFilter {
+    pub(crate) fn matches(&self, run: &Run, head: &RunHead) -> bool {
+        let any = |wanted: &[String], found: Option<&str>| {
+            wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| wanted == found))
+        };
+        let has_url = self.url.as_ref().is_none_or(|url| match self.is_exact_url {
+            true => head.url == *url,
+            false => head.url.starts_with(url.as_str()),
+        });
+        let has_label = self.labels.is_empty()
+            || head.spec.labels.iter().any(|label| self.labels.iter().any(|wanted| wanted == label));
+        any(&self.ids, Some(&run.id))
+            && has_url
+            && has_label
+            && any(&self.keys, head.spec.flow.as_ref().map(|flow| flow.key.as_str()))
+            && any(&self.callers, head.caller.as_deref())
+            && (self.states.is_empty() || self.states.contains(&run.state))
+            && self.created.is_none_or(|created| head.created == created)
+            && self.from.is_none_or(|from| head.created >= from)
+            && self.to.is_none_or(|to| head.created <= to)
+    }
+}
+
+impl Desk {
+    /// A run as the protocol tells it. `None`: it is gone.
+    pub(crate) async fn run_log(&self, name: &str) -> Result<Option<Value>, StoreError> {
+        let Some((run, steps)) = self.store.run(name.to_owned()).await? else { return Ok(None) };
+        let head = RunHead::from_bytes(&run.head);
+        let seen = self.seen(noted(&steps, &head)).await?;
+        let log = RunLog {
+            run: &run,
+            head: &head,
+            steps: &steps,
+            seen: &seen,
+            message: &|task| self.numbers.message(task),
+            dead: &|task| self.numbers.dead(task),
+        };
+        Ok(Some(log.view()))
+    }
+
+    async fn seen(&self, tasks: Vec<TaskId>) -> Result<HashMap<TaskId, Seen>, StoreError> {
+        let mut seen: HashMap<TaskId, Seen> = HashMap::new();
+        if tasks.is_empty() {
+            return Ok(seen);
+        }
+        let mut notes = self.store.notes(NoteQuery { tasks, before: None, most: MOST_NOTES }).await?;
+        notes.reverse();
+        for note in notes {
+            let Ok(entry) = Entry::from_bytes(note.body) else { continue };
+            let found = seen.entry(note.task).or_default();
+            match entry.stage {
+                Stage::Created => created(found, &entry.message),
+                Stage::Delivered => found.is_delivered = true,
+                Stage::Retry => (found.is_retried, found.next) = (true, entry.next),
+                Stage::Error => {
+                    let at = note.at.as_nanos() / 1_000_000;
+                    found.errors.push((at, entry.error.unwrap_or_default(), entry.answer));
+                }
+                _ => {}
+            }
+        }
+        Ok(seen)
+    }
+}
+
+/// The tasks whose log is read: of a short run all; of a long one those that are not done with, and what it called.
+fn noted(steps: &[RunStep], head: &RunHead) -> Vec<TaskId> {
+    let failed = head.failed.as_ref().map(|failed| failed.task);
+    let last = steps.len().saturating_sub(WHOLE / 2);
+    let is_noted = |index: usize, step: &RunStep| {
+        let is_plain = step.name.starts_with("step/");
+        steps.len() <= WHOLE || index >= last || !is_plain || Some(step.task.0) == failed
+    };
+    let noted = steps.iter().enumerate().filter(|(index, step)| is_noted(*index, step));
+    noted.map(|(_, step)| step.task).collect()
+}
+
+fn created(seen: &mut Seen, message: &Message) {
+    let spec = &message.head.spec;
+    let told = |(name, value): &(String, String)| (name.clone(), spec.redact.header(name, value));
+    let headers: Vec<(String, String)> = spec.headers.iter().map(told).collect();
+    seen.headers = header_map(headers.iter().map(|(name, value)| (name.as_str(), value.clone())));
+    seen.retries = spec.retries();
+    if message.head.part.as_ref().is_some_and(|part| part.role == Role::Call) {
+        seen.call = Some(json!({
+            "callUrl": message.head.url,
+            "callMethod": spec.method(),
+            "callHeaders": seen.headers,
+            "callBody": String::from_utf8_lossy(&message.body),
+        }));
+    }
+}

@@ -1,0 +1,16 @@
+//! Traces: publish → dispatch → attempt, as OpenTelemetry collectors take them, off unless an address is given.
+//!
+//! Reading order: [`context`] is what travels in a `traceparent`, from the publisher through the store to the endpoint; [`span`] is one
+//! stretch of the way; [`tracer`] takes spans and sends them in batches, and drops rather than ever holds up a delivery; [`otlp`] is the
+//! form they are sent in.
+
+mod context;
+mod options;
+mod otlp;
+mod span;
+mod tracer;
+
+pub(crate) use context::Context;
+pub(crate) use options::TraceOptions;
+pub(crate) use span::{Kind, Span};
+pub(crate) use tracer::Tracer;

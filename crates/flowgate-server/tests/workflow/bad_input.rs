@@ -1,0 +1,89 @@
+//! Requests about runs that cannot be: 400 says that a run has ended and nothing else does, and nothing is stored.
+
+use http::{Method, StatusCode};
+use serde_json::json;
+
+use crate::{
+    endpoint::Endpoint,
+    kit::{Kit, Server},
+};
+
+const STEP: &str = r#"{"stepId": 1, "stepName": "a", "stepType": "Run", "concurrent": 1}"#;
+
+/// A request: its method, path, headers and body.
+type Request<'a> = (Method, &'a str, &'a [(&'a str, &'a str)], &'a str);
+
+async fn holds(server: &Server, table: &[(Request<'_>, u16, &str)]) {
+    for ((method, path, headers, body), status, says) in table {
+        let answer = server.ask(method.clone(), path, headers, body).await;
+        assert_eq!(answer.status, StatusCode::from_u16(*status).unwrap(), "{path} {headers:?}: {answer:?}");
+        assert!(answer.error().contains(says), "{path} {headers:?} {body}: {answer:?}");
+    }
+}
+
+on_every_store! {
+    #[test]
+    async fn s2_what_cannot_be_of_a_run_is_told_and_nothing_is_stored(kit: &Kit) {
+        // Seen to fail: with 400 for a step that cannot be read, which clients take for the end of their run.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let begun = server.ask(Method::POST, &format!("/v2/trigger/{}", endpoint.url("/hold/run")), &[], "{}").await.json();
+        let run = begun["workflowRunId"].as_str().unwrap().to_owned();
+        endpoint.holds("run", 1).await;
+        let live = ("Upstash-Workflow-RunId", run.as_str());
+        let gone = ("Upstash-Workflow-RunId", "wfr_nobody");
+        let publish = "/v2/publish/https://example.com";
+        let not_a_step = [live];
+        let no_id = [live, ("Upstash-Workflow-CallType", "toCallback")];
+        let no_type = [live, ("Upstash-Workflow-CallType", "other")];
+        let invoke = [("Upstash-Workflow-RunId", "wfr_new"), ("Upstash-Workflow-Init", "true"), ("Upstash-Workflow-Invoke", "true")];
+        let start = [("Upstash-Workflow-RunId", "wfr_new"), ("Upstash-Workflow-Init", "true")];
+        let own = [start[0], start[1], ("Upstash-Forward-Flowgate-Step-1", "rate=1")];
+        let flow = [start[0], start[1], ("Upstash-Flow-Control-Key", "k")];
+        let invoker = r#"{"workflowRunId": "wfr_nobody", "workflowUrl": "https://e.com", "step": {"stepId": 1}}"#;
+        let wait = r#"{"url": "https://e.com", "timeout": "1d", "step": {"stepId": 1}}"#;
+        holds(&server, &[
+            ((Method::POST, publish, &[("Upstash-Workflow-Init", "true")], ""), 422, "Upstash-Workflow-RunId"),
+            ((Method::POST, publish, &[("Upstash-Workflow-RunId", "a/b")], ""), 422, "letters"),
+            ((Method::POST, publish, &[("Upstash-Workflow-RunId", "a"), ("Upstash-Workflow-Init", "yes")], ""), 422, "true or false"),
+            ((Method::POST, publish, &[gone], STEP), 400, "has ended"),
+            ((Method::POST, publish, &not_a_step, "no step"), 422, "stepId"),
+            ((Method::POST, publish, &not_a_step, r#"{"stepId": -1}"#), 422, "stepId"),
+            ((Method::POST, publish, &no_id, ""), 422, "StepId"),
+            ((Method::POST, publish, &no_type, STEP), 422, "fromCallback"),
+            ((Method::POST, publish, &invoke, "{}"), 422, "no invocation"),
+            ((Method::POST, publish, &invoke, invoker), 400, "wfr_nobody"),
+            ((Method::POST, publish, &own, ""), 422, "key=<name>"),
+            ((Method::POST, publish, &flow, ""), 422, "either rate=X or parallelism=Y"),
+            ((Method::POST, "/v2/publish/a-group", &start, ""), 422, "URL group"),
+            ((Method::POST, "/v2/enqueue/q/https://example.com", &start, ""), 422, "no queue"),
+            ((Method::POST, "/v2/trigger/a-group", &[], ""), 422, "URL"),
+            ((Method::POST, "/v2/wait/e", &[], wait), 422, "Upstash-Workflow-RunId"),
+            ((Method::POST, "/v2/wait/e", &[gone], wait), 400, "has ended"),
+            ((Method::POST, "/v2/wait/e", &[live], "{}"), 422, "no wait"),
+            ((Method::POST, "/v2/notify/wfr_nobody/e", &[], ""), 404, "live run"),
+            ((Method::GET, "/v2/workflows/runs/wfr_nobody", &[], ""), 404, "live run"),
+            ((Method::DELETE, "/v2/workflows/runs/wfr_nobody", &[], ""), 404, "live run"),
+            ((Method::DELETE, "/v2/workflows/runs/wfr_nobody?cancel=false", &[], ""), 400, "has ended"),
+            ((Method::DELETE, "/v2/workflows/runs/x?cancel=maybe", &[], ""), 400, "true or false"),
+            ((Method::DELETE, "/v2/workflows/runs?labeel=x", &[], ""), 400, "labeel"),
+            ((Method::DELETE, "/v2/workflows/runs?count=0", &[], ""), 400, "count"),
+            ((Method::GET, "/v2/workflows/events?state=DONE", &[], ""), 400, "RUN_SUCCESS"),
+            ((Method::GET, "/v2/workflows/events?since=now", &[], ""), 400, "since"),
+            ((Method::GET, "/v2/dlq?source=elsewhere", &[], ""), 400, "workflow or qstash"),
+            ((Method::POST, "/v2/workflows/dlq/callback/dlq_none", &[], ""), 404, "dead letter"),
+            ((Method::POST, "/v2/workflows/dlq/resume?runs=all", &[], ""), 400, "runs"),
+        ])
+        .await;
+        let open = server.ask_plainly(Method::POST, "/v2/workflows/hooks/u/wfr_nobody/e", &[], "").await;
+        assert_eq!(open.status, StatusCode::NOT_FOUND, "a webhook asks for no token, and tells nothing");
+        let closed = server.ask_plainly(Method::GET, "/v2/workflows/events", &[], "").await;
+        assert_eq!(closed.status, StatusCode::UNAUTHORIZED);
+        let none = server.ask(Method::POST, "/v2/workflows/dlq/resume?dlqIds=dlq_none", &[], "").await.json();
+        assert_eq!(none, json!({ "workflowRuns": [], "cursor": "" }));
+        let runs = server.get("/v2/workflows/events").await;
+        assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");
+        assert_eq!(runs["runs"][0]["steps"].as_array().unwrap().len(), 2, "{runs}");
+        assert_eq!(endpoint.calls().len(), 1);
+        endpoint.release(10);
+    }
+}

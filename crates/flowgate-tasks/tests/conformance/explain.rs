@@ -1,0 +1,185 @@
+//! Every way in which a task can wait, and that its explanation names that one.
+
+use std::time::Duration;
+
+use flowgate_core::Limits;
+use flowgate_tasks::{
+    NewTask, Retry, TaskId, When,
+    explain::{Explanation, Limit, Subject, explain},
+    store::{End, KeyChange},
+};
+
+use crate::kit::{Kit, SECOND, keyed, max, rate, task};
+
+async fn told(kit: &Kit, id: TaskId) -> Explanation {
+    explain(kit.store.as_ref(), &Subject::Task(id)).await.expect("a store").expect("it is known")
+}
+
+/// What holds it, the decisive one first.
+async fn held_by(kit: &Kit, id: TaskId) -> Vec<Limit> {
+    told(kit, id).await.held_by
+}
+
+fn of_queue(queue: &str) -> NewTask {
+    task().queue(queue)
+}
+
+on_every_store! {
+    #[test]
+    async fn t8_a_task_that_waits_for_a_slot_of_its_key_is_told_so(kit: &Kit) {
+        // Seen to fail: with `Hold::Slots` told as nothing.
+        let ids = kit.send_all(vec![keyed("a", max(1)), keyed("a", max(1)), keyed("a", max(1))]).await;
+        let worker = kit.worker().await;
+        let held = worker.claim(10).await;
+        kit.advance(SECOND * 4);
+        let told = told(kit, ids[2]).await;
+        assert_eq!(told.held_by, [Limit::KeyMax { key: "a".into(), in_use: 1, max: 1, weight: 1 }]);
+        assert_eq!(told.place.expect("a place").ahead_in_key, Some(1));
+        assert_eq!((told.holders[0].task, told.holders[0].for_ms), (held[0].id.0, 4000));
+        let estimate = told.estimate.expect("an estimate");
+        assert_eq!((estimate.in_ms, estimate.is_exact), (4000 + 8000, false), "{}", estimate.because);
+        assert_eq!(told.help, ["`flowgate key pin a --max 2` gives the key more slots, at once"]);
+    }
+
+    #[test]
+    async fn t8_a_heavy_task_is_told_how_many_slots_it_wants(kit: &Kit) {
+        // Seen to fail: with a weight of one for everything.
+        let ids = kit.send_all(vec![keyed("a", max(3)).weight(2), keyed("a", max(3)).weight(2)]).await;
+        kit.worker().await.claim(10).await;
+        let heavy = Limit::KeyMax { key: "a".into(), in_use: 2, max: 3, weight: 2 };
+        assert_eq!(held_by(kit, ids[1]).await, [heavy]);
+    }
+
+    #[test]
+    async fn t8_a_pinned_limit_is_named_instead_of_the_tasks_own(kit: &Kit) {
+        // Seen to fail: with the limits the task was sent with.
+        let ids = kit.send_all(vec![keyed("a", max(9)), keyed("a", max(9)), keyed("a", max(9))]).await;
+        kit.change_key("a", KeyChange::Pin(max(2))).await;
+        kit.worker().await.claim(10).await;
+        let pinned = Limit::KeyMax { key: "a".into(), in_use: 2, max: 2, weight: 1 };
+        assert_eq!(held_by(kit, ids[2]).await, [pinned]);
+    }
+
+    #[test]
+    async fn t8_a_spent_rate_is_told_with_the_moment_it_allows_more(kit: &Kit) {
+        // Seen to fail: with the estimate one window too late for the first in line.
+        let ids = kit.send_all(vec![keyed("a", rate(1, "10s")), keyed("a", rate(1, "10s")), keyed("a", rate(1, "10s"))]).await;
+        let worker = kit.worker().await;
+        let held = worker.claim(10).await;
+        worker.done(held).await;
+        kit.advance(SECOND * 4);
+        let second = told(kit, ids[1]).await;
+        let [Limit::KeyRate { key, rate, for_ms }] = &second.held_by[..] else { panic!("{:?}", second.held_by) };
+        assert_eq!((key.as_str(), rate.as_str()), ("a", "1 per 10s"));
+        assert!((6000..=6001).contains(for_ms), "a window is rounded up to its grain: {for_ms}");
+        let estimate = second.estimate.expect("an estimate");
+        assert_eq!((estimate.in_ms, estimate.is_exact), (*for_ms, true));
+        let third = told(kit, ids[2]).await.estimate.expect("an estimate");
+        assert_eq!((third.in_ms, third.is_exact), (for_ms + 10_000, false), "{}", third.because);
+    }
+
+    #[test]
+    async fn t8_a_pause_of_the_key_or_the_queue_is_named(kit: &Kit) {
+        // Seen to fail: with the pause of the queue left out.
+        let id = kit.send(keyed("a", max(1)).queue("images")).await;
+        kit.worker().await;
+        kit.change_key("a", KeyChange::Pause).await;
+        assert_eq!(held_by(kit, id).await, [Limit::KeyPaused { key: "a".into() }]);
+        kit.store.pause_queue("images".into(), true).await.expect("a store");
+        let both = [Limit::QueuePaused { queue: "images".into() }, Limit::KeyPaused { key: "a".into() }];
+        assert_eq!(held_by(kit, id).await, both);
+        kit.change_key("a", KeyChange::Resume).await;
+        kit.store.pause_queue("images".into(), false).await.expect("a store");
+        let free = told(kit, id).await;
+        assert_eq!(free.verdict, "nothing holds it, and nobody stands before it: it should start at once");
+    }
+
+    #[test]
+    async fn t8_a_full_queue_a_full_cluster_and_full_workers_are_told_apart(kit: &Kit) {
+        // Seen to fail: with the cluster's cap looked at before the queue's.
+        kit.queue("email", 100, Some(1)).await;
+        kit.cluster_cap(Some(2)).await;
+        kit.send_all(vec![of_queue("email"), of_queue("other")]).await;
+        assert_eq!(kit.worker().await.claim(10).await.len(), 2);
+        let ids = kit.send_all(vec![of_queue("email"), of_queue("other")]).await;
+        let queue = Limit::QueueMax { queue: "email".into(), in_use: 1, max: 1 };
+        let cluster = Limit::ClusterCap { in_use: 2, cap: 2 };
+        assert_eq!(held_by(kit, ids[0]).await, [queue, cluster.clone()]);
+        assert_eq!(held_by(kit, ids[1]).await, [cluster]);
+    }
+
+    #[test]
+    async fn t8_no_worker_and_busy_workers_are_told_apart(kit: &Kit) {
+        // Seen to fail: with a worker of another queue counted.
+        let ids = kit.send_all(vec![of_queue("email"), of_queue("email")]).await;
+        kit.worker_of(&["images"]).await;
+        assert_eq!(held_by(kit, ids[0]).await, [Limit::NoWorker { queue: "email".into() }]);
+        let worker = kit.small_worker(1).await;
+        assert_eq!(worker.claim(1).await.len(), 1);
+        assert_eq!(held_by(kit, ids[1]).await, [Limit::WorkersBusy { in_use: 1, slots: 1 }]);
+    }
+
+    #[test]
+    async fn t8_a_delay_is_told_to_the_millisecond_and_so_is_the_wait_for_a_retry(kit: &Kit) {
+        // Seen to fail: with a delay told twice as long as it is.
+        let delayed = kit.send(task().delay(SECOND * 60)).await;
+        let retry = Retry { max_attempts: 3, backoff: SECOND * 30, factor: 1, max_backoff: SECOND * 30 };
+        let failed = kit.send(task().retry(retry)).await;
+        let worker = kit.worker().await;
+        let held = worker.claim(1).await.remove(0);
+        worker.end(held, End::Failed { error: "no".into(), retry_after: SECOND * 30 }).await;
+        kit.advance(SECOND * 10);
+        assert_eq!(held_by(kit, delayed).await, [Limit::Delay { for_ms: 50_000 }]);
+        let told = told(kit, failed).await;
+        assert_eq!(told.held_by, [Limit::Delay { for_ms: 20_000 }]);
+        assert_eq!(told.estimate.map(|estimate| (estimate.in_ms, estimate.is_exact)), Some((20_000, true)));
+        assert!(told.facts.iter().any(|fact| fact.name == "starts" && fact.value == "1 of 3"), "{:?}", told.facts);
+    }
+
+    #[test]
+    async fn t8_better_priorities_stand_before_it_and_are_counted(kit: &Kit) {
+        // Seen to fail: with the place counted within its own priority.
+        let low = kit.send(task().priority(5)).await;
+        kit.send_all(vec![task().priority(-1), task().priority(0), task().priority(9)]).await;
+        kit.small_worker(1).await;
+        let told = told(kit, low).await;
+        assert_eq!(told.place.expect("a place").ahead_in_queue, 2);
+        assert_eq!(told.verdict, "nothing holds it; 2 stand before it, those of a better priority first");
+    }
+
+    #[test]
+    async fn t8_slots_of_a_worker_that_is_gone_are_told_with_when_they_come_back(kit: &Kit) {
+        // Seen to fail: with its lease left out, nobody knew for how long the slot stays taken.
+        let ids = kit.send_all(vec![keyed("a", max(1)), keyed("a", max(1))]).await;
+        let silent = kit.worker().await;
+        assert_eq!(silent.claim(1).await.len(), 1);
+        let other = kit.small_worker(3).await;
+        kit.advance(SECOND * 10);
+        let before = told(kit, ids[1]).await;
+        assert_eq!(before.holders[0].lease_ms, Some(5000), "its lease has another 5 s, unless it is renewed");
+        kit.advance(SECOND * 10);
+        let after = told(kit, ids[1]).await;
+        assert_eq!((after.holders[0].worker.as_str(), after.holders[0].lease_ms), ("a worker that is gone", None));
+        assert_eq!(after.held_by[0], Limit::KeyMax { key: "a".into(), in_use: 1, max: 1, weight: 1 });
+        let help = "a slot is held by a worker that is gone: it is taken back within a second";
+        assert!(after.help.iter().any(|text| text == help), "{:?}", after.help);
+        kit.upkeep().await;
+        drop(other);
+    }
+
+    #[test]
+    async fn t8_what_expired_and_what_runs_says_so(kit: &Kit) {
+        // Seen to fail: with a task that expired told to wait.
+        let soon = kit.send(of_queue("none").good_until(When::After(Duration::from_millis(100)))).await;
+        let runs = kit.send(task()).await;
+        let worker = kit.worker_of(&["default"]).await;
+        assert_eq!(worker.claim(1).await.len(), 1);
+        kit.pass(SECOND).await;
+        assert_eq!(told(kit, soon).await.verdict, "it expired: its `good_until` passed before it could start, so it never will");
+        assert_eq!(told(kit, runs).await.verdict, "it runs on `test`, since 1.0 s");
+        let both = Limits::builder().max(1).rate(1, "1s").build().expect("limits");
+        let key = kit.send(keyed("k", both)).await;
+        let told = explain(kit.store.as_ref(), &Subject::Key("k".into())).await.expect("a store").expect("it is known");
+        assert_eq!(told.first.expect("one waits").subject, format!("task {key}"));
+    }
+}

@@ -1,0 +1,179 @@
+//! A durable queue at either end of a route: `from(queue(…))` and `to(queue(…))`.
+//!
+//! Owns the step from tasks to exchanges and back. As a source it is a worker: the claim of a task is the exchange's pass at the
+//! route's own `concurrency`, so what waits does so in the store, once, and nowhere in memory. What comes of the exchange
+//! settles the task.
+
+use std::{fmt, marker::PhantomData, num::NonZeroU32, sync::Arc, time::Duration};
+
+use flowgate_core::{Code, Limits};
+use flowgate_tasks::{
+    Client, NewTask,
+    store::{Store, StoreError},
+    worker::{Failure, Handlers, Worker, WorkerOptions},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::{OnceCell, oneshot};
+
+use super::{
+    cx::Cx,
+    destination::Destination,
+    error::Error,
+    exchange::Exchange,
+    intake::Intake,
+    mounted::Task,
+    source::{Feed, Source},
+    step::{Halt, Outcome},
+};
+
+type Dress<T> = Arc<dyn Fn(NewTask, &T) -> NewTask + Send + Sync>;
+
+/// The durable queue of this name in a store, of bodies that are JSON there.
+///
+/// As a source it runs tasks of the [`kind`](Queue::kind) `name`. One that goes through is done; one that fails is tried again as
+/// the task's own retries say, unless trying again cannot help ([`Error::is_retryable`]); one that is dropped by a filter is done.
+/// A process that dies loses nothing: its tasks run again when its lease is over.
+pub fn queue<T>(name: impl Into<String>, store: Arc<dyn Store>) -> Queue<T> {
+    let name = name.into();
+    Queue {
+        kind: name.clone(),
+        options: WorkerOptions { name: name.clone(), queues: vec![name.clone()], ..WorkerOptions::default() },
+        name,
+        store,
+        dress: Arc::new(|task, _| task),
+        client: Arc::default(),
+        bodies: PhantomData,
+    }
+}
+
+/// See [`queue`]. Cheap to clone.
+pub struct Queue<T> {
+    name: String,
+    kind: String,
+    store: Arc<dyn Store>,
+    options: WorkerOptions,
+    dress: Dress<T>,
+    client: Arc<OnceCell<Client>>,
+    bodies: PhantomData<fn() -> T>,
+}
+
+impl<T> Queue<T> {
+    /// The kind of its tasks, where that is not the queue's name.
+    #[must_use]
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = kind.into();
+        self
+    }
+
+    /// How the source works: its lease, and how many at once where the route has no `concurrency` that says so.
+    #[must_use]
+    pub fn worker(mut self, options: WorkerOptions) -> Self {
+        self.options = WorkerOptions { queues: vec![self.name.clone()], ..options };
+        self
+    }
+
+    /// What is sent has a key, limits, a delay, retries: whatever a task can have.
+    #[must_use]
+    pub fn task(mut self, dress: impl Fn(NewTask, &T) -> NewTask + Send + Sync + 'static) -> Self {
+        self.dress = Arc::new(dress);
+        self
+    }
+
+    /// The options of the worker, and whether its claims are the passes of the route's own bound.
+    fn claims(&self, limits: Option<Limits>) -> (WorkerOptions, bool) {
+        let bound = limits.filter(|limits| limits.rate().is_none()).and_then(|limits| limits.max());
+        match bound.and_then(NonZeroU32::new) {
+            Some(max) => (WorkerOptions { processes: max.get(), ..self.options.clone() }, true),
+            None => (self.options.clone(), false),
+        }
+    }
+}
+
+impl<T, O> Source<O> for Queue<T>
+where
+    T: DeserializeOwned + Send + 'static,
+    O: Send + 'static,
+{
+    type Body = T;
+
+    fn check(&self) -> Result<(), Error> {
+        self.options.check().map_err(Error::from)
+    }
+
+    fn open(&self, intake: Intake<T, O>) -> Result<Feed, Error> {
+        let (options, is_admitted) = self.claims(intake.limits());
+        let running = intake.clone();
+        let handlers = Handlers::new().on_with(&self.kind, move |context, body: T| {
+            let intake = running.clone();
+            let exchange = Exchange::new(body).correlated(&format!("task-{}", context.id));
+            let exchange = if is_admitted { exchange.admitted() } else { exchange };
+            async move {
+                match intake.mounted.fly(exchange, intake.mounted.spot).inner().await {
+                    Ok(_) | Err(Halt::Dropped) => Ok(()),
+                    // Cut off by a shutdown: another process may have it now.
+                    Err(Halt::Failed(error)) if error.code() == Code::Stopping => {
+                        Err(Failure::new(error).after(Duration::ZERO))
+                    }
+                    Err(Halt::Failed(error)) if error.is_retryable() => Err(Failure::new(error)),
+                    Err(Halt::Failed(error)) => Err(Failure::last(error)),
+                }
+            }
+        });
+        let worker = Worker::new(Arc::clone(&self.store), handlers, options)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = Task::begin(Arc::clone(&intake.mounted.site));
+        // It outlives the feed: when intake stops it claims nothing more, and settles what is under way.
+        let working = tokio::spawn(async move {
+            let _task = task;
+            worker.run(async { drop(stopped.await) }).await
+        });
+        Ok(Feed::new(async move {
+            let _stop = stop;
+            match working.await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err(away(&error)),
+                Err(error) => Err(Error::new(Code::Panicked, format!("the worker of a queue: {error}"))),
+            }
+        }))
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> Destination<T> for Queue<T> {
+    type Reply = T;
+
+    async fn send<'a>(&'a self, exchange: Exchange<T>, _: Cx<'a>) -> Outcome<T> {
+        let task = NewTask::json(&self.kind, &exchange.body).map_err(Error::of)?.queue(&self.name);
+        let task = (self.dress)(task, &exchange.body);
+        let client = self.client.get_or_init(|| async { Client::new(Arc::clone(&self.store)) }).await;
+        client.send(task).await.map_err(|error| away(&error))?;
+        Ok(exchange)
+    }
+}
+
+/// What a store's failure is to a route.
+fn away(error: &StoreError) -> Error {
+    match error {
+        StoreError::Option(option) => Error::from(option.clone()),
+        other => Error::new(Code::Unreachable, other.to_string()),
+    }
+}
+
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        Queue {
+            name: self.name.clone(),
+            kind: self.kind.clone(),
+            store: Arc::clone(&self.store),
+            options: self.options.clone(),
+            dress: Arc::clone(&self.dress),
+            client: Arc::clone(&self.client),
+            bodies: PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Queue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("name", &self.name).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
