@@ -1,7 +1,8 @@
 //! Flowgate beside its peers, in one run.
 //!
 //! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `routes` pipelines with and
-//! without limits, `tasks` durable tasks on PostgreSQL, `flow` the flow-control server, `workflow` runs of workflows on it. Each case runs ours and the
+//! without limits, `tasks` durable tasks on PostgreSQL, `flow` the flow-control server, `workflow` runs of workflows on it. Each
+//! case runs ours and the
 //! peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
 //! told and fails nothing. Owns the order of the cases and what becomes of the command line. It must never be a dependency
 //! of anything.
@@ -60,11 +61,11 @@ const HTTP: [http::stage::Group; 7] = [
 const TASKS: [tasks::stage::Group; 4] =
     [tasks::drain::run, tasks::sends::run, tasks::latency::run, tasks::cap::run];
 
-/// The same of workflows.
-const WORKFLOW: [workflow::stage::Group; 2] = [workflow::steps::run, workflow::long::run];
 /// The same of the flow-control server.
 const FLOW: [flow::stage::Group; 4] =
     [flow::through::run, flow::latency::run, flow::keys::run, flow::memory::run];
+/// The same of workflows.
+const WORKFLOW: [workflow::stage::Group; 2] = [workflow::steps::run, workflow::long::run];
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();

@@ -17,8 +17,9 @@ use crate::{
     office::Desk,
 };
 
-/// Called by whoever was given the URL: nobody guesses the run's id in it. Runs of the default namespace only.
+/// Webhooks are called by whoever was given their URL: nobody guesses the run's id in it.
 const HOOKS: &str = "/v2/workflows/hooks/";
+
 /// Who has no namespace of their own may name one for a request.
 const NAMESPACE: &str = "flowgate-namespace";
 
@@ -36,18 +37,10 @@ impl Doors {
 
     /// The namespace of a request, or why there is none for it.
     fn space(&self, request: &Request) -> Result<Space, Problem> {
-        let bearer = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let bearer = bearer.and_then(|value| {
-            let (scheme, token) = value.trim().split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
-        });
-        let token = bearer.or_else(|| Asked::of(request.uri()).one("qstash_token").map(str::to_owned));
-        let refused = |text: &str| Problem::new(StatusCode::UNAUTHORIZED, text);
-        let token = token.ok_or_else(|| refused("send the header Authorization: Bearer <token>"))?;
-        let space = self.desk.secrets.accepts(&token);
-        let space = space.ok_or_else(|| {
-            refused("the token is not one of this server; make one with `flowgate token create`")
-        })?;
+        if request.uri().path().starts_with(HOOKS) {
+            return Ok(Space::default());
+        }
+        let space = token_space(&self.desk, request)?;
         let Some(named) = request.headers().get(NAMESPACE) else { return Ok(space) };
         let named = Space::read(named.to_str().unwrap_or_default())?;
         if space.is_root() || space == named {
@@ -59,6 +52,32 @@ impl Doors {
             named.as_str()
         );
         Err(Problem::new(StatusCode::FORBIDDEN, text))
+    }
+}
+
+/// The namespace of a request's token.
+fn token_space(desk: &Desk, request: &Request) -> Result<Space, Problem> {
+    let bearer = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = bearer.and_then(|value| {
+        let (scheme, token) = value.trim().split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    });
+    let token = bearer.or_else(|| Asked::of(request.uri()).one("qstash_token").map(str::to_owned));
+    let refused = |text: &str| Problem::new(StatusCode::UNAUTHORIZED, text);
+    let token = token.ok_or_else(|| refused("send the header Authorization: Bearer <token>"))?;
+    let space = desk.secrets.accepts(&token);
+    space.ok_or_else(|| refused("the token is not one of this server; make one with `flowgate token create`"))
+}
+
+/// Lets a request through that asks about the whole server, if its token has no namespace.
+pub(crate) async fn with_token(State(desk): State<Desk>, request: Request, next: Next) -> Response {
+    match token_space(&desk, &request) {
+        Ok(space) if space.is_root() => next.run(request).await,
+        Ok(_) => {
+            let text = "this is about the whole server; use a token without a namespace";
+            Problem::new(StatusCode::FORBIDDEN, text).into_response()
+        }
+        Err(problem) => problem.into_response(),
     }
 }
 

@@ -32,7 +32,7 @@ mod trigger;
 mod wait;
 
 pub(crate) use asked::Asked;
-pub(crate) use auth::check_whole as with_token;
+pub(crate) use auth::with_token;
 pub(crate) use flow_control::view as key_view;
 pub(crate) use reference::reference;
 pub(crate) use reply::{Answer, Problem, done, ok};

@@ -39,6 +39,11 @@ pub(crate) fn routes(desk: Desk, gate: ConcurrencyLimit) -> Router {
     open().layer(check).layer(gate).with_state(desk)
 }
 
+/// The paths as one namespace has them.
+pub(super) fn paths(desk: Desk) -> Router {
+    open().with_state(desk)
+}
+
 /// All paths of the API, without asking who it is: whoever mounts them does.
 pub(crate) fn open() -> Router<Desk> {
     Router::new()

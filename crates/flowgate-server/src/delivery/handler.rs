@@ -22,7 +22,7 @@ use crate::{
     clock,
     message::{Callback, Dedupe, Message, Space, Spaces},
     metrics::Outcome,
-    office::{Answered, CHORE, Desk, Entry, Owed, Stage, TICK, Tick, random_text},
+    office::{Answered, CHORE, Desk, Entry, Errand, Stage, TICK, Tick, random_text},
     traces::{self, Kind, Span},
 };
 
@@ -77,8 +77,9 @@ impl Courier {
                 let courier = Arc::clone(&ticker).within(&tick.space);
                 async move { tick.run(&courier.desk).await.map_err(Failure::from) }
             })
-            .on(CHORE, move |chore: Owed| {
-                let courier = Arc::clone(&helper).within(&chore.space);
+            .on(CHORE, move |errand: Errand| {
+                let (space, chore) = errand.apart();
+                let courier = Arc::clone(&helper).within(&space);
                 async move { chore.run(&courier.desk).await.map_err(Failure::from) }
             })
     }

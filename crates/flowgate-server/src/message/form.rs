@@ -32,6 +32,9 @@ pub(crate) struct Head {
     pub(crate) endpoint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<String>,
+    /// Written by the store's side of a namespace, whoever made the message.
+    #[serde(skip_serializing_if = "Space::is_root")]
+    pub(crate) space: Space,
     /// The part it has in a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<Part>,

@@ -60,7 +60,7 @@ impl Space {
 
     /// From where on its names are listed, if those up to `after` are known.
     pub(crate) fn list_from(&self, after: String) -> String {
-        if after.is_empty() && self.is_root() { after } else { self.put(after) }
+        if self.is_root() { after } else { self.put(after) }
     }
 
     /// From where a list goes on that has come to this name of the store; `None`: there is nothing more of this namespace.

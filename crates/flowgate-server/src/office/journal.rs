@@ -31,6 +31,7 @@ const TRIES: u32 = 30;
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     entries: mpsc::Sender<Line>,
+    space: Space,
     counted: Arc<Counted>,
     space: Space,
 }
@@ -63,7 +64,7 @@ impl Journal {
     pub(crate) fn start(store: Arc<dyn Shelf>) -> (Self, JoinHandle<()>) {
         let (entries, waiting) = mpsc::channel(WAITING);
         (
-            Journal { entries, counted: Arc::default(), space: Space::default() },
+            Journal { entries, space: Space::default(), counted: Arc::default() },
             tokio::spawn(write(store, waiting)),
         )
     }

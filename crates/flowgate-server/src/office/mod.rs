@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`desk`] takes messages in; [`posting`] makes them tasks; [`journal`] writes what happens to them, in the
 //! form that [`note`] owns; [`secrets`] has tokens and signing keys; [`queues`], [`groups`] and [`schedules`] are documents, and
-//! [`cron`] says when a schedule is due. [`runs`] are runs of workflows. All of them see the store through [`scoped`], as one namespace
-//! has it.
+//! [`cron`] says when a schedule is due. [`runs`] are runs of workflows. All of them see the store through [`scoped`], as one
+//! namespace has it.
 
 mod cron;
 mod desk;
@@ -25,7 +25,7 @@ pub(crate) use note::{Answered, Entry, Stage};
 pub(crate) use posting::{queue_key, task as message_task};
 pub(crate) use queues::Queue;
 pub(crate) use runs::{
-    CHORE, Failing, Gather, InRun, Notified, Overrides, Owed, Planned, RunFilter, RunRefused,
+    CHORE, Errand, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused,
 };
 pub(crate) use schedules::{Schedule, TICK, Tick};
 pub(crate) use secrets::{DEV_TOKEN, Secrets, is_same, kept_as, random_text};

@@ -18,7 +18,7 @@ use flowgate_tasks::{
     },
 };
 
-use super::{CHORE, Owed, TICK, Tick as Due};
+use super::{CHORE, Errand, TICK, Tick as Due};
 use crate::{
     delivery::KIND,
     message::{Message, Space},
@@ -57,7 +57,7 @@ impl Scoped {
                 Err(_) => body,
             }),
             TICK => task.with_body(|body| Due::stamped(body, &self.space)),
-            CHORE => task.with_body(|body| Owed::stamped(body, &self.space)),
+            CHORE => task.with_body(|body| Errand::stamped(body, &self.space)),
             _ => task,
         }
     }
@@ -102,6 +102,11 @@ impl Scoped {
         }
         found.truncate(most as usize);
         Ok(found)
+    }
+
+    fn spent_told(&self, mut spent: KeySpent) -> Option<KeySpent> {
+        spent.key.key = self.space.take(&spent.key.key)?;
+        Some(spent)
     }
 
     fn run_change(&self, change: RunChange) -> RunChange {
@@ -308,32 +313,35 @@ impl Shelf for Scoped {
         })
     }
 
-    /// Of those that are the busiest of all.
     fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>> {
         Box::pin(async move {
-            let all = self.inner.busiest_keys(most).await?;
-            Ok(all.into_iter().filter_map(|spent| self.spent(spent)).collect())
+            let found = self.inner.busiest_keys(most).await?;
+            Ok(found.into_iter().filter_map(|spent| self.spent_told(spent)).collect())
         })
     }
 
-    /// Others' may be among those that a page looked at: it is short then, and says where to go on.
     fn find_keys(&self, query: KeyQuery) -> Reply<'_, KeyPage> {
         Box::pin(async move {
+            let wanted = query.search.to_ascii_lowercase();
+            let without = Some(query.without.clone()).filter(|without| !without.is_empty());
+            let without = without.map(|without| self.space.put(without)).unwrap_or_default();
             let after = self.space.list_from(query.after.clone());
-            let without =
-                if query.without.is_empty() { String::new() } else { self.space.put(query.without.clone()) };
-            let page = self.inner.find_keys(KeyQuery { after, without, ..query }).await?;
+            let page = self.inner.find_keys(KeyQuery { without, after, ..query }).await?;
+            let own = page.keys.into_iter().filter_map(|spent| self.spent_told(spent));
+            // The mark is no part of a name that is searched.
+            let own = own.filter(|spent| spent.key.key.to_ascii_lowercase().contains(&wanted));
             let next = page.next.and_then(|next| self.space.list_on(&next));
-            let next = next.map(|next| self.space.take(&next).unwrap_or(next));
-            Ok(KeyPage { keys: page.keys.into_iter().filter_map(|spent| self.spent(spent)).collect(), next })
+            let next =
+                next.and_then(|next| if self.space.is_root() { Some(next) } else { self.space.take(&next) });
+            Ok(KeyPage { keys: own.collect(), next })
         })
     }
 
     fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>> {
-        let names = names.into_iter().map(|name| self.space.put(name)).collect();
         Box::pin(async move {
-            let all = self.inner.keys_named(names).await?;
-            Ok(all.into_iter().filter_map(|spent| self.spent(spent)).collect())
+            let names = names.into_iter().map(|name| self.space.put(name)).collect();
+            let found = self.inner.keys_named(names).await?;
+            Ok(found.into_iter().filter_map(|spent| self.spent_told(spent)).collect())
         })
     }
 

@@ -104,7 +104,8 @@ impl Secrets {
     /// Whether the token that is kept under this name still is one.
     pub(crate) fn knows(&self, name: &str) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        unhex(name).is_some_and(|hash| known.tokens.iter().any(|(known, _)| *known == hash))
+        unhex(name)
+            .is_some_and(|hash| known.tokens.iter().any(|(known, space)| *known == hash && space.is_root()))
     }
 
     /// Whether the public token for development is accepted.

@@ -76,7 +76,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let here = listener.local_addr().map_err(listen)?;
 
     let (closing, closed) = watch::channel(false);
-    let console = console(&desk, config.server.max_requests, gateway.as_ref(), &at, &closed)?;
+    let console = console(&desk, gateway.as_ref(), &at, &closed, config.server.max_requests)?;
     let hub = Arc::clone(console.0.hub());
     let paths = paths(options, &desk, gateway.as_ref(), console, &closed);
     let paths = paths.into_make_service_with_connect_info::<SocketAddr>();
@@ -134,8 +134,9 @@ fn console(
     gateway: Option<&Beside>,
     at: &StoreAt,
     closed: &watch::Receiver<bool>,
+    max_requests: u32,
 ) -> Result<(Console, ConcurrencyLimit), Failure> {
-    let requests = api::gate(at_once)?;
+    let requests = api::gate(max_requests)?;
     desk.meter.watch(requests.clone());
     let console = Console::new(Parts {
         desk: desk.clone(),

@@ -33,26 +33,27 @@ pub(crate) enum Chore {
     TimeOut { run: String, step: String },
 }
 
-/// A chore, and whose it is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Owed {
-    #[serde(flatten)]
-    chore: Chore,
-    #[serde(default, skip_serializing_if = "Space::is_root")]
-    pub(crate) space: Space,
+/// A chore as it is stored: with its namespace, unless that has no name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Errand {
+    Within { space: Space, chore: Chore },
+    Plain(Chore),
 }
 
-impl Owed {
+impl Errand {
     /// The body of a chore's task, with its namespace.
-    pub(crate) fn stamped(body: Vec<u8>, space: &Space) -> Vec<u8> {
-        let Ok(mut owed) = serde_json::from_slice::<Owed>(&body) else { return body };
-        owed.space = space.clone();
-        serde_json::to_vec(&owed).expect("a chore is plain data")
+    pub(in crate::office) fn stamped(body: Vec<u8>, space: &Space) -> Vec<u8> {
+        let Ok(chore) = serde_json::from_slice::<Chore>(&body) else { return body };
+        serde_json::to_vec(&Errand::Within { space: space.clone(), chore }).expect("a chore is plain data")
     }
 
-    /// Does it, at the desk of its namespace.
-    pub(crate) async fn run(self, desk: &Desk) -> Result<(), StoreError> {
-        self.chore.run(desk).await
+    /// The namespace, and what to do there.
+    pub(crate) fn apart(self) -> (Space, Chore) {
+        match self {
+            Errand::Within { space, chore } => (space, chore),
+            Errand::Plain(chore) => (Space::default(), chore),
+        }
     }
 }
 

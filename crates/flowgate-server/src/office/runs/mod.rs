@@ -15,7 +15,7 @@ mod wait;
 
 pub(crate) use again::Overrides;
 pub(super) use chore::Chore;
-pub(crate) use chore::{CHORE, Owed};
+pub(crate) use chore::{CHORE, Errand};
 pub(crate) use close::Failing;
 pub(crate) use gather::Gather;
 pub(crate) use plan::{InRun, Planned};
