@@ -83,9 +83,6 @@ pub(crate) async fn with_token(State(desk): State<Desk>, request: Request, next:
 
 /// Lets a request through, if it has a token of this server: into its namespace.
 pub(super) async fn check(State(doors): State<Doors>, request: Request, next: Next) -> Response {
-    if request.uri().path().starts_with(HOOKS) {
-        return next.run(request).await;
-    }
     let space = match doors.space(&request) {
         Ok(space) => space,
         Err(problem) => return problem.into_response(),
@@ -93,21 +90,9 @@ pub(super) async fn check(State(doors): State<Doors>, request: Request, next: Ne
     if space.is_root() {
         return next.run(request).await;
     }
-    let mut paths = doors.others.of(&space, || router::open().with_state(doors.desk.within(space.clone())));
+    let mut paths = doors.others.of(&space, || router::paths(doors.desk.within(space.clone())));
     let answered: Result<Response, std::convert::Infallible> = paths.call(afresh(request)).await;
     answered.unwrap_or_else(|never| match never {})
-}
-
-/// Lets a request through, if it has a token of the whole server: for what is about all namespaces.
-pub(crate) async fn check_whole(State(desk): State<Desk>, request: Request, next: Next) -> Response {
-    match Doors::new(desk).space(&request) {
-        Ok(space) if space.is_root() => next.run(request).await,
-        Ok(space) => {
-            let text = format!("the token is of the namespace {:?}, and this is of all", space.as_str());
-            Problem::new(StatusCode::FORBIDDEN, &text).into_response()
-        }
-        Err(problem) => problem.into_response(),
-    }
 }
 
 /// The request as it came from its connection: those paths are matched anew.

@@ -38,9 +38,6 @@ pub(crate) struct Head {
     /// The part it has in a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<Part>,
-    /// Written by the store's side of a namespace, whoever made the message.
-    #[serde(skip_serializing_if = "Space::is_root")]
-    pub(crate) space: Space,
     /// The `traceparent` that its deliveries stand below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<String>,

@@ -33,7 +33,6 @@ pub(crate) struct Journal {
     entries: mpsc::Sender<Line>,
     space: Space,
     counted: Arc<Counted>,
-    space: Space,
 }
 
 #[derive(Debug, Default)]

@@ -70,12 +70,6 @@ impl Scoped {
         Some(look)
     }
 
-    /// A key as it is told, unless it is another namespace's.
-    fn spent(&self, mut spent: KeySpent) -> Option<KeySpent> {
-        spent.key.key = self.space.take(&spent.key.key)?;
-        Some(spent)
-    }
-
     /// Up to `most` of a list in the order of names, whoever has the others.
     async fn page<'a, T>(
         &'a self,

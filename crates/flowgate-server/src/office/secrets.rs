@@ -95,8 +95,7 @@ impl Secrets {
         found.cloned()
     }
 
-    /// The name under which a token of the whole server is kept, which tells nothing of it. `None`: it is none of ours, or one of
-    /// a namespace.
+    /// The name under which a token of the server is kept, which tells nothing of it. `None`: it is none of ours.
     pub(crate) fn name_of(&self, token: &str) -> Option<String> {
         self.accepts(token).filter(Space::is_root).map(|_| hex(&hash(token)))
     }

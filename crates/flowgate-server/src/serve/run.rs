@@ -130,7 +130,6 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
 /// The console, and the gate that its requests share with those of the API.
 fn console(
     desk: &Desk,
-    at_once: u32,
     gateway: Option<&Beside>,
     at: &StoreAt,
     closed: &watch::Receiver<bool>,

@@ -64,7 +64,7 @@ impl Chore {
     }
 
     /// Does it. Done twice, it changes nothing.
-    async fn run(self, desk: &Desk) -> Result<(), StoreError> {
+    pub(crate) async fn run(self, desk: &Desk) -> Result<(), StoreError> {
         match self {
             Chore::Resolve { run } => resolve(desk, &run).await,
             Chore::Sweep { run, waits } => sweep(desk, &run, &waits).await,
