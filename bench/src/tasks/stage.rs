@@ -277,7 +277,8 @@ pub(crate) fn node() -> Result<Vec<PathBuf>, String> {
         modified(&modules.join(".package-lock.json")) >= modified(&folder.join("package-lock.json"));
     if !is_fresh {
         let mut npm = Command::new(tools::program_of("npm", "npm")?);
-        npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&folder);
+        npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts"])
+            .current_dir(&folder);
         eprintln!("installing the peers on node");
         succeed(&mut npm, "the peers on node cannot be installed")?;
     }

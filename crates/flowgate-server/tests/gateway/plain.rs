@@ -89,8 +89,9 @@ fn w3_a_refusal_is_the_same_whether_its_request_was_plain_or_not() {
             client.send("GE");
             let answer = client.read();
             answers.push((answer.status(), answer.text().to_owned()));
-            if answer.header("connection") == Some("close") {
-                // What came of the body was not all there in time: nobody reads the rest of it.
+            // What came of the body was not all there in time: nobody reads the rest of it. Where hyper has the request, it
+            // may close then without having said so.
+            if answer.header("connection") == Some("close") || !special.is_empty() {
                 client = program.client();
             }
         }
