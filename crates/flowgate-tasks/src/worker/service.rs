@@ -55,15 +55,19 @@ impl Worker {
     }
 
     /// Works until `shutdown` completes; then claims nothing more, lets what runs end until the drain deadline, stops the rest,
-    /// and settles everything.
+    /// and settles everything. A store that is away, now or later, is waited for.
     ///
     /// # Cancel safety
     /// Dropped, it stops everything at once; its tasks run again when its lease has run out.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Ending, StoreError> {
         let upkeep = OnDrop(tokio::spawn(keep_up(Arc::clone(&self.store))).abort_handle());
         let mut wakes = self.store.wakes();
-        let mut desk = Desk::open(self.store, self.handlers, self.options).await?;
         let mut shutdown = std::pin::pin!(shutdown);
+        let taken = tokio::select! {
+            taken = Lease::take_when_there(&self.store, &self.options) => taken?,
+            () = &mut shutdown => return Ok(Ending::default()),
+        };
+        let mut desk = Desk::open(self.store, self.handlers, self.options, taken);
         let mut is_open = true;
         loop {
             desk.begin_turn();
@@ -141,14 +145,14 @@ struct Desk {
 }
 
 impl Desk {
-    async fn open(
+    fn open(
         store: Arc<dyn Store>,
         handlers: Handlers,
         options: WorkerOptions,
-    ) -> Result<Self, StoreError> {
-        let (worker, lease) = Lease::take(&store, &options).await?;
+        (worker, lease): (WorkerId, Lease),
+    ) -> Self {
         let (rest_until, look_at) = (clock::now(), clock::now() + options.poll);
-        Ok(Desk {
+        Desk {
             store,
             handlers,
             options,
@@ -166,7 +170,7 @@ impl Desk {
             is_closed: false,
             stop_at: None,
             ending: Ending::default(),
-        })
+        }
     }
 
     /// There may be something to claim.
@@ -357,6 +361,19 @@ impl Drop for OnDrop {
 }
 
 impl Lease {
+    /// The first one: whoever opened the store may have lost it since.
+    async fn take_when_there(
+        store: &Arc<dyn Store>,
+        options: &WorkerOptions,
+    ) -> Result<(WorkerId, Self), StoreError> {
+        loop {
+            match Lease::take(store, options).await {
+                Err(StoreError::Database { .. }) => tokio::time::sleep(LATE).await,
+                taken => return taken,
+            }
+        }
+    }
+
     async fn take(store: &Arc<dyn Store>, options: &WorkerOptions) -> Result<(WorkerId, Self), StoreError> {
         let asked = clock::now();
         let new = NewWorker {
