@@ -83,10 +83,10 @@ async fn s3_metrics_are_for_those_with_a_token_unless_they_were_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_cheap_to_scrape_with_a_hundred_thousand_keys() {
-    // Measured unoptimised on a busy machine of two cores: 374 ms when the store has to be asked, 1.5 ms else, 7 kB.
+async fn the_page_does_not_grow_with_the_keys() {
     let kit = Kit::sqlite();
     let server = kit.server();
+    let empty = page(&server).await;
     for batch in 0..10 {
         let message = |number: u32| {
             let key = format!("key-{batch}-{number}");
@@ -98,19 +98,15 @@ async fn it_is_cheap_to_scrape_with_a_hundred_thousand_keys() {
         let batch = Value::Array((0..10_000).map(message).collect()).to_string();
         server.ask(Method::POST, "/v2/batch", &[("content-type", "application/json")], &batch).await.json();
     }
+    // The page is made anew when the one that is kept is old.
     let started = Instant::now();
-    let first = page(&server).await;
-    let (cold, started) = (started.elapsed(), Instant::now());
-    for _ in 0..20 {
-        page(&server).await;
+    let mut full = page(&server).await;
+    while sample(&full, "flowgate_queue_delayed{queue=\"messages\"}") != 100_000.0 {
+        assert!(started.elapsed() < DEADLINE);
+        full = page(&server).await;
     }
-    let warm = started.elapsed() / 20;
-    assert_eq!(sample(&first, "flowgate_queue_delayed{queue=\"messages\"}"), 100_000.0);
-    assert!(first.len() < 20_000, "{} bytes: the page must not grow with the keys", first.len());
-    assert!(
-        cold < Duration::from_secs(2) && warm < Duration::from_millis(100),
-        "cold {cold:?}, warm {warm:?}"
-    );
+    let (few, many) = (empty.lines().count(), full.lines().count());
+    assert!(many < few + 200, "{few} lines without a key, {many} with a hundred thousand");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
