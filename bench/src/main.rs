@@ -58,8 +58,17 @@ const HTTP: [http::stage::Group; 7] = [
 ];
 
 /// The same of durable tasks.
-const TASKS: [tasks::stage::Group; 4] =
-    [tasks::drain::run, tasks::sends::run, tasks::latency::run, tasks::cap::run];
+const TASKS: [tasks::stage::Group; 9] = [
+    tasks::drain::run,
+    tasks::embedded::run,
+    tasks::sends::run,
+    tasks::latency::run,
+    tasks::cap::run,
+    tasks::cluster::run,
+    tasks::flat::run,
+    tasks::neighbour::run,
+    tasks::steady::run,
+];
 
 /// The same of the flow-control server.
 const FLOW: [flow::stage::Group; 4] =
