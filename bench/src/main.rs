@@ -59,8 +59,22 @@ const HTTP: [Group<http::stage::Stage>; 7] = [
 ];
 
 /// The same of durable tasks.
+<<<<<<< HEAD
 const TASKS: [Group<tasks::stage::Stage>; 4] =
     [tasks::drain::run, tasks::sends::run, tasks::latency::run, tasks::cap::run];
+=======
+const TASKS: [tasks::stage::Group; 9] = [
+    tasks::drain::run,
+    tasks::embedded::run,
+    tasks::sends::run,
+    tasks::latency::run,
+    tasks::cap::run,
+    tasks::cluster::run,
+    tasks::flat::run,
+    tasks::neighbour::run,
+    tasks::steady::run,
+];
+>>>>>>> 13015590621506b38a54dece61703edfc03df016
 
 /// The same of the flow-control server.
 const FLOW: [Group<flow::stage::Stage>; 4] =
