@@ -59,11 +59,7 @@ const HTTP: [Group<http::stage::Stage>; 7] = [
 ];
 
 /// The same of durable tasks.
-<<<<<<< HEAD
-const TASKS: [Group<tasks::stage::Stage>; 4] =
-    [tasks::drain::run, tasks::sends::run, tasks::latency::run, tasks::cap::run];
-=======
-const TASKS: [tasks::stage::Group; 9] = [
+const TASKS: [Group<tasks::stage::Stage>; 9] = [
     tasks::drain::run,
     tasks::embedded::run,
     tasks::sends::run,
@@ -74,7 +70,6 @@ const TASKS: [tasks::stage::Group; 9] = [
     tasks::neighbour::run,
     tasks::steady::run,
 ];
->>>>>>> 13015590621506b38a54dece61703edfc03df016
 
 /// The same of the flow-control server.
 const FLOW: [Group<flow::stage::Stage>; 4] =
