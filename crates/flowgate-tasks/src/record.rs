@@ -59,11 +59,11 @@ impl Record {
 
 /// A record, read where it is.
 pub(crate) struct Parts<'a> {
-    kind: &'a str,
+    pub(crate) kind: &'a str,
     pub(crate) retry: Retry,
-    timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) keep: Option<Duration>,
-    body: &'a [u8],
+    pub(crate) body: &'a [u8],
 }
 
 impl<'a> Parts<'a> {

@@ -22,8 +22,9 @@ use crate::office::Answered;
 const MOST_OF_AN_ANSWER: usize = 1024 * 1024;
 const CONNECT: Duration = Duration::from_secs(30);
 const IDLE: Duration = Duration::from_secs(60);
-/// As many as a server has deliveries under way by default: one that is thrown away is made again by the next burst.
-const IDLE_CONNECTIONS: usize = 1000;
+/// For each host. One that is thrown away is made anew by the next burst: a server that delivers all it can has had up to 185 at
+/// once. More would be files that stay open where many hosts get messages.
+const IDLE_CONNECTIONS: usize = 256;
 
 /// Sends requests. Cheap to clone.
 #[derive(Clone, Debug)]

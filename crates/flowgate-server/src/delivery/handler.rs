@@ -16,13 +16,14 @@ use super::{
     callback::{self, Told},
     egress::{Answer, Egress, NoAnswer},
     request::{self, Said},
+    sign,
     verdict::{Verdict, in_seconds, verdict},
 };
 use crate::{
     clock,
     message::{Callback, Dedupe, Message, Space, Spaces},
     metrics::Outcome,
-    office::{Answered, CHORE, Desk, Entry, Errand, Stage, TICK, Tick, random_text},
+    office::{Answered, CHORE, Desk, Entry, Errand, Stage, TICK, Tick},
     traces::{self, Kind, Span},
 };
 
@@ -160,8 +161,7 @@ impl Courier {
         let id = self.desk.numbers.message(*task);
         let body = request::body(message);
         let now = in_seconds(SystemTime::now());
-        let jti = format!("jwt_{}", random_text(20));
-        let signature = self.desk.signer().sign(&message.head.url, &body, &jti, now);
+        let signature = self.desk.signer().sign(&message.head.url, &body, &sign::token_id(), now);
         let parent = dispatch.map(Span::context);
         let mut span = parent.map(|parent| Span::new("attempt", Kind::Client, parent.child(), Some(parent)));
         let trace =

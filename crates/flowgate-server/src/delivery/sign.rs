@@ -1,5 +1,10 @@
 //! Signatures: by them a receiver knows that a request comes from this server, and that its body is as it was sent.
 
+use std::sync::{
+    LazyLock,
+    atomic::{AtomicU64, Ordering},
+};
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
     digest::{SHA256, digest},
@@ -7,7 +12,7 @@ use ring::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::message::Space;
+use crate::{message::Space, office::random_text};
 
 /// Both receivers' libraries insist on it.
 const ISSUER: &str = "Upstash";
@@ -77,6 +82,13 @@ impl Signer {
     }
 }
 
+/// An id that no other token has: random for each process, and counted there. To ask the system for each costs a call of it.
+pub(super) fn token_id() -> String {
+    static PROCESS: LazyLock<String> = LazyLock::new(|| random_text(20));
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("jwt_{}{:x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
 #[derive(Serialize)]
 struct Claims<'a> {
     iss: &'a str,
@@ -110,5 +122,7 @@ mod tests {
         let signature = URL_SAFE_NO_PAD.decode(parts[2]).expect("base64");
         assert!(hmac::verify(&key, format!("{}.{}", parts[0], parts[1]).as_bytes(), &signature).is_ok());
         assert_eq!(format!("{keys:?}"), "SigningKeys");
+        let (one, next) = (token_id(), token_id());
+        assert!(one != next && one.starts_with("jwt_") && one.len() > 20, "{one} {next}");
     }
 }

@@ -6,7 +6,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::handlers::{Context, Failure, Handlers};
 use crate::{
-    record::Record,
+    record::Parts,
     store::{Claimed, End, Settle},
     task::{Retry, TaskId},
 };
@@ -32,14 +32,14 @@ struct Running {
 impl Held {
     /// Starts a task.
     pub(super) fn start(&mut self, task: Claimed, handlers: &Handlers) {
-        let Record { kind, body, retry, timeout, .. } = match Record::from_bytes(&task.record) {
+        let Parts { kind, body, retry, timeout, .. } = match Parts::of(&task.record) {
             Ok(record) => record,
             Err(error) => {
                 return self.ended.push(Settle { task, end: End::Dead { error: error.to_string() } });
             }
         };
         let context = Context { id: task.id, kind: Arc::from(kind), attempt: task.attempt };
-        let run = handlers.run(context, body);
+        let run = handlers.run(context, body.to_vec());
         let handle = match timeout {
             None => self.runs.spawn(run),
             Some(timeout) => self.runs.spawn(async move {

@@ -1,8 +1,9 @@
 //! The thread that waits for the disk.
 //!
-//! Owns when an answer is given: when all that it tells of is on disk, never before. The writer goes on with the next
-//! transaction meanwhile, and what it commits while the disk is busy shares the next wait. So transactions themselves do not
-//! wait for the disk (`synchronous = NORMAL`): a checkpoint does, before it moves anything, which keeps the file whole.
+//! Owns when an answer is given: when all that it tells of is on disk, never before. The writer works on the next transaction
+//! meanwhile, and commits it when those of the one before have their answers: so whoever claims a task learns of it after its
+//! sender. Transactions themselves do not wait for the disk (`synchronous = NORMAL`): a checkpoint does, before it moves
+//! anything, which keeps the file whole.
 
 use std::{
     fs::File,
@@ -10,68 +11,94 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     },
 };
 
 /// Told whether what it tells of is kept.
 pub(super) type Answer = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// So many transactions may wait for the disk while it is busy with others; then the writer waits, and gathers more for the next.
+/// So many may wait for the disk while it is busy: a transaction, and one who has read.
 const WAITING: usize = 2;
 
-/// Where answers go. Cheap to clone.
-#[derive(Clone)]
+/// Where answers of readers go.
 pub(super) struct Disk(Option<Waiting>);
+
+/// Where answers of the writer go.
+pub(super) struct Commits {
+    waiting: Option<Waiting>,
+    /// A word for each transaction whose answers were given.
+    told: Receiver<()>,
+    /// Whether there is one whose answers were not.
+    is_out: bool,
+}
 
 #[derive(Clone)]
 struct Waiting {
-    answers: SyncSender<Vec<Answer>>,
-    /// Transactions that can be seen, or are about to be, and are not on disk.
+    answers: SyncSender<Batch>,
+    /// Those who wait for the disk. None: all that can be seen is on it.
     behind: Arc<AtomicUsize>,
+}
+
+struct Batch {
+    answers: Vec<Answer>,
+    is_commit: bool,
 }
 
 /// What the thread works with.
 pub(super) struct Syncer {
     file: File,
-    answers: Receiver<Vec<Answer>>,
+    answers: Receiver<Batch>,
+    told: Sender<()>,
     behind: Arc<AtomicUsize>,
 }
 
-impl Disk {
-    /// For a store that has none.
-    pub(super) fn none() -> Self {
-        Disk(None)
-    }
+/// For a store that has no disk.
+pub(super) fn none() -> (Disk, Commits) {
+    (Disk(None), Commits { waiting: None, told: channel().1, is_out: false })
+}
 
-    /// For the file that transactions are written to, and what its thread has to run.
-    pub(super) fn of(file: File) -> (Self, Syncer) {
-        let (send, answers) = sync_channel(WAITING);
-        let behind = Arc::new(AtomicUsize::new(0));
-        let syncer = Syncer { file, answers, behind: Arc::clone(&behind) };
-        (Disk(Some(Waiting { answers: send, behind })), syncer)
-    }
+/// For the file that transactions are written to, and what its thread has to run.
+pub(super) fn of(file: File) -> (Disk, Commits, Syncer) {
+    let (send, answers) = sync_channel(WAITING);
+    let (tell, told) = channel();
+    let behind = Arc::new(AtomicUsize::new(0));
+    let syncer = Syncer { file, answers, told: tell, behind: Arc::clone(&behind) };
+    let waiting = Waiting { answers: send, behind };
+    (Disk(Some(waiting.clone())), Commits { waiting: Some(waiting), told, is_out: false }, syncer)
+}
 
-    /// Commits by `commit`, and answers when that is on disk; or at once, if it failed.
-    pub(super) fn commit(&self, answers: Vec<Answer>, commit: impl FnOnce() -> Result<(), String>) {
-        let Disk(Some(waiting)) = self else { return tell(answers, &commit()) };
+impl Commits {
+    /// Commits by `commit`, when the transaction before is on disk and its answers were given; and answers when this one is on
+    /// disk, or at once, if it failed.
+    pub(super) fn commit(&mut self, answers: Vec<Answer>, commit: impl FnOnce() -> Result<(), String>) {
+        let Some(waiting) = &self.waiting else { return tell(answers, &commit()) };
+        if std::mem::take(&mut self.is_out) {
+            // One that is gone tells nothing more, and says so to whoever asks next.
+            let _ = self.told.recv();
+        }
         // Before anybody can see it: one who reads it waits as well.
         waiting.behind.fetch_add(1, Ordering::SeqCst);
         match commit() {
-            Ok(()) => waiting.send(answers),
+            Ok(()) => {
+                self.is_out = true;
+                waiting.send(Batch { answers, is_commit: true });
+            }
             failed => {
                 waiting.behind.fetch_sub(1, Ordering::SeqCst);
                 tell(answers, &failed);
             }
         }
     }
+}
 
+impl Disk {
     /// Answers when all that could be seen so far is on disk.
     pub(super) fn answer(&self, answer: Answer) {
         match self {
             Disk(Some(waiting)) if waiting.behind.load(Ordering::SeqCst) > 0 => {
                 waiting.behind.fetch_add(1, Ordering::SeqCst);
-                waiting.send(vec![answer]);
+                waiting.send(Batch { answers: vec![answer], is_commit: false });
             }
             _ => answer(Ok(())),
         }
@@ -79,9 +106,9 @@ impl Disk {
 }
 
 impl Waiting {
-    fn send(&self, answers: Vec<Answer>) {
-        if let Err(refused) = self.answers.send(answers) {
-            tell(refused.0, &Err("nobody waits for the disk any more".to_owned()));
+    fn send(&self, batch: Batch) {
+        if let Err(refused) = self.answers.send(batch) {
+            tell(refused.0.answers, &Err("nobody waits for the disk any more".to_owned()));
         }
     }
 }
@@ -91,21 +118,24 @@ impl Syncer {
     /// later: from then on nothing is kept.
     pub(super) fn run(self, sync: impl Fn(&File) -> io::Result<()>) {
         let mut synced = Ok(());
-        while let Ok(mut answers) = self.answers.recv() {
-            let mut count = 1;
-            while let Ok(more) = self.answers.try_recv() {
-                answers.extend(more);
-                count += 1;
-            }
+        while let Ok(first) = self.answers.recv() {
+            let mut batches = vec![first];
+            batches.extend(self.answers.try_iter());
             if synced.is_ok() {
                 let said =
                     |error| format!("the disk failed, and nothing is taken in until a restart: {error}");
                 synced = sync(&self.file).map_err(said);
             }
             if synced.is_ok() {
-                self.behind.fetch_sub(count, Ordering::SeqCst);
+                self.behind.fetch_sub(batches.len(), Ordering::SeqCst);
             }
-            tell(answers, &synced);
+            for Batch { answers, is_commit } in batches {
+                tell(answers, &synced);
+                if is_commit {
+                    // The writer may be gone, with nothing left to commit.
+                    let _ = self.told.send(());
+                }
+            }
         }
     }
 }
@@ -137,11 +167,11 @@ mod tests {
     // Seen to fail: with the answers given in `commit`, the first was told before the disk was done.
     #[test]
     fn t5_nobody_is_answered_before_the_disk_has_it_and_a_reader_waits_for_what_it_saw() {
-        let (disk, syncer) = Disk::of(a_file());
+        let (disk, mut commits, syncer) = of(a_file());
         let (go, gate) = channel::<()>();
         let thread = thread::spawn(move || syncer.run(|_| gate.recv().map_err(io::Error::other)));
         let (first, told_first) = asked();
-        disk.commit(vec![first], || Ok(()));
+        commits.commit(vec![first], || Ok(()));
         let (read, told_read) = asked();
         disk.answer(read);
         assert!(told_first.try_recv().is_err() && told_read.try_recv().is_err(), "nothing is on disk");
@@ -151,30 +181,30 @@ mod tests {
         let _ = go.send(());
         assert_eq!(told_read.recv(), Ok(Ok(())));
         let (refused, told) = asked();
-        disk.commit(vec![refused], || Err("full".to_owned()));
+        commits.commit(vec![refused], || Err("full".to_owned()));
         assert_eq!(told.try_recv(), Ok(Err("full".to_owned())), "what is not committed is told at once");
-        drop((disk, go));
+        drop((disk, commits, go));
         thread.join().expect("it ends with the last who asks");
     }
 
     // Seen to fail: with `synced` forgotten after each turn, the second was told that it is kept.
     #[test]
     fn t5_a_disk_that_failed_once_keeps_nothing_more() {
-        let (disk, syncer) = Disk::of(a_file());
+        let (disk, mut commits, syncer) = of(a_file());
         let failing = std::cell::Cell::new(true);
         let thread = thread::spawn(move || {
             syncer.run(|_| if failing.replace(false) { Err(io::Error::other("broken")) } else { Ok(()) });
         });
         for _ in 0..2 {
             let (answer, told) = asked();
-            disk.commit(vec![answer], || Ok(()));
+            commits.commit(vec![answer], || Ok(()));
             let said = told.recv().expect("an answer").expect_err("it is not kept");
             assert!(said.contains("broken") && said.contains("restart"), "{said}");
         }
         let (read, told) = asked();
         disk.answer(read);
         assert!(told.recv().expect("an answer").is_err(), "what it saw is not kept either");
-        drop(disk);
+        drop((disk, commits));
         thread.join().expect("it ends with the last who asks");
     }
 }

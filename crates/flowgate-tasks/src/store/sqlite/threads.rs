@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::{
     candidates::Cursors,
-    disk::{Answer, Disk},
+    disk::{self, Answer, Commits, Disk},
     error::Fault,
     open::Opened,
 };
@@ -74,16 +74,16 @@ impl Threads {
         wakes: broadcast::Sender<Wake>,
     ) -> Result<Self, StoreError> {
         let mut threads = Threads { writes: None, reads: None, watch: None, handles: Vec::new() };
-        let disk = match file.map(Disk::of) {
-            Some((disk, syncer)) => {
+        let (disk, commits) = match file.map(disk::of) {
+            Some((disk, commits, syncer)) => {
                 threads.spawn("flowgate-sqlite-sync", move || syncer.run(File::sync_data))?;
-                disk
+                (disk, commits)
             }
-            None => Disk::none(),
+            None => disk::none(),
         };
         if let Some((reader, watcher)) = reader {
             let (send, receive) = mpsc::channel(WAITING);
-            let (wall, disk) = (Arc::clone(&wall), disk.clone());
+            let wall = Arc::clone(&wall);
             threads
                 .spawn("flowgate-sqlite-read", move || read_all(&reader, receive, wall.as_ref(), &disk))?;
             threads.reads = Some(send);
@@ -96,7 +96,7 @@ impl Threads {
         }
         let (send, receive) = mpsc::channel(WAITING);
         threads.spawn("flowgate-sqlite-write", move || {
-            Writer { db: &writer, wall: wall.as_ref(), wakes, cursors: Cursors::default(), disk }
+            Writer { db: &writer, wall: wall.as_ref(), wakes, cursors: Cursors::default(), commits }
                 .run(receive);
         })?;
         threads.writes = Some(send);
@@ -185,7 +185,7 @@ struct Writer<'a> {
     wall: &'a dyn Wall,
     wakes: broadcast::Sender<Wake>,
     cursors: Cursors,
-    disk: Disk,
+    commits: Commits,
 }
 
 impl Writer<'_> {
@@ -211,7 +211,7 @@ impl Writer<'_> {
             if self.db.is_autocommit() {
                 // The first of the group; or SQLite gave up the whole transaction, because the disk is full, say.
                 fail(answers.drain(..), "the transaction was rolled back");
-                if let Err(why) = self.run_sql("BEGIN IMMEDIATE") {
+                if let Err(why) = run_sql(self.db, "BEGIN IMMEDIATE") {
                     answers.push(job(Err(why)).0);
                     continue;
                 }
@@ -223,30 +223,33 @@ impl Writer<'_> {
             answers.push(answer);
             is_sound &= worked || !is_alone;
         }
-        self.disk.commit(answers, || {
-            let committed = match (self.db.is_autocommit(), is_sound) {
+        wakes.sort_unstable_by_key(|wake| matches!(wake, Wake::Work));
+        wakes.dedup();
+        let waking = self.wakes.clone();
+        answers.push(Box::new(move |_| {
+            for wake in wakes {
+                // Nobody may listen.
+                let _ = waking.send(wake);
+            }
+        }));
+        let db = self.db;
+        self.commits.commit(answers, || {
+            let committed = match (db.is_autocommit(), is_sound) {
                 (true, _) => Err("the transaction was rolled back".to_owned()),
-                (false, true) => self.run_sql("COMMIT"),
+                (false, true) => run_sql(db, "COMMIT"),
                 (false, false) => Err("the job failed".to_owned()),
             };
-            if committed.is_err() && !self.db.is_autocommit() {
-                let _ = self.run_sql("ROLLBACK");
+            if committed.is_err() && !db.is_autocommit() {
+                let _ = run_sql(db, "ROLLBACK");
             }
             committed
         });
-        // Before it is on disk: who is woken may claim what is there, and is answered when all of that is kept.
-        wakes.sort_unstable_by_key(|wake| matches!(wake, Wake::Work));
-        wakes.dedup();
-        for wake in wakes {
-            // Nobody may listen.
-            let _ = self.wakes.send(wake);
-        }
     }
+}
 
-    fn run_sql(&self, sql: &str) -> Result<(), String> {
-        let run = || self.db.prepare_cached(sql)?.execute([]);
-        run().map(drop).map_err(|error| error.to_string())
-    }
+fn run_sql(db: &Connection, sql: &str) -> Result<(), String> {
+    let run = || db.prepare_cached(sql)?.execute([]);
+    run().map(drop).map_err(|error| error.to_string())
 }
 
 fn fail(answers: impl Iterator<Item = Answer>, why: &str) {
