@@ -16,4 +16,4 @@ mod verdict;
 pub(crate) use egress::{Answer, Egress, NoAnswer};
 pub(crate) use handler::{Courier, KIND, QUEUE};
 pub(crate) use run::{BY_REST, failure_message};
-pub(crate) use sign::SigningKeys;
+pub(crate) use sign::{Signer, SigningKeys};

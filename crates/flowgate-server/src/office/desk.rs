@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use flowgate_tasks::{
     Client, NewTask, TaskId,
-    store::{Document, Shelf, StoreError, TaskLook},
+    store::{Document, Sent, Shelf, StoreError, TaskLook},
 };
 use tokio::task::JoinHandle;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock,
-    delivery::SigningKeys,
+    delivery::{Signer, SigningKeys},
     message::{Destination, Fault, Given, Head, Message, Numbers, Space, Spec, read},
     metrics::Meter,
     traces::{Context, Kind, Span, Tracer},
@@ -124,6 +124,11 @@ impl Desk {
         self.secrets.keys().within(&self.space)
     }
 
+    /// What signs deliveries of this namespace.
+    pub(crate) fn signer(&self) -> Arc<Signer> {
+        if self.space.is_root() { self.secrets.signer() } else { Arc::new(self.signing_keys().signer()) }
+    }
+
     /// Reads what is to be sent: one message for a URL, one for each endpoint of a URL group.
     pub(crate) async fn read(&self, sending: Sending) -> Result<Vec<Message>, Refused> {
         let Sending { destination, given, body, queue, schedule, caller } = sending;
@@ -177,8 +182,9 @@ impl Desk {
     /// Takes in one message, together with what others send at the same time.
     pub(crate) async fn accept(&self, message: Message) -> Result<Accepted, StoreError> {
         self.make_queues(std::slice::from_ref(&message)).await?;
-        let sent = self.client.send(posting::task(&message)).await?;
-        Ok(self.note(sent.id, sent.is_duplicate, message).await)
+        let bytes = message.to_bytes();
+        let sent = self.client.send(posting::stored(&message, bytes.clone())).await?;
+        Ok(self.note_stored(sent, message, &bytes).await)
     }
 
     /// The same, for one whose end is waited for: that is told at once.
@@ -189,8 +195,16 @@ impl Desk {
 
     /// Takes in these messages in this order: all of them, or none.
     pub(crate) async fn accept_all(&self, messages: Vec<Message>) -> Result<Vec<Accepted>, StoreError> {
-        let tasks = messages.iter().map(posting::task).collect();
-        self.accept_tasks(tasks, messages).await
+        self.make_queues(&messages).await?;
+        let bytes: Vec<Vec<u8>> = messages.iter().map(Message::to_bytes).collect();
+        let tasks =
+            messages.iter().zip(&bytes).map(|(message, bytes)| posting::stored(message, bytes.clone()));
+        let sent = self.client.send_all(tasks.collect()).await?;
+        let mut accepted = Vec::with_capacity(sent.len());
+        for ((sent, message), bytes) in sent.into_iter().zip(messages).zip(bytes) {
+            accepted.push(self.note_stored(sent, message, &bytes).await);
+        }
+        Ok(accepted)
     }
 
     /// The same, for messages that are tasks already.
@@ -209,13 +223,28 @@ impl Desk {
     }
 
     pub(super) async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
-        let url = message.head.url.clone();
+        if !is_duplicate {
+            self.journal.add(id, &Entry::plain(Stage::Created, message.clone())).await;
+        }
+        self.noted(Sent { id, is_duplicate }, message)
+    }
+
+    /// The same, for a message whose bytes are at hand.
+    async fn note_stored(&self, sent: Sent, message: Message, bytes: &[u8]) -> Accepted {
+        if message.head.space != self.space {
+            // The store wrote the namespace into it, which is not in these bytes.
+            return self.note(sent.id, sent.is_duplicate, message).await;
+        }
+        if !sent.is_duplicate {
+            self.journal.add_stored(sent.id, Stage::Created, bytes).await;
+        }
+        self.noted(sent, message)
+    }
+
+    fn noted(&self, Sent { id, is_duplicate }: Sent, message: Message) -> Accepted {
         self.meter.accepted(is_duplicate);
         self.trace(id, is_duplicate, &message.head);
-        if !is_duplicate {
-            self.journal.add(id, &Entry::plain(Stage::Created, message)).await;
-        }
-        Accepted { id, url, is_duplicate }
+        Accepted { id, url: message.head.url, is_duplicate }
     }
 
     /// The head with its place in a trace, below whoever sends it.

@@ -26,8 +26,13 @@ pub(crate) fn queue_key(name: &str) -> String {
 
 /// The task that delivers a message.
 pub(crate) fn task(message: &Message) -> NewTask {
+    stored(message, message.to_bytes())
+}
+
+/// The same, from the message's bytes.
+pub(super) fn stored(message: &Message, bytes: Vec<u8>) -> NewTask {
     let spec = &message.head.spec;
-    let mut task = NewTask::new(KIND, message.to_bytes()).queue(QUEUE).retry(Retry {
+    let mut task = NewTask::new(KIND, bytes).queue(QUEUE).retry(Retry {
         max_attempts: if message.head.part.is_some() { MOST } else { spec.retries() + 1 + SPARE },
         backoff: Duration::from_secs(1),
         factor: 2,
