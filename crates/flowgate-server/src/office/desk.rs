@@ -10,7 +10,7 @@ use flowgate_tasks::{
 use tokio::task::JoinHandle;
 
 use super::{
-    Entry, Gather, Group, Journal, Queue, Secrets, Stage, posting,
+    Gather, Group, Journal, Queue, Secrets, Stage, posting,
     scoped::Scoped,
     secrets::{self, random_text},
 };
@@ -182,29 +182,20 @@ impl Desk {
     /// Takes in one message, together with what others send at the same time.
     pub(crate) async fn accept(&self, message: Message) -> Result<Accepted, StoreError> {
         self.make_queues(std::slice::from_ref(&message)).await?;
-        let bytes = message.to_bytes();
-        let sent = self.client.send(posting::stored(&message, bytes.clone())).await?;
-        Ok(self.note_stored(sent, message, &bytes).await)
+        let sent = self.client.send(posting::task(&message)).await?;
+        Ok(self.accepted(sent, message))
     }
 
     /// The same, for one whose end is waited for: that is told at once.
     pub(crate) async fn accept_awaited(&self, message: Message) -> Result<Accepted, StoreError> {
         let sent = self.client.send(posting::task(&message).keep_result(AWAITED)).await?;
-        Ok(self.note(sent.id, sent.is_duplicate, message).await)
+        Ok(self.accepted(sent, message))
     }
 
     /// Takes in these messages in this order: all of them, or none.
     pub(crate) async fn accept_all(&self, messages: Vec<Message>) -> Result<Vec<Accepted>, StoreError> {
-        self.make_queues(&messages).await?;
-        let bytes: Vec<Vec<u8>> = messages.iter().map(Message::to_bytes).collect();
-        let tasks =
-            messages.iter().zip(&bytes).map(|(message, bytes)| posting::stored(message, bytes.clone()));
-        let sent = self.client.send_all(tasks.collect()).await?;
-        let mut accepted = Vec::with_capacity(sent.len());
-        for ((sent, message), bytes) in sent.into_iter().zip(messages).zip(bytes) {
-            accepted.push(self.note_stored(sent, message, &bytes).await);
-        }
-        Ok(accepted)
+        let tasks = messages.iter().map(posting::task).collect();
+        self.accept_tasks(tasks, messages).await
     }
 
     /// The same, for messages that are tasks already.
@@ -215,34 +206,15 @@ impl Desk {
     ) -> Result<Vec<Accepted>, StoreError> {
         self.make_queues(&messages).await?;
         let sent = self.client.send_all(tasks).await?;
-        let mut accepted = Vec::with_capacity(sent.len());
-        for (sent, message) in sent.into_iter().zip(messages) {
-            accepted.push(self.note(sent.id, sent.is_duplicate, message).await);
-        }
-        Ok(accepted)
+        Ok(sent.into_iter().zip(messages).map(|(sent, message)| self.accepted(sent, message)).collect())
     }
 
-    pub(super) async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
-        if !is_duplicate {
-            self.journal.add(id, &Entry::plain(Stage::Created, message.clone())).await;
-        }
-        self.noted(Sent { id, is_duplicate }, message)
-    }
-
-    /// The same, for a message whose bytes are at hand.
-    async fn note_stored(&self, sent: Sent, message: Message, bytes: &[u8]) -> Accepted {
-        if message.head.space != self.space {
-            // The store wrote the namespace into it, which is not in these bytes.
-            return self.note(sent.id, sent.is_duplicate, message).await;
-        }
-        if !sent.is_duplicate {
-            self.journal.add_stored(sent.id, Stage::Created, bytes).await;
-        }
-        self.noted(sent, message)
-    }
-
-    fn noted(&self, Sent { id, is_duplicate }: Sent, message: Message) -> Accepted {
+    /// A message was stored, and its first line in the log with it.
+    pub(super) fn accepted(&self, Sent { id, is_duplicate }: Sent, message: Message) -> Accepted {
         self.meter.accepted(is_duplicate);
+        if !is_duplicate {
+            self.journal.count(Stage::Created);
+        }
         self.trace(id, is_duplicate, &message.head);
         Accepted { id, url: message.head.url, is_duplicate }
     }
