@@ -19,6 +19,7 @@ mod remote;
 mod serve;
 mod signals;
 mod simulate;
+mod terminal;
 mod top;
 mod traces;
 mod worker;
