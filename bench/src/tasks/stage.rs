@@ -21,16 +21,12 @@ use super::{
 };
 use crate::{
     http::{
-        accounting::Ticks,
         process::{Process, free_port},
         stage::leave_on_signal,
         tools,
     },
     suite::Suite,
 };
-
-/// A group of cases: measures those that are wanted.
-pub(crate) type Group = fn(&mut Suite, &Stage) -> Result<(), String>;
 
 /// By then no second or third round begins; the first of each group takes two minutes in all.
 const FULL: Duration = Duration::from_secs(420);
@@ -41,23 +37,6 @@ const COMMAND: Duration = Duration::from_secs(60);
 type Make = fn() -> Result<Vec<PathBuf>, String>;
 
 const RUST: &str = "flowgate-bench-peers";
-
-/// Plays all groups, one after the other. One that fails is told, and the others go on.
-pub(crate) fn play_all(groups: &[Group], suite: &mut Suite) {
-    let before = Ticks::now();
-    match Stage::set(suite.is_quick()) {
-        Ok(stage) => groups.iter().for_each(|group| {
-            if let Err(error) = group(suite, &stage) {
-                suite.remark(format!("not measured: {error}"));
-            }
-        }),
-        Err(error) => return suite.remark(format!("nothing was measured: {error}")),
-    }
-    // The servers have ended with the stage: only now their time counts as ours.
-    if let (Some(before), false) = (before, suite.cases().is_empty()) {
-        before.remark_on_others(suite);
-    }
-}
 
 /// What all cases share.
 pub(crate) struct Stage {
@@ -78,6 +57,8 @@ pub(super) enum Limit {
     None,
     Wide,
     Two,
+    /// Twenty at once, of all tasks together.
+    Twenty,
 }
 
 /// One thing for one contestant to do.
@@ -98,6 +79,7 @@ impl Limit {
             Limit::None => "none",
             Limit::Wide => "wide",
             Limit::Two => "two",
+            Limit::Twenty => "twenty",
         }
     }
 }
@@ -116,7 +98,8 @@ impl Order<'_> {
 }
 
 impl Stage {
-    fn set(is_quick: bool) -> Result<Self, String> {
+    pub(crate) fn set(suite: &Suite) -> Result<Self, String> {
+        let is_quick = suite.is_quick();
         let folder = env::temp_dir().join(format!("flowgate-bench-{}", process::id()));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         leave_on_signal(folder.clone());
@@ -154,9 +137,8 @@ impl Stage {
     /// An empty store for a contestant, with all that it makes there by itself.
     pub(super) fn store(&self, contestant: &Contestant) -> Result<String, String> {
         let url = match contestant.store {
-            Store::Postgres => self.postgres.create_database("bench").map_err(|error| error.to_string())?,
+            Store::Postgres => self.new_database()?,
             Store::Redis => self.empty_redis()?,
-            Store::Sqlite => self.new_file(),
         };
         let set_up =
             Order { command: "set-up", database: &url, count: 0, keys: 10, limit: Limit::None, more: &[] };
@@ -164,11 +146,22 @@ impl Stage {
         Ok(url)
     }
 
+    /// The URL of a database with nothing in it.
+    pub(super) fn new_database(&self) -> Result<String, String> {
+        self.postgres.create_database("bench").map_err(|error| error.to_string())
+    }
+
     /// Throws a store away.
     pub(super) fn discard(&self, contestant: &Contestant, url: &str) -> Result<(), String> {
-        let (Store::Postgres, Some((_, name))) = (contestant.store, url.rsplit_once('/')) else {
-            return Ok(());
-        };
+        match contestant.store {
+            Store::Postgres => self.drop_database(url),
+            Store::Redis => Ok(()),
+        }
+    }
+
+    /// Throws a database away, whoever is connected to it.
+    pub(super) fn drop_database(&self, url: &str) -> Result<(), String> {
+        let (_, name) = url.rsplit_once('/').ok_or("a database has a name")?;
         let statement = format!("drop database \"{name}\" with (force)");
         self.postgres.psql(&self.postgres.url(), &statement).map(drop).map_err(|error| error.to_string())
     }
@@ -208,10 +201,10 @@ impl Stage {
         Ok(cell.get().expect("it is there"))
     }
 
-    /// The URL of a file that is not there yet.
-    fn new_file(&self) -> String {
+    /// A file that is not there yet.
+    pub(super) fn new_file(&self) -> PathBuf {
         self.files.set(self.files.get() + 1);
-        format!("sqlite://{}", self.folder.join(format!("bench-{}.db", self.files.get())).display())
+        self.folder.join(format!("bench-{}.db", self.files.get()))
     }
 
     /// The URL of a Redis with nothing in it, which writes its log for each command and to disk each second, as shipped
