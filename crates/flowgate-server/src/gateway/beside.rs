@@ -14,7 +14,10 @@ use super::{
     reload::{Hangups, Reloader},
     service::{Ended, Failure, Gateway, Handle},
 };
-use crate::config::{self, Sources};
+use crate::{
+    config::{self, Sources},
+    office::Desk,
+};
 
 /// The gateway, started, with all that goes with it.
 #[derive(Debug)]
@@ -48,9 +51,9 @@ impl Beside {
         self.gateway.handle()
     }
 
-    /// The paths of the program's own server that belong to it.
-    pub(crate) fn routes(&self) -> Router {
-        routes(self.reloader.clone())
+    /// The paths of the program's own server that belong to it; its figures for whoever has a token of `desk`, or for everybody.
+    pub(crate) fn routes(&self, desk: Option<Desk>) -> Router {
+        routes(self.reloader.clone(), desk)
     }
 
     /// Serves until `shutdown`, reloads with each signal meanwhile, and drains.
