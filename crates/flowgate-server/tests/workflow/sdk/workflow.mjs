@@ -298,7 +298,11 @@ const tests = {
     });
     assert.equal(messages[0].dlqId, run.dlqId);
     assert.equal(messages[0].failureCallbackInfo.state, "CALLBACK_SUCCESS");
-    assert.equal((await api("GET", "/v2/dlq")).json.messages.length, 0, "letters of runs are asked for");
+    const ofAll = (await api("GET", "/v2/dlq")).json.messages;
+    assert.deepEqual(ofAll.map((letter) => [letter.dlqId, letter.workflowRunId]), [[run.dlqId, workflowRunId]], "all letters are all");
+    assert.equal((await api("GET", "/v2/dlq?source=qstash")).json.messages.length, 0);
+    assert.equal((await api("GET", "/v2/dlq?source=workflow&workflowUrlExactMatch=true&workflowUrl=" + ofAll[0].workflowUrl.slice(0, -1))).json.messages.length, 0);
+    assert.equal((await api("POST", "/v2/dlq/retry")).json.responses.length, 0, "runs are not sent again like messages");
 
     await client.dlq.retryFailureFunction({ dlqId: run.dlqId });
     await until("it is told again", () => failures[1]);
@@ -355,7 +359,7 @@ const tests = {
     const { workflowRunId } = await start("/long");
     const steps = await until("it sleeps", async () => {
       const run = await log(workflowRunId);
-      return run?.steps.length > 1 && run.steps[1].steps[0].messageId && run.steps;
+      return run?.steps[1]?.steps[0].stepName === "long" && run.steps;
     });
     const cancelled = await api("DELETE", `/v2/messages/${steps[1].steps[0].messageId}`);
     assert.deepEqual(cancelled.json, { cancelled: 1 });
