@@ -101,6 +101,31 @@ on_every_store! {
     }
 
     #[test]
+    async fn t8_when_it_should_start_is_told_from_how_long_deliveries_took(kit: &Kit) {
+        // Seen to fail: with those in flight asked instead of the log, it was told from how long the one that is held has run.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let limits = [("Upstash-Flow-Control-Key", "k"), ("Upstash-Flow-Control-Value", "parallelism=1")];
+        for _ in 0..3 {
+            let id = server.publish(&endpoint.url("/ok/done"), &limits).await;
+            server.logged(&id, "DELIVERED").await;
+        }
+        let other = [("Upstash-Flow-Control-Key", "other"), limits[1]];
+        let id = server.publish(&endpoint.url("/ok/other"), &other).await;
+        server.logged(&id, "DELIVERED").await;
+        server.publish(&endpoint.url("/hold/k"), &limits).await;
+        endpoint.holds("k", 1).await;
+        let waiting = server.publish(&endpoint.url("/ok/late"), &limits).await;
+        let told = server.get(&format!("/v2/messages/{waiting}/explain")).await;
+        let because = told["estimate"]["because"].as_str().unwrap();
+        assert!(because.starts_with("the last 3 took ") && because.ends_with("1 run at once, and 0 stand before it"), "{told}");
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_flowgate"))
+            .args(["explain", "key:k", "--json", "--store", &kit.store]).output().unwrap();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(said["first"]["estimate"]["because"], told["estimate"]["because"]);
+        endpoint.release(1);
+    }
+
+    #[test]
     async fn t8_the_api_and_the_command_line_explain_in_the_same_words(kit: &Kit) {
         // Seen to fail: with the names of messages left out of the API's answer.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
