@@ -388,6 +388,22 @@ const tests = {
     const plain = await api("POST", `/v2/trigger/${site.url}/plain`, { body: "{}" });
     await reached(plain.json.workflowRunId, "RUN_FAILED");
   },
+  async "runs begun with nothing but HTTP, where nobody knows the version of the endpoint"() {
+    const headers = { "Upstash-Workflow-Unknown-Sdk": "true", "Upstash-Label": "asked", "Upstash-Forward-X-User": "curl", "Content-Type": "application/json", "Upstash-Flow-Control-Key": "asked", "Upstash-Flow-Control-Value": "parallelism=1" };
+    const before = site.of("/two").length;
+    const begun = await api("POST", `/v2/trigger/${site.url}/two`, { headers, body: JSON.stringify({ text: "rest" }) });
+    assert.equal(begun.status, 201);
+    const run = await reached(begun.json.workflowRunId, "RUN_SUCCESS");
+    assert.deepEqual(answer(run), { second: "rest!", user: "curl" });
+    assert.deepEqual([run.label, run.flowControlKey, names(run)[0], run.steps[0].steps[0].out], ["asked", "asked", "init", '{"text":"rest"}']);
+    assert.equal(names(run).filter((name) => name === "init").length, 1, "the payload is there once");
+    const asked = site.of("/two")[before];
+    assert.equal(asked.headers["upstash-workflow-unknown-sdk"], "true");
+    assert.equal(asked.headers["upstash-workflow-sdk-version"], undefined);
+    // An endpoint that says yes and sends nothing is no workflow.
+    const plain = await api("POST", `/v2/trigger/${site.url}/plain`, { headers, body: "{}" });
+    await reached(plain.json.workflowRunId, "RUN_FAILED");
+  },
   async "a POST straight to the endpoint begins a run"() {
     const answered = await fetch(`${site.url}/two`, {
       method: "POST",
