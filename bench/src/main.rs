@@ -1,9 +1,8 @@
 //! Flowgate beside its peers, in one run.
 //!
 //! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `routes` pipelines with and
-//! without limits, `tasks` durable tasks on PostgreSQL, `flow` the flow-control server, `workflow` runs of workflows on it. Each
-//! case runs ours and the
-//! peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
+//! without limits, `tasks` durable tasks on PostgreSQL, `flow` the flow-control server, `workflow` runs of workflows on it.
+//! Each case runs ours and the peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
 //! told and fails nothing. Owns the order of the cases and what becomes of the command line. It must never be a dependency
 //! of anything.
 
@@ -16,6 +15,7 @@ mod keys;
 mod machine;
 mod measure;
 mod options;
+mod play;
 mod report;
 mod routes;
 mod suite;
@@ -26,6 +26,7 @@ use std::{env, fs, io, path::Path, process::ExitCode};
 
 use machine::Machine;
 use options::{Command, HELP, Options, SuiteName};
+use play::{Group, play_all};
 use report::Frame;
 use suite::Suite;
 
@@ -47,7 +48,7 @@ const GATES: [fn(&mut Suite); 10] = [
 const ROUTES: [fn(&mut Suite); 2] = [routes::callers::run, routes::queued::run];
 
 /// The same of the edge.
-const HTTP: [http::stage::Group; 7] = [
+const HTTP: [Group<http::stage::Stage>; 7] = [
     http::proxied::run,
     http::refused::run,
     http::overload::run,
@@ -58,14 +59,14 @@ const HTTP: [http::stage::Group; 7] = [
 ];
 
 /// The same of durable tasks.
-const TASKS: [tasks::stage::Group; 4] =
+const TASKS: [Group<tasks::stage::Stage>; 4] =
     [tasks::drain::run, tasks::sends::run, tasks::latency::run, tasks::cap::run];
 
 /// The same of the flow-control server.
-const FLOW: [flow::stage::Group; 4] =
+const FLOW: [Group<flow::stage::Stage>; 4] =
     [flow::through::run, flow::latency::run, flow::keys::run, flow::memory::run];
 /// The same of workflows.
-const WORKFLOW: [workflow::stage::Group; 2] = [workflow::steps::run, workflow::long::run];
+const WORKFLOW: [Group<workflow::stage::Stage>; 2] = [workflow::steps::run, workflow::long::run];
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -89,10 +90,10 @@ fn run(name: SuiteName, options: &Options) -> ExitCode {
     match name {
         SuiteName::Gates => GATES.iter().for_each(|group| group(&mut suite)),
         SuiteName::Routes => ROUTES.iter().for_each(|group| group(&mut suite)),
-        SuiteName::Http => http::stage::play_all(&HTTP, &mut suite),
-        SuiteName::Flow => flow::stage::play_all(&FLOW, &mut suite),
-        SuiteName::Tasks => tasks::stage::play_all(&TASKS, &mut suite),
-        SuiteName::Workflow => workflow::stage::play_all(&WORKFLOW, &mut suite),
+        SuiteName::Http => play_all(&HTTP, http::stage::Stage::set, &mut suite),
+        SuiteName::Flow => play_all(&FLOW, flow::stage::Stage::set, &mut suite),
+        SuiteName::Tasks => play_all(&TASKS, tasks::stage::Stage::set, &mut suite),
+        SuiteName::Workflow => play_all(&WORKFLOW, workflow::stage::Stage::set, &mut suite),
     }
     if suite.is_empty() {
         let only = options.only.as_deref().unwrap_or_default();

@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     http::{
-        accounting::Ticks,
         process::{Process, free_port},
         stage::{build, leave_on_signal},
     },
@@ -28,27 +27,8 @@ use crate::{
     tasks::{running::Running, stage as tasks},
 };
 
-/// A group of cases: measures those that are wanted.
-pub(crate) type Group = fn(&mut Suite, &Stage) -> Result<(), String>;
-
 /// Nothing that is waited for takes longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);
-
-/// Plays all groups, one after the other. One that fails is told, and the others go on.
-pub(crate) fn play_all(groups: &[Group], suite: &mut Suite) {
-    let before = Ticks::now();
-    match Stage::set() {
-        Ok(stage) => groups.iter().for_each(|group| {
-            if let Err(error) = group(suite, &stage) {
-                suite.remark(format!("not measured: {error}"));
-            }
-        }),
-        Err(error) => return suite.remark(format!("nothing was measured: {error}")),
-    }
-    if let (Some(before), false) = (before, suite.cases().is_empty()) {
-        before.remark_on_others(suite);
-    }
-}
 
 /// Where the server keeps its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +56,7 @@ pub(super) struct Server<'a> {
 }
 
 impl Stage {
-    fn set() -> Result<Self, String> {
+    pub(crate) fn set(_: &Suite) -> Result<Self, String> {
         let folder = env::temp_dir().join(format!("flowgate-bench-{}", process::id()));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         leave_on_signal(folder.clone());

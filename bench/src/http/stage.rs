@@ -16,7 +16,6 @@ use tokio::{
 };
 
 use super::{
-    accounting::Ticks,
     process::{Process, free_port},
     proxies::{Haproxy, Nginx, Ours},
     role::Role,
@@ -24,26 +23,6 @@ use super::{
     wrk::Wrk,
 };
 use crate::suite::Suite;
-
-/// A group of cases: measures those that are wanted.
-pub(crate) type Group = fn(&mut Suite, &Stage) -> Result<(), String>;
-
-/// Plays all groups, one after the other. One that fails is told, and the others go on.
-pub(crate) fn play_all(groups: &[Group], suite: &mut Suite) {
-    let before = Ticks::now();
-    let stage = match Stage::set() {
-        Ok(stage) => stage,
-        Err(error) => return suite.remark(format!("nothing was measured: {error}")),
-    };
-    for group in groups {
-        if let Err(error) = group(suite, &stage) {
-            suite.remark(format!("not measured: {error}"));
-        }
-    }
-    if let (Some(before), false) = (before, suite.cases().is_empty()) {
-        before.remark_on_others(suite);
-    }
-}
 
 /// What all cases share.
 pub(crate) struct Stage {
@@ -53,7 +32,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    fn set() -> Result<Self, String> {
+    pub(crate) fn set(_: &Suite) -> Result<Self, String> {
         let folder = env::temp_dir().join(format!("flowgate-bench-{}", process::id()));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         leave_on_signal(folder.clone());

@@ -21,16 +21,12 @@ use super::{
 };
 use crate::{
     http::{
-        accounting::Ticks,
         process::{Process, free_port},
         stage::leave_on_signal,
         tools,
     },
     suite::Suite,
 };
-
-/// A group of cases: measures those that are wanted.
-pub(crate) type Group = fn(&mut Suite, &Stage) -> Result<(), String>;
 
 /// By then no second or third round begins; the first of each group takes two minutes in all.
 const FULL: Duration = Duration::from_secs(420);
@@ -41,23 +37,6 @@ const COMMAND: Duration = Duration::from_secs(60);
 type Make = fn() -> Result<Vec<PathBuf>, String>;
 
 const RUST: &str = "flowgate-bench-peers";
-
-/// Plays all groups, one after the other. One that fails is told, and the others go on.
-pub(crate) fn play_all(groups: &[Group], suite: &mut Suite) {
-    let before = Ticks::now();
-    match Stage::set(suite.is_quick()) {
-        Ok(stage) => groups.iter().for_each(|group| {
-            if let Err(error) = group(suite, &stage) {
-                suite.remark(format!("not measured: {error}"));
-            }
-        }),
-        Err(error) => return suite.remark(format!("nothing was measured: {error}")),
-    }
-    // The servers have ended with the stage: only now their time counts as ours.
-    if let (Some(before), false) = (before, suite.cases().is_empty()) {
-        before.remark_on_others(suite);
-    }
-}
 
 /// What all cases share.
 pub(crate) struct Stage {
@@ -116,7 +95,8 @@ impl Order<'_> {
 }
 
 impl Stage {
-    fn set(is_quick: bool) -> Result<Self, String> {
+    pub(crate) fn set(suite: &Suite) -> Result<Self, String> {
+        let is_quick = suite.is_quick();
         let folder = env::temp_dir().join(format!("flowgate-bench-{}", process::id()));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         leave_on_signal(folder.clone());

@@ -7,34 +7,14 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     http::{
-        accounting::Ticks,
         process::{Process, free_port},
         stage::{build, leave_on_signal},
     },
     suite::Suite,
 };
 
-/// A group of cases: measures those that are wanted.
-pub(crate) type Group = fn(&mut Suite, &Stage) -> Result<(), String>;
-
 /// For the server and for whoever asks it.
 pub(super) const TOKEN: &str = "a-token-for-the-bench";
-
-/// Plays all groups, one after the other. One that fails is told, and the others go on.
-pub(crate) fn play_all(groups: &[Group], suite: &mut Suite) {
-    let before = Ticks::now();
-    match Stage::set() {
-        Ok(stage) => groups.iter().for_each(|group| {
-            if let Err(error) = group(suite, &stage) {
-                suite.remark(format!("not measured: {error}"));
-            }
-        }),
-        Err(error) => return suite.remark(format!("nothing was measured: {error}")),
-    }
-    if let (Some(before), false) = (before, suite.cases().is_empty()) {
-        before.remark_on_others(suite);
-    }
-}
 
 /// Which store the server is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +33,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    fn set() -> Result<Self, String> {
+    pub(crate) fn set(_: &Suite) -> Result<Self, String> {
         let folder = env::temp_dir().join(format!("flowgate-bench-{}", process::id()));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         leave_on_signal(folder.clone());

@@ -18,6 +18,7 @@ mod remote;
 mod serve;
 mod signals;
 mod simulate;
+mod terminal;
 mod top;
 mod traces;
 mod worker;

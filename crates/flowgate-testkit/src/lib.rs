@@ -1,13 +1,14 @@
 //! What Flowgate's tests share.
 //!
-//! A clock moved by hand ([`FakeClock`]), a future polled by hand ([`Driven`]), a counting allocator ([`Memory`]), and
-//! a PostgreSQL of one's own ([`postgres`]). Nothing here is part of the product.
+//! A clock moved by hand ([`FakeClock`]), a future polled by hand ([`Driven`]), a counting allocator ([`Memory`]), a
+//! PostgreSQL of one's own ([`postgres`]), and scripts of other languages ([`scripts`]). Nothing here is part of the product.
 
 mod clock;
 mod cpu;
 mod memory;
 mod poll;
 pub mod postgres;
+pub mod scripts;
 
 pub use clock::FakeClock;
 pub use cpu::cpu_time;

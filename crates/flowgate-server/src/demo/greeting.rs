@@ -2,20 +2,12 @@
 //!
 //! Owns the words. Each `curl` line works as pasted.
 
-use std::{
-    io::{self, Write},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use flowgate::gate::Drained;
 
 use super::app::App;
-
-/// Says it, if anybody reads it: a closed pipe is no reason to stop serving.
-pub(super) fn say(text: &str) {
-    let _ = writeln!(io::stdout(), "{text}");
-}
+use crate::terminal::reached_at;
 
 pub(super) fn greeting(listens_on: SocketAddr, app: &App) -> String {
     let url = format!("http://{}", reached_at(listens_on));
@@ -49,14 +41,4 @@ pub(super) fn farewell(drain: Duration, (work, tenants): &(Drained, Drained)) ->
         1 => format!("stopped: 1 pass was still out after {drain:?}"),
         out => format!("stopped: {out} passes were still out after {drain:?}"),
     }
-}
-
-/// An address that a client on this machine can use.
-fn reached_at(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }

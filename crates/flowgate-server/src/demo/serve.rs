@@ -9,10 +9,10 @@ use tokio::{net::TcpListener, runtime::Runtime, time::timeout};
 use super::{
     app::App,
     failure::Failure,
-    greeting::{farewell, greeting, say},
+    greeting::{farewell, greeting},
     routes::routes,
 };
-use crate::{cli::DemoOptions, signals::Signals};
+use crate::{cli::DemoOptions, signals::Signals, terminal::say};
 
 /// How long those in line and in flight have to finish.
 const DRAIN: Duration = Duration::from_secs(5);

@@ -2,10 +2,7 @@
 //!
 //! Owns what the two have in common: one configuration, one start, one end, and the signal that reloads.
 
-use std::{
-    future::Future,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-};
+use std::future::Future;
 
 use axum::Router;
 
@@ -17,6 +14,7 @@ use super::{
 use crate::{
     config::{self, Sources},
     office::Desk,
+    terminal::reached_at,
 };
 
 /// The gateway, started, with all that goes with it.
@@ -67,14 +65,4 @@ impl Beside {
             () = reloader.on_signals(hangups, say) => Ended { cut: 0 },
         }
     }
-}
-
-/// An address that a client on this machine can use.
-fn reached_at(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }

@@ -42,9 +42,14 @@ pub(super) async fn exchange(
     let (mut parts, body) = request.into_parts();
     let way = match admit(&view.table, &mut parts, body.size_hint().lower(), &client).await {
         Ok(way) => way,
-        Err(told) => {
+        Err(mut told) => {
             if body.is_unread() {
                 client.leave_unread();
+                if parts.version < Version::HTTP_2 {
+                    // What is still to come of it may be too slow to wait for, and then the connection is closed: a client
+                    // that was not told would send its next request into that.
+                    told.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
             }
             return Ok(told.map(GatedBody::refusal));
         }

@@ -2,13 +2,10 @@
 //!
 //! Owns the words. The `curl` line works as pasted.
 
-use std::{
-    io::{self, Write},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-};
+use std::net::SocketAddr;
 
 use super::StoreAt;
-use crate::office::DEV_TOKEN;
+use crate::{office::DEV_TOKEN, terminal::reached_at};
 
 /// Which token there is to use.
 pub(super) enum Token {
@@ -18,11 +15,6 @@ pub(super) enum Token {
     New(String),
     /// Given on the command line, or made before: not told.
     Known,
-}
-
-/// Says it, if anybody reads it: a closed pipe is no reason to stop serving.
-pub(super) fn say(text: &str) {
-    let _ = writeln!(io::stdout(), "{text}");
 }
 
 pub(super) fn greeting(at: SocketAddr, gateway: Option<&str>, store: &StoreAt, token: &Token) -> String {
@@ -59,14 +51,4 @@ Paste into another terminal: a message that is delivered under a limit of two at
 
 Ctrl-C drains and stops."
     )
-}
-
-/// An address that a client on this machine can use.
-fn reached_at(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }

@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, runtime::Runtime, sync::watch, time::timeout};
 use super::{
     StoreAt,
     failure::Failure,
-    greeting::{Token, greeting, say},
+    greeting::{Token, greeting},
 };
 use crate::{
     api,
@@ -30,6 +30,7 @@ use crate::{
     metrics::{self, Watched},
     office::{Desk, Secrets},
     signals::Signals,
+    terminal::say,
     top,
     traces::Tracer,
 };

@@ -18,6 +18,8 @@ use flowgate_tasks::{
     store::{KeyChange, Postgres, Shelf, Sqlite},
 };
 
+use flowgate_testkit::scripts::install_node;
+
 use crate::kit::{Kit, Server};
 
 const KEYS: usize = 100_000;
@@ -33,20 +35,7 @@ fn installed() -> &'static PathBuf {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("flow-browser");
-        fs::create_dir_all(&folder).unwrap();
-        for name in ["package.json", "browser.mjs", "checkout.mjs", "walk.mjs", "many.mjs", "pictures.mjs"] {
-            fs::copy(here().join(name), folder.join(name)).unwrap();
-        }
-        let install = [
-            "install",
-            "--no-package-lock",
-            "--no-audit",
-            "--no-fund",
-            "--ignore-scripts",
-            "--loglevel=error",
-        ];
-        let status = Command::new("npm").args(install).current_dir(&folder).status();
-        assert!(status.expect("npm is there: ./test installs it").success(), "npm install failed");
+        install_node(&here(), &folder);
         folder
     })
 }

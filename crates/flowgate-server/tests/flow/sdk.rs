@@ -3,64 +3,29 @@
 //! Owns the set-up: packages by name into the target folder, once for each run of the tests.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
 };
 
+use flowgate_testkit::scripts::{install_node, install_python};
+
 use crate::kit::Kit;
 
-fn folder() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("flow-sdk");
-    fs::create_dir_all(&target).unwrap();
-    target
-}
-
-fn copy(names: &[&str]) {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/flow/sdk");
-    for name in names {
-        fs::copy(here.join(name), folder().join(name)).unwrap();
-    }
-}
-
-/// The scripts for node, with the packages they import beside them.
+/// The scripts, with the packages they import beside them.
 fn npm() -> &'static PathBuf {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        copy(&["package.json", "endpoint.mjs", "seed.mjs", "qstash.mjs"]);
-        let install = [
-            "install",
-            "--no-package-lock",
-            "--no-audit",
-            "--no-fund",
-            "--ignore-scripts",
-            "--loglevel=error",
-        ];
-        let status = Command::new("npm").args(install).current_dir(folder()).status();
-        assert!(status.expect("npm is there: ./test installs it").success(), "npm install failed");
-        folder()
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("flow-sdk");
+        install_node(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/flow/sdk"), &folder);
+        folder
     })
 }
 
-/// The script for Python, in an environment that has the client.
+/// A Python that has the client.
 fn pip() -> &'static PathBuf {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
-    INSTALLED.get_or_init(|| {
-        copy(&["qstash_client.py"]);
-        let python = folder().join("venv/bin/python");
-        if !python.exists() {
-            let made = Command::new("python3").args(["-m", "venv", "venv"]).current_dir(folder()).status();
-            assert!(
-                made.expect("python3 is there: ./test installs it").success(),
-                "no environment for Python"
-            );
-        }
-        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "qstash==3.4.0"];
-        let status = Command::new(&python).args(install).current_dir(folder()).status().unwrap();
-        assert!(status.success(), "pip install failed");
-        folder()
-    })
+    INSTALLED.get_or_init(|| install_python(npm(), &["qstash==3.4.0"]))
 }
 
 /// Runs a script against a server of its own.
@@ -96,9 +61,7 @@ on_every_store! {
     async fn f7_every_method_of_the_python_client_works(kit: &Kit) {
         // Seen to fail: without `period` on a message that has a flow-control key.
         tokio::task::block_in_place(|| {
-            let folder = pip();
-            let python = folder.join("venv/bin/python");
-            run(kit, &python.display().to_string(), "qstash_client.py", folder);
+            run(kit, &pip().display().to_string(), "qstash_client.py", npm());
         });
     }
 }

@@ -75,7 +75,8 @@ fn w3_an_answer_is_the_same_whether_its_request_was_plain_or_not() {
 
 #[test]
 fn w3_a_refusal_is_the_same_whether_its_request_was_plain_or_not() {
-    // Seen to fail: with the body of a refused request taken for the next request.
+    // Seen to fail: with the body of a refused request taken for the next request; and, one time in ten, with a connection
+    // closed behind an answer that did not say so.
     let (upstream, program) = stage("");
     let mut held = program.client();
     held.ask("POST", "/v1/a", "");
@@ -89,9 +90,8 @@ fn w3_a_refusal_is_the_same_whether_its_request_was_plain_or_not() {
             client.send("GE");
             let answer = client.read();
             answers.push((answer.status(), answer.text().to_owned()));
-            // What came of the body was not all there in time: nobody reads the rest of it. Where hyper has the request, it
-            // may close then without having said so.
-            if answer.header("connection") == Some("close") || !special.is_empty() {
+            // Nobody reads what is still to come of the body.
+            if answer.header("connection") == Some("close") {
                 client = program.client();
             }
         }

@@ -10,18 +10,13 @@ use std::{
     process::Command,
 };
 
+use flowgate_testkit::scripts::install_node;
+
 /// The scripts, with the packages they import beside them.
 fn installed() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sdk");
-    fs::create_dir_all(&target).unwrap();
-    for name in ["package.json", "kombo.mjs"] {
-        fs::copy(here.join(name), target.join(name)).unwrap();
-    }
-    let install =
-        ["install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
-    let status = Command::new("npm").args(install).current_dir(&target).status();
-    assert!(status.expect("npm is there: ./test installs it").success(), "npm install failed in {target:?}");
+    install_node(&here, &target);
     target
 }
 

@@ -3,41 +3,23 @@
 //! Owns the set-up: packages by name into the target folder, once for each run of the tests.
 
 use std::{
-    fs,
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::OnceLock,
 };
 
+use flowgate_testkit::scripts::{install_node, install_python};
+
 use crate::kit::{Kit, Server};
 
-fn folder() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workflow-sdk");
-    fs::create_dir_all(&target).unwrap();
-    target
-}
-
-/// The scripts for node, with the packages they import beside them.
+/// The scripts, with the packages they import beside them.
 pub(crate) fn npm() -> &'static PathBuf {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workflow/sdk");
-        for file in fs::read_dir(here).unwrap() {
-            let path = file.unwrap().path();
-            fs::copy(&path, folder().join(path.file_name().unwrap())).unwrap();
-        }
-        let install = [
-            "install",
-            "--no-package-lock",
-            "--no-audit",
-            "--no-fund",
-            "--ignore-scripts",
-            "--loglevel=error",
-        ];
-        let status = Command::new("npm").args(install).current_dir(folder()).status();
-        assert!(status.expect("npm is there: ./test installs it").success(), "npm install failed");
-        folder()
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workflow-sdk");
+        install_node(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workflow/sdk"), &folder);
+        folder
     })
 }
 
@@ -45,19 +27,7 @@ pub(crate) fn npm() -> &'static PathBuf {
 pub(crate) fn pip() -> &'static PathBuf {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        let python = npm().join("venv/bin/python");
-        if !python.exists() {
-            let made = Command::new("python3").args(["-m", "venv", "venv"]).current_dir(folder()).status();
-            assert!(
-                made.expect("python3 is there: ./test installs it").success(),
-                "no environment for Python"
-            );
-        }
-        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        let packages = ["upstash-workflow==2.0.0", "qstash==3.4.0", "fastapi", "uvicorn"];
-        let status = Command::new(&python).args(install).args(packages).status().unwrap();
-        assert!(status.success(), "pip install failed");
-        python
+        install_python(npm(), &["upstash-workflow==2.0.0", "qstash==3.4.0", "fastapi", "uvicorn"])
     })
 }
 
