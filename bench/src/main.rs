@@ -59,8 +59,17 @@ const HTTP: [Group<http::stage::Stage>; 7] = [
 ];
 
 /// The same of durable tasks.
-const TASKS: [Group<tasks::stage::Stage>; 4] =
-    [tasks::drain::run, tasks::sends::run, tasks::latency::run, tasks::cap::run];
+const TASKS: [Group<tasks::stage::Stage>; 9] = [
+    tasks::drain::run,
+    tasks::embedded::run,
+    tasks::sends::run,
+    tasks::latency::run,
+    tasks::cap::run,
+    tasks::cluster::run,
+    tasks::flat::run,
+    tasks::neighbour::run,
+    tasks::steady::run,
+];
 
 /// The same of the flow-control server.
 const FLOW: [Group<flow::stage::Stage>; 4] =

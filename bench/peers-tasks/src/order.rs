@@ -46,6 +46,8 @@ pub(crate) enum Limit {
     Wide,
     /// Two at once for each key, or the nearest that it has.
     Two,
+    /// Twenty at once, of all tasks together.
+    Twenty,
 }
 
 impl Order {
@@ -101,6 +103,7 @@ impl Limit {
             "none" => Limit::None,
             "wide" => Limit::Wide,
             "two" => Limit::Two,
+            "twenty" => Limit::Twenty,
             other => return Err(format!("unknown limit `{other}`")),
         })
     }

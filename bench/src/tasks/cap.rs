@@ -1,17 +1,10 @@
 //! Whether a cap for each key holds over many processes, and how much of what it allows is used.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
-
-use serde_json::Value;
-
 use super::{
     contestant::{Cap, Contestant, OURS, ROLL},
-    overlap::{Judgement, Record},
-    running::Running,
-    stage::{Limit, Order, Stage},
+    fleet::Fleet,
+    overlap::Judgement,
+    stage::{Limit, Stage},
     standings::{case_of, cases_of},
 };
 use crate::{
@@ -26,16 +19,13 @@ const KEYS: u32 = 10;
 /// How long a task takes, in milliseconds.
 const TASK: u32 = 20;
 /// As many as all the keys together may have: the cap alone holds them back.
-const CONCURRENCY: u32 = 20;
+const AT_ONCE: u32 = 20;
 /// Over how many processes; the peers are tried on the first.
 const PROCESSES: [u32; 2] = [3, 8];
-/// Who is not done by then is judged by what it did.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
 
 pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
-    let ours = [OVER, SHARE].map(|case| case_of(&format!("{case}, {OURS}")));
-    if !suite.wants_any(&[&ours, &cases_of(&[OVER, MOST, SHARE])[..]].concat()) {
+    let ours = [OVER, SHARE].into_iter().flat_map(|what| PROCESSES.map(|processes| case(what, processes)));
+    if !suite.wants_any(&[&ours.collect::<Vec<_>>()[..], &cases_of(&[OVER, MOST, SHARE])].concat()) {
         return Ok(());
     }
     let count = if suite.is_quick() { 400 } else { 2_000 };
@@ -71,11 +61,15 @@ fn judge(
 
 fn tell_ours(suite: &mut Suite, processes: u32, ours: Option<Judgement>) {
     let figure = |of: fn(&Judgement) -> f64| ours.as_ref().map_or(f64::NAN, of);
-    let case = |what: &str| case_of(&format!("{what}, {OURS}, {processes} processes"));
-    let over = Question::new(case(OVER), "starts").goal(Goal::ours_at_most(0.0));
+    let over = Question::new(case(OVER, processes), "starts").goal(Goal::ours_at_most(0.0));
     suite.add(over.alone(figure(|ours| ours.over as f64)));
-    let share = Question::new(case(SHARE), "%").goal(Goal::ours_at_least(97.0));
+    let share = Question::new(case(SHARE, processes), "%").goal(Goal::ours_at_least(97.0));
     suite.add(share.alone(figure(|ours| ours.share * 100.0)));
+}
+
+/// The name of a case of ours.
+fn case(what: &str, processes: u32) -> &'static str {
+    case_of(&format!("{what}, {OURS}, {processes} processes"))
 }
 
 fn tell(suite: &mut Suite, peer: &Contestant, ours: Option<Judgement>, theirs: Judgement) {
@@ -98,47 +92,9 @@ fn one(
     processes: u32,
     count: u32,
 ) -> Result<Judgement, String> {
-    let store = stage.store(contestant)?;
     // One that runs half as many at once would take twice as long.
     let count = count * cap.max / 2;
-    let more = [("task-ms", TASK), ("concurrency", CONCURRENCY)];
-    let order =
-        Order { command: "insert", database: &store, count, keys: KEYS, limit: Limit::Two, more: &more };
-    stage.seconds(contestant, &order)?;
-    let order = Order { command: "work", ..order };
-    let mut running = Vec::new();
-    for _ in 0..processes {
-        running.push(stage.start(contestant, &order)?);
-    }
-    for process in &mut running {
-        process.ready(Stage::deadline())?;
-    }
-    for process in &mut running {
-        process.tell("go")?;
-    }
-    wait(&mut running, count)?;
-    for process in &mut running {
-        process.tell("stop")?;
-    }
-    let mut records = Vec::new();
-    for process in running {
-        records.extend(process.rest(Stage::deadline())?.iter().filter_map(Record::parse));
-    }
-    stage.discard(contestant, &store)?;
+    let fleet = Fleet { processes, at_once: AT_ONCE, count, keys: KEYS, limit: Limit::Two, task_ms: TASK };
+    let records = fleet.records(stage, contestant)?;
     Judgement::of(&records, cap.max, KEYS).ok_or_else(|| "not one task ran".to_owned())
-}
-
-/// Waits until all have run, or for as long as patience lasts.
-fn wait(running: &mut [Running], count: u32) -> Result<(), String> {
-    let end = Instant::now() + PATIENCE;
-    let mut ran = vec![0; running.len()];
-    while ran.iter().sum::<u64>() < u64::from(count) && Instant::now() < end {
-        for (process, ran) in running.iter_mut().zip(&mut ran) {
-            while let Some(line) = process.look()? {
-                *ran = line.get("ran").and_then(Value::as_u64).unwrap_or(*ran);
-            }
-        }
-        thread::sleep(LOOK);
-    }
-    Ok(())
 }

@@ -35,8 +35,6 @@ pub(super) enum Program {
 pub(super) enum Store {
     Postgres,
     Redis,
-    /// A file, embedded. Ours alone.
-    Sqlite,
 }
 
 /// A cap for each key.

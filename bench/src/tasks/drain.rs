@@ -17,7 +17,6 @@ use crate::{
 
 const FASTEST: &str = "drain: ours with limits, beside the fastest without";
 const CAPPED: &str = "drain: ours with limits, beside horsies with its cap";
-const EMBEDDED: &str = "drain: ours with limits, on SQLite";
 const FREE: &str = "drain: without limits";
 const LIMITED: &str = "drain: with limits";
 const COMMITS: &str = "drain: commits for a task, without limits";
@@ -43,7 +42,7 @@ struct Tables {
 
 pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     let each = cases_of(&[FREE, LIMITED, COMMITS, WAL, LIMITED_COMMITS, LIMITED_WAL, INSERTS]);
-    if !suite.wants_any(&[&[FASTEST, CAPPED, EMBEDDED, INSERT], &each[..]].concat()) {
+    if !suite.wants_any(&[&[FASTEST, CAPPED, INSERT], &each[..]].concat()) {
         return Ok(());
     }
     let count = if suite.is_quick() { 2_000 } else { 20_000 };
@@ -62,23 +61,7 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
         }
     }
     tell(suite, &free, &limited);
-    embedded(suite, stage, count);
     Ok(())
-}
-
-/// Ours alone, in a file.
-fn embedded(suite: &mut Suite, stage: &Stage, count: u32) {
-    let mut tables = Tables::default();
-    if let Some(ours) = Contestant::ours() {
-        let ours = Contestant { store: Store::Sqlite, ..ours };
-        for _ in stage.rounds(3) {
-            if let Err(error) = one(stage, &ours, Limit::Wide, count, &mut tables) {
-                suite.remark(format!("drain: ours on SQLite left out of a round: {error}"));
-            }
-        }
-    }
-    let question = Question::new(EMBEDDED, "1/s").goal(Goal::ours_at_least(100_000.0));
-    suite.add(question.alone(tables.drained.of(OURS)));
 }
 
 fn tell(suite: &mut Suite, free: &Tables, limited: &Tables) {
@@ -154,6 +137,6 @@ fn drain(stage: &Stage, contestant: &Contestant, order: &Order<'_>) -> Result<(f
 fn ledger(stage: &Stage, contestant: &Contestant, store: &str) -> Result<Option<Ledger>, String> {
     match contestant.store {
         Store::Postgres => Ledger::read(stage.postgres(), store).map(Some),
-        Store::Redis | Store::Sqlite => Ok(None),
+        Store::Redis => Ok(None),
     }
 }

@@ -59,7 +59,7 @@ fn one(stage: &Stage, contestant: &Contestant, count: u32) -> Result<Vec<f64>, S
 }
 
 /// The smallest that so many percent do not exceed.
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
+pub(super) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
 }

@@ -24,6 +24,8 @@ pub(super) struct Judgement {
     pub(super) most: u32,
     /// How much of the slots was in use, from the first start to the last end; what is over the cap is not counted.
     pub(super) share: f64,
+    /// How many ran on average from the first start to the last one: until then something waited.
+    pub(super) average: f64,
 }
 
 impl Record {
@@ -39,13 +41,16 @@ impl Judgement {
     pub(super) fn of(records: &[Record], max: u32, keys: u32) -> Option<Self> {
         let first = records.iter().map(|record| record.start).min()?;
         let last = records.iter().map(|record| record.end).max()?;
+        let last_start = records.iter().map(|record| record.start).max()?;
         let mut by_key: BTreeMap<u64, Vec<(u64, Edge)>> = BTreeMap::new();
         for record in records {
             let edges = by_key.entry(record.key).or_default();
             edges.extend([(record.start, Edge::Start), (record.end, Edge::End)]);
         }
-        let mut judgement = Judgement { starts: records.len(), over: 0, most: 0, share: 0.0 };
+        let mut judgement = Judgement { starts: records.len(), over: 0, most: 0, share: 0.0, average: 0.0 };
         let mut used = 0.0;
+        let ran = |record: &Record| record.end.min(last_start).saturating_sub(record.start) as f64;
+        judgement.average = records.iter().map(ran).sum::<f64>() / ((last_start - first) as f64).max(1.0);
         for mut edges in by_key.into_values() {
             edges.sort_unstable();
             let (mut running, mut since) = (0_u32, first);
@@ -86,14 +91,14 @@ mod tests {
     fn a_cap_that_holds_and_is_used_in_full() {
         let records = [(0, 10, 20), (0, 20, 30), (0, 10, 30), (1, 10, 30), (1, 10, 30)].map(record);
         let judgement = Judgement::of(&records, 2, 2).unwrap();
-        assert_eq!(judgement, Judgement { starts: 5, over: 0, most: 2, share: 1.0 });
+        assert_eq!(judgement, Judgement { starts: 5, over: 0, most: 2, share: 1.0, average: 4.0 });
     }
 
     #[test]
     fn starts_over_the_cap_are_counted_and_earn_nothing() {
         let records = [(0, 0, 10), (0, 5, 10), (0, 6, 10)].map(record);
         let judgement = Judgement::of(&records, 1, 1).unwrap();
-        assert_eq!(judgement, Judgement { starts: 3, over: 2, most: 3, share: 1.0 });
+        assert_eq!(judgement, Judgement { starts: 3, over: 2, most: 3, share: 1.0, average: 7.0 / 6.0 });
     }
 
     #[test]

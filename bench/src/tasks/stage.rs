@@ -57,6 +57,8 @@ pub(super) enum Limit {
     None,
     Wide,
     Two,
+    /// Twenty at once, of all tasks together.
+    Twenty,
 }
 
 /// One thing for one contestant to do.
@@ -77,6 +79,7 @@ impl Limit {
             Limit::None => "none",
             Limit::Wide => "wide",
             Limit::Two => "two",
+            Limit::Twenty => "twenty",
         }
     }
 }
@@ -134,9 +137,8 @@ impl Stage {
     /// An empty store for a contestant, with all that it makes there by itself.
     pub(super) fn store(&self, contestant: &Contestant) -> Result<String, String> {
         let url = match contestant.store {
-            Store::Postgres => self.postgres.create_database("bench").map_err(|error| error.to_string())?,
+            Store::Postgres => self.new_database()?,
             Store::Redis => self.empty_redis()?,
-            Store::Sqlite => self.new_file(),
         };
         let set_up =
             Order { command: "set-up", database: &url, count: 0, keys: 10, limit: Limit::None, more: &[] };
@@ -144,11 +146,22 @@ impl Stage {
         Ok(url)
     }
 
+    /// The URL of a database with nothing in it.
+    pub(super) fn new_database(&self) -> Result<String, String> {
+        self.postgres.create_database("bench").map_err(|error| error.to_string())
+    }
+
     /// Throws a store away.
     pub(super) fn discard(&self, contestant: &Contestant, url: &str) -> Result<(), String> {
-        let (Store::Postgres, Some((_, name))) = (contestant.store, url.rsplit_once('/')) else {
-            return Ok(());
-        };
+        match contestant.store {
+            Store::Postgres => self.drop_database(url),
+            Store::Redis => Ok(()),
+        }
+    }
+
+    /// Throws a database away, whoever is connected to it.
+    pub(super) fn drop_database(&self, url: &str) -> Result<(), String> {
+        let (_, name) = url.rsplit_once('/').ok_or("a database has a name")?;
         let statement = format!("drop database \"{name}\" with (force)");
         self.postgres.psql(&self.postgres.url(), &statement).map(drop).map_err(|error| error.to_string())
     }
@@ -188,10 +201,10 @@ impl Stage {
         Ok(cell.get().expect("it is there"))
     }
 
-    /// The URL of a file that is not there yet.
-    fn new_file(&self) -> String {
+    /// A file that is not there yet.
+    pub(super) fn new_file(&self) -> PathBuf {
         self.files.set(self.files.get() + 1);
-        format!("sqlite://{}", self.folder.join(format!("bench-{}.db", self.files.get())).display())
+        self.folder.join(format!("bench-{}.db", self.files.get()))
     }
 
     /// The URL of a Redis with nothing in it, which writes its log for each command and to disk each second, as shipped

@@ -158,6 +158,8 @@ pub(crate) struct Plan {
     pub(crate) has_more: bool,
     /// Whether lanes got nothing because others were granted all that is free: they may, if those do not take it.
     pub(crate) passed_over: bool,
+    /// Whether all that is free was granted.
+    pub(crate) is_spent: bool,
 }
 
 impl Scene {
@@ -186,7 +188,8 @@ impl Scene {
                     draft.serve(index, left, &mut plan)
                 });
             }
-            plan.passed_over |= draft.budget == 0;
+            plan.is_spent = draft.budget == 0;
+            plan.passed_over |= plan.is_spent && !lower.is_empty();
             // What a lock, or another lane of a key that was served, could give to this rank must not go to a lower one.
             if plan.wants_locks || draft.has_skipped {
                 plan.has_more = true;

@@ -45,13 +45,16 @@ impl Peer for Flowgate {
     async fn open(order: &Order) -> Result<Self, Failure> {
         let store: Arc<dyn Store> = Arc::new(Postgres::connect(&order.database).await?);
         let max = match order.limit {
-            Limit::None => None,
+            Limit::None | Limit::Twenty => None,
             Limit::Wide => Some(KEY),
             Limit::Two => Some(2),
         };
         if order.limit == Limit::Wide {
             store.set_cluster_cap(Some(CLUSTER)).await?;
             store.set_queue(QueueLimits { name: "default".to_owned(), priority: 1, max: Some(QUEUE) }).await?;
+        }
+        if order.limit == Limit::Twenty {
+            store.set_cluster_cap(Some(20)).await?;
         }
         let concurrency = if order.command == Command::Drain { DRAIN } else { order.concurrency };
         let limits = max.map(|max| Limits::builder().max(max).build()).transpose()?;

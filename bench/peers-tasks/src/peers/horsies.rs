@@ -44,7 +44,7 @@ fn config(order: &Order) -> AppConfig {
     let queue = |key| CustomQueueConfig { name: key_name(key), priority: 1, max_concurrency: Some(TWO) };
     match order.limit {
         Limit::None => config,
-        Limit::Wide => AppConfig { cluster_wide_cap: Some(CLUSTER), ..config },
+        Limit::Wide | Limit::Twenty => AppConfig { cluster_wide_cap: Some(CLUSTER), ..config },
         Limit::Two => AppConfig {
             queue_mode: QueueMode::Custom,
             custom_queues: Some((0..order.keys).map(queue).collect()),

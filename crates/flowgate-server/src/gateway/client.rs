@@ -28,7 +28,7 @@ pub(super) struct Client {
     idle: Span,
     busy: Cell<usize>,
     /// What the connection becomes once the response that says so has been sent.
-    pub(super) tunnel: RefCell<Option<Tunnel>>,
+    pub(super) tunnel: RefCell<Option<Box<Tunnel>>>,
     /// Whether an answer was given to a request whose body nobody read.
     has_unread: Cell<bool>,
 }

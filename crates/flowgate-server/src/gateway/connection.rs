@@ -25,7 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{
     client::Client,
-    clock::{Clock, Span},
+    clock::Span,
     exchange::exchange,
     inbound::Inbound,
     io::{ClientIo, Socket, Wire},
@@ -46,34 +46,91 @@ const LONGEST_LINGER: Duration = Duration::from_secs(30);
 const STANDSTILL: Duration = Duration::from_secs(5);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Serves a connection to its end.
+/// Serves a connection to its end. Between requests it is what stands here and no more: all that answering takes is behind a
+/// pointer, and given back with the answer. Most connections are idle most of the time.
 ///
 /// Cancel safety: dropped, the connection is closed and all that was under way on it is dropped.
 pub(super) async fn serve(worker: Rc<Worker>, socket: Rc<Socket>, peer: SocketAddr, watch: Rc<Watch>) {
-    let opening = open(&worker, &socket);
-    let Some((wire, protocol)) = unless_draining(&worker, opening).await else { return };
-    let is_tls = matches!(wire, Wire::Tls(_));
-    let (head, idle) = {
-        let table = &worker.view().table;
-        (table.header_timeout, table.idle_timeout)
+    let Some(Begun { mut io, protocol, mut input }) = Box::pin(begin(&worker, socket, &watch)).await else {
+        return;
     };
-    let mut io = ClientIo::new(wire, Bytes::new(), Rc::clone(&watch), head);
-    let protocol = match protocol {
-        Some(protocol) => protocol,
-        None => match unless_draining(&worker, told(&mut io)).await {
-            Some((protocol, early)) => {
-                io = io.with_early(early);
-                protocol
-            }
-            None => return,
-        },
-    };
-    let client = Client::new(peer, is_tls, Rc::clone(&watch), idle);
-    match protocol {
-        Protocol::Http1 => serve_http1(&worker, &client, io, &watch).await,
-        // Apart, so that the others need not make room for it.
-        Protocol::Http2 => Box::pin(serve_http2(&worker, &client, io, &watch)).await,
+    let newcomer =
+        |io: &ClientIo| Client::new(peer, io.is_tls(), Rc::clone(&watch), worker.view().table.idle_timeout);
+    let mut client = newcomer(&io);
+    if protocol == Protocol::Http2 {
+        let io = io.with_early(input.freeze());
+        return Box::pin(serve_http2(&worker, &client, io, &watch)).await;
     }
+    loop {
+        let Some(left) = Box::pin(serve_http1(&worker, &client, (io, input), &watch)).await else { return };
+        io = left;
+        let mut heard = listen(&worker, &mut io, &watch).await;
+        if let Heard::Silence = heard {
+            client.rest();
+            drop(client);
+            let resting = worker.resting();
+            heard = listen(&worker, &mut io, &watch).await;
+            drop(resting);
+            client = newcomer(&io);
+        }
+        match heard {
+            Heard::Words(words) => input = words,
+            Heard::Silence | Heard::End => return Box::pin(close(io, &client, &worker, &watch)).await,
+        }
+    }
+}
+
+/// A connection on which something was said.
+struct Begun {
+    io: ClientIo,
+    protocol: Protocol,
+    input: BytesMut,
+}
+
+/// The handshake, and the first bytes; `None` if there is nobody to serve.
+async fn begin(worker: &Worker, socket: Rc<Socket>, watch: &Rc<Watch>) -> Option<Begun> {
+    let opening = open(worker, &socket);
+    let (wire, protocol) = unless_draining(worker, opening).await?;
+    let mut io = ClientIo::new(wire, Bytes::new(), Rc::clone(watch), worker.view().table.header_timeout);
+    let (protocol, input) = match protocol {
+        Some(protocol) => (protocol, BytesMut::new()),
+        None => unless_draining(worker, told(&mut io, worker.spare.take())).await?,
+    };
+    Some(Begun { io, protocol, input })
+}
+
+/// What a client that nothing is under way for was heard to say.
+enum Heard {
+    Words(BytesMut),
+    /// Nothing for a while: the connection comes to rest.
+    Silence,
+    /// Nothing any more, or nothing that would be answered.
+    End,
+}
+
+/// Waits for a client to say something. There is no buffer until it does.
+///
+/// Cancel safety: dropped, nothing that was read is lost but the connection itself.
+async fn listen(worker: &Worker, io: &mut ClientIo, watch: &Watch) -> Heard {
+    poll_fn(|cx| {
+        if io.may_have_words(cx) {
+            let mut words = worker.spare.take();
+            let read = pin!(io.read_buf(&mut words)).poll(cx);
+            match read {
+                Poll::Ready(Ok(1..)) => return Poll::Ready(Heard::Words(words)),
+                Poll::Ready(_) => return Poll::Ready(Heard::End),
+                Poll::Pending => worker.spare.give(words),
+            }
+        }
+        if worker.is_draining() {
+            Poll::Ready(Heard::End)
+        } else if watch.has_paused() {
+            Poll::Ready(Heard::Silence)
+        } else {
+            Poll::Pending
+        }
+    })
+    .await
 }
 
 /// What the future comes to; `None` where it failed, or nothing new is begun any more.
@@ -99,15 +156,14 @@ async fn open(worker: &Worker, socket: &Rc<Socket>) -> io::Result<(Wire, Option<
 }
 
 /// The protocol that the first bytes tell, and those bytes.
-async fn told(io: &mut ClientIo) -> io::Result<(Protocol, Bytes)> {
-    let mut early = BytesMut::with_capacity(2048);
+async fn told(io: &mut ClientIo, mut early: BytesMut) -> io::Result<(Protocol, BytesMut)> {
     loop {
         let seen = early.len().min(PREFACE.len());
         if early[..seen] != PREFACE[..seen] {
-            return Ok((Protocol::Http1, early.freeze()));
+            return Ok((Protocol::Http1, early));
         }
         if seen == PREFACE.len() {
-            return Ok((Protocol::Http2, early.freeze()));
+            return Ok((Protocol::Http2, early));
         }
         if io.read_buf(&mut early).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -125,34 +181,27 @@ fn service(
     })
 }
 
-/// Serves requests until the connection ends. One that has nothing to do for a while comes to rest: what hyper keeps for it
-/// is given back, and made anew for its next request. Most connections are idle most of the time.
-async fn serve_http1(worker: &Rc<Worker>, client: &Rc<Client>, mut io: ClientIo, watch: &Watch) {
-    loop {
-        let plainly = Box::pin(plain::serve(worker, client, io, watch)).await;
-        let (served, left) = match plainly {
-            Left::Special(special) => {
-                let (served, (left, unread)) = serve_while_busy(worker, client, special, watch).await;
-                (served, left.with_early(unread))
-            }
-            Left::Resting(left) => (Served::Resting, left),
-            Left::Ended(left) => (Served::Ended, left),
-            Left::Gone => return,
-        };
-        io = left;
-        match (served, client.tunnel.take()) {
-            (Served::Resting, _) => match wake(worker, client, io).await {
-                Some(woken) => io = woken,
-                None => return,
-            },
-            (Served::Ended, Some(tunnel)) => return tunnel.run(io, watch).await,
-            (Served::Ended, None) => return close(io, client, &worker.spawner.clock, watch).await,
-            (Served::Failed, _) if client.has_unread() => {
-                return close(io, client, &worker.spawner.clock, watch).await;
-            }
-            (Served::Failed, _) => return,
-        }
+/// Serves requests until there is no more to serve: then the connection is to be listened to again, unless it has ended.
+async fn serve_http1(
+    worker: &Rc<Worker>,
+    client: &Rc<Client>,
+    (io, input): (ClientIo, BytesMut),
+    watch: &Watch,
+) -> Option<ClientIo> {
+    let (served, io) = match plain::serve(worker, client, (io, input), watch).await {
+        Left::Quiet(io) => return Some(io),
+        Left::Gone => return None,
+        Left::Ended(io) => (Served::Ended, io),
+        // Apart, so that plain ones need not make room for it.
+        Left::Special(special) => Box::pin(serve_while_busy(worker, client, special, watch)).await,
+    };
+    match (served, client.tunnel.take()) {
+        (Served::Resting, _) => return Some(io),
+        (Served::Ended, Some(tunnel)) => Box::pin(tunnel.run(io, watch)).await,
+        (Served::Failed, _) if !client.has_unread() => {}
+        (Served::Ended | Served::Failed, _) => Box::pin(close(io, client, worker, watch)).await,
     }
+    None
 }
 
 enum Served {
@@ -167,18 +216,18 @@ async fn serve_while_busy(
     client: &Rc<Client>,
     io: ClientIo,
     watch: &Watch,
-) -> (Served, (ClientIo, Bytes)) {
+) -> (Served, ClientIo) {
     let mut builder = http1::Builder::new();
     // Time is the watch's, with no timer for each request.
     builder.header_read_timeout(None).max_header_size(LARGEST_HEAD).max_buf_size(LARGEST_BUFFER);
-    let mut connection = Box::new(builder.serve_connection(TokioIo::new(io), service(worker, client)));
+    let mut connection = builder.serve_connection(TokioIo::new(io), service(worker, client));
     let mut is_told = false;
     let served = poll_fn(|cx| {
         if worker.is_draining() && !is_told {
             is_told = true;
-            Pin::new(&mut *connection).graceful_shutdown();
+            Pin::new(&mut connection).graceful_shutdown();
         }
-        match Pin::new(&mut *connection).poll(cx) {
+        match Pin::new(&mut connection).poll(cx) {
             Poll::Ready(Ok(())) => Poll::Ready(Served::Ended),
             Poll::Ready(Err(_)) => Poll::Ready(Served::Failed),
             Poll::Pending if !watch.has_paused() || is_told => Poll::Pending,
@@ -192,23 +241,13 @@ async fn serve_while_busy(
     })
     .await;
     let parts = connection.into_parts();
-    (served, (parts.io.into_inner(), parts.read_buf))
-}
-
-/// Waits for the next request of a connection at rest; `None` if there is none.
-async fn wake(worker: &Worker, client: &Client, mut io: ClientIo) -> Option<ClientIo> {
-    client.rest();
-    let _resting = worker.resting();
-    let mut first = [0; 32];
-    match unless_draining(worker, io.read(&mut first)).await {
-        None | Some(0) => None,
-        Some(read) => Some(io.with_early(Bytes::copy_from_slice(&first[..read]))),
-    }
+    (served, parts.io.into_inner().with_early(parts.read_buf))
 }
 
 /// Closes a connection. Where something is left unread the other side may be sending still, and would lose our answer to a
 /// reset if it were closed at once (RFC 9112, 9.6): it is told that no more comes from here, and heard out for a while.
-async fn close(mut io: ClientIo, client: &Client, clock: &Clock, watch: &Watch) {
+async fn close(mut io: ClientIo, client: &Client, worker: &Worker, watch: &Watch) {
+    let clock = &worker.spawner.clock;
     watch.begin(Stage::Closing, Span::of(STANDSTILL));
     if io.shutdown().await.is_err() || !client.has_unread() {
         return;

@@ -68,8 +68,8 @@ pub(super) async fn exchange(
             head.headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
             let stand_still = way.plan.stream_timeout;
             let pass = way.pass(&mut head);
-            *client.tunnel.borrow_mut() =
-                Some(Tunnel { upstream, early, stand_still, _pass: pass, _busy: busy });
+            let tunnel = Tunnel { upstream, early, stand_still, _pass: pass, _busy: busy };
+            *client.tunnel.borrow_mut() = Some(Box::new(tunnel));
             Response::from_parts(head, GatedBody::refusal(Bytes::new()))
         }
         Err(fault) => way.told(fault).map(GatedBody::refusal),

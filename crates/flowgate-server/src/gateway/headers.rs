@@ -2,10 +2,7 @@
 //!
 //! Owns which headers end here, and what the gateway says of the client it speaks for.
 
-use std::{
-    fmt::Write,
-    net::{IpAddr, SocketAddr},
-};
+use std::{fmt::Write, net::SocketAddr};
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -95,19 +92,20 @@ fn listed<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item =
 pub(super) struct Speaker {
     address: HeaderValue,
     protocol: &'static str,
-    /// For `Forwarded`, in which an IPv6 address is quoted.
-    node: String,
 }
 
 impl Speaker {
     pub(super) fn new(peer: SocketAddr, is_tls: bool) -> Self {
-        let address = peer.ip().to_canonical();
-        let node = match address {
-            IpAddr::V4(address) => address.to_string(),
-            IpAddr::V6(address) => format!("\"[{address}]\""),
-        };
-        let address = HeaderValue::try_from(address.to_string()).expect("an address is plain text");
-        Speaker { address, protocol: if is_tls { "https" } else { "http" }, node }
+        let address = peer.ip().to_canonical().to_string();
+        let address = HeaderValue::try_from(address).expect("an address is plain text");
+        Speaker { address, protocol: if is_tls { "https" } else { "http" } }
+    }
+
+    /// The client as an element of `Forwarded`, in which an IPv6 address is quoted.
+    fn element(&self) -> String {
+        let address = self.address.to_str().unwrap_or("unknown");
+        let (before, after) = if address.contains(':') { ("\"[", "]\"") } else { ("", "") };
+        format!("for={before}{address}{after};proto={}", self.protocol)
     }
 
     /// What the upstream should know of the client. What others have said before stays where they are trusted to say it;
@@ -120,7 +118,7 @@ impl Speaker {
             self.address.clone()
         };
         let forwarded = marks.forwarded.then(|| {
-            let mut element = format!("for={};proto={}", self.node, self.protocol);
+            let mut element = self.element();
             if let Some(host) = host.and_then(|host| host.to_str().ok())
                 && !host.contains(['"', '\\'])
             {

@@ -83,6 +83,26 @@ impl ClientIo {
         heard.is_ready() && socket.is_hung_up()
     }
 
+    /// Whether there may be something to read. If not, the task is woken when there is. TLS may have some that the socket knows
+    /// nothing of, so there only reading tells.
+    pub(super) fn may_have_words(&self, cx: &mut Context<'_>) -> bool {
+        match &self.wire {
+            Wire::Plain(SocketIo(socket)) => {
+                self.has_early() || socket.0.borrow().poll_read_ready(cx).is_ready()
+            }
+            Wire::Tls(_) => true,
+        }
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self.wire, Wire::Tls(_))
+    }
+
+    /// Whether something that was read is yet to be read again.
+    pub(super) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
     /// `head` is how long a request's head may take.
     pub(super) fn new(wire: Wire, early: Bytes, watch: Rc<Watch>, head: Span) -> Self {
         ClientIo { early, wire, watch, head }

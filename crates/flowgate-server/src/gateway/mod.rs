@@ -1,6 +1,6 @@
 //! The gateway: a reverse proxy that bounds what its routes let through.
 //!
-//! Reading order: [`service`] starts and ends it, [`worker`] is one of its threads and [`connection`] one client there. A
+//! Reading order: [`service`] starts and ends it, [`worker`] is one of its threads and [`connection`] one client there ([`spare`] has the buffers). A
 //! request is an [`exchange`]: [`asked`] and [`table`] (with [`router`] and [`path`]) find its route, [`limiter`] its pass,
 //! [`forward`] asks an [`upstream`] ([`outgoing`] is what it gets), [`upload`] and [`relay`] are the two bodies, [`tunnel`] what a connection may become;
 //! [`fault`] is what is told when that fails. [`watch`] and [`clock`] keep all deadlines. [`reload`] and [`admin`] are for
@@ -27,6 +27,7 @@ mod relay;
 mod reload;
 mod router;
 mod service;
+mod spare;
 mod table;
 mod tasks;
 mod tls;

@@ -60,7 +60,7 @@ impl Tasks {
 impl<F: Future + 'static> Executor<F> for Spawner {
     fn execute(&self, task: F) {
         let places = (&self.clock, &self.tasks.watches, &self.tasks.current);
-        self.tasks.spawn(Watched::new(places, Weak::new(), |_| async move {
+        self.tasks.spawn(Watched::new(places, Weak::new(), (), |_| async move {
             task.await;
         }));
     }

@@ -170,10 +170,12 @@ pub(super) type Current = RefCell<Option<Rc<Watch>>>;
 
 pin_project! {
     /// A task with its record: polled, it is the current one; when its time is over, it ends.
-    pub(super) struct Watched<F> {
+    pub(super) struct Watched<F, H> {
         #[pin]
         task: F,
         place: Place,
+        // What is held until the task is gone. Here, not in the task: a future within a future takes the room of both.
+        held: H,
     }
 }
 
@@ -184,11 +186,12 @@ struct Place {
     index: usize,
 }
 
-impl<F> Watched<F> {
-    /// Records the task that `make` makes of its record, beginning in `stage`.
+impl<F, H> Watched<F, H> {
+    /// Records the task that `make` makes of its record; `held` is dropped when the task is.
     pub(super) fn new(
         (clock, watches, current): (&Rc<Clock>, &Rc<Watches>, &Rc<Current>),
         socket: Weak<Socket>,
+        held: H,
         make: impl FnOnce(&Rc<Watch>) -> F,
     ) -> Self {
         let watch = Rc::new(Watch {
@@ -203,11 +206,11 @@ impl<F> Watched<F> {
         });
         let index = watches.add(Rc::clone(&watch));
         let (watches, current) = (Rc::clone(watches), Rc::clone(current));
-        Watched { task: make(&watch), place: Place { watches, current, watch, index } }
+        Watched { task: make(&watch), place: Place { watches, current, watch, index }, held }
     }
 }
 
-impl<F: Future<Output = ()>> Future for Watched<F> {
+impl<F: Future<Output = ()>, H> Future for Watched<F, H> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

@@ -27,6 +27,7 @@ use super::{
     clock::{Clock, TICK},
     connection::serve,
     io::Socket,
+    spare::Spare,
     table::Table,
     tasks::{Spawner, Tasks},
     tls::Tls,
@@ -82,6 +83,7 @@ pub(super) struct Hand {
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) spawner: Spawner,
+    pub(super) spare: Spare,
     /// HTTP/2 connections to upstreams: they end by themselves when nobody needs them.
     upstreams: Spawner,
     view: RefCell<Rc<View>>,
@@ -165,7 +167,7 @@ impl Worker {
         let upstreams = Spawner { tasks: Rc::new(Tasks::default()), clock };
         let view = RefCell::new(View::new(table, None, &upstreams));
         let (tls, is_draining) = (RefCell::new(tls), Cell::new(false));
-        Rc::new(Worker { spawner, upstreams, view, tls, is_draining, load })
+        Rc::new(Worker { spawner, spare: Spare::default(), upstreams, view, tls, is_draining, load })
     }
 
     /// The routes as they are now.
@@ -238,13 +240,9 @@ impl Worker {
         let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
         let socket = Socket::new(stream);
         let places = (&self.spawner.clock, &self.spawner.tasks.watches, &self.spawner.tasks.current);
-        let task = Watched::new(places, Rc::downgrade(&socket), |watch| {
+        let task = Watched::new(places, Rc::downgrade(&socket), place, |watch| {
             watch.begin(Stage::Head, self.view.borrow().table.header_timeout);
-            let served = serve(Rc::clone(self), socket, peer, Rc::clone(watch));
-            async move {
-                served.await;
-                drop(place);
-            }
+            serve(Rc::clone(self), socket, peer, Rc::clone(watch))
         });
         self.spawner.tasks.spawn(task);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use flowgate_tasks::store::End;
+use flowgate_tasks::store::{Again, End};
 
 use crate::kit::{Kit, done, ids, keyed, max, task};
 
@@ -49,6 +49,21 @@ on_every_store! {
         let again = worker.claim(3).await;
         assert_eq!(ids(&again), sent);
         assert!(again.iter().all(|task| task.attempt == 1), "no attempt was used up");
+    }
+
+    #[test]
+    async fn t4_a_task_that_comes_alone_takes_one_turn(kit: &Kit) {
+        // Seen to fail: with lanes taken for passed over whenever all that is free was granted, each was told to ask again.
+        let worker = kit.worker().await;
+        for alone in [task(), keyed("alone", max(100))] {
+            kit.send(alone).await;
+            let turned = worker.turn(Vec::new(), 8, true).await;
+            assert_eq!((turned.claimed.len(), turned.again), (1, Again::WhenWoken));
+        }
+        // One lane is granted all that is free, and the other one gets what it leaves.
+        kit.send_all(vec![task().priority(-1), task()]).await;
+        let turned = worker.turn(Vec::new(), 8, true).await;
+        assert!(turned.claimed.len() == 2 || turned.again == Again::Now, "{turned:?}");
     }
 
     #[test]

@@ -55,6 +55,16 @@ pub(super) struct About {
 }
 
 impl Writer {
+    /// One that writes into this.
+    pub(super) fn new(text: Vec<u8>) -> Self {
+        Writer { text, ..Writer::default() }
+    }
+
+    /// What it wrote into.
+    pub(super) fn into_text(self) -> Vec<u8> {
+        self.text
+    }
+
     /// Sends what there is and what there comes, to the last byte of the body.
     pub(super) fn poll_send(
         &mut self,

@@ -1,6 +1,6 @@
 //! One plain request after the other.
 //!
-//! Owns the loop, and when it ends: at the first thing that is not plain, at a rest, or with the connection.
+//! Owns the loop, and when it ends: at the first thing that is not plain, when all is answered, or with the connection.
 
 use std::{
     future::{Future, poll_fn},
@@ -18,17 +18,16 @@ use super::{
     response::{About, Writer},
 };
 use crate::gateway::{
-    client::Client, exchange::exchange, io::ClientIo, relay::Out, watch::Watch, worker::Worker,
+    client::Client, exchange::exchange, io::ClientIo, relay::Out, spare::READ_AT_ONCE, watch::Watch,
+    worker::Worker,
 };
-
-const READ_AT_ONCE: usize = 8 << 10;
 
 /// How it ended.
 pub(in crate::gateway) enum Left {
     /// With something that is not plain: it is yet to be read.
     Special(ClientIo),
-    /// Nothing was under way for a while.
-    Resting(ClientIo),
+    /// All that was said is answered.
+    Quiet(ClientIo),
     /// The connection is to be closed.
     Ended(ClientIo),
     /// There is nobody to talk to any more.
@@ -48,22 +47,26 @@ enum Next {
 pub(in crate::gateway) async fn serve(
     worker: &Rc<Worker>,
     client: &Rc<Client>,
-    mut io: ClientIo,
+    (mut io, mut input): (ClientIo, BytesMut),
     watch: &Watch,
 ) -> Left {
-    let mut input = BytesMut::with_capacity(READ_AT_ONCE);
-    let mut writer = Writer::default();
+    let mut writer = Writer::new(worker.spare.take_to_write());
     loop {
         let request = match find(&mut input) {
             Ok(Some(request)) => request,
             Err(Special) => return Left::Special(io.with_early(input.freeze())),
-            Ok(None) => match next(worker, &mut io, &mut input, watch).await {
+            Ok(None) if input.is_empty() && !io.has_early() => {
+                if input.capacity() > 0 {
+                    worker.spare.give(input);
+                }
+                worker.spare.give_to_write(writer.into_text());
+                return Left::Quiet(io);
+            }
+            Ok(None) => match next(&mut io, &mut input, watch).await {
                 Next::Read => continue,
                 // Some of a request has come: how long the rest may take, is known where all of that is.
-                Next::Rest if !input.is_empty() => return Left::Special(io.with_early(input.freeze())),
-                Next::Rest => return Left::Resting(io),
-                Next::End if !input.is_empty() => return Left::Gone,
-                Next::End => return Left::Ended(io),
+                Next::Rest => return Left::Special(io.with_early(input.freeze())),
+                Next::End => return Left::Gone,
             },
         };
         let is_head = request.method() == Method::HEAD;
@@ -72,7 +75,7 @@ pub(in crate::gateway) async fn serve(
         let Some(Ok(response)) = unless_hung_up(&io, answering).await else { return Left::Gone };
         let is_last = worker.is_draining();
         let about = About { is_head, is_last };
-        if !sent(&mut io, &mut writer, response, about, (worker, client, watch)).await {
+        if !sent(&mut io, &mut writer, &mut input, response, about, (worker, client, watch)).await {
             return Left::Gone;
         }
         if is_last || worker.is_draining() {
@@ -95,6 +98,7 @@ async fn unless_hung_up<T>(io: &ClientIo, mut future: Pin<&mut impl Future<Outpu
 async fn sent(
     io: &mut ClientIo,
     writer: &mut Writer,
+    input: &mut BytesMut,
     response: Response<Out>,
     about: About,
     (worker, client, watch): (&Worker, &Client, &Watch),
@@ -107,6 +111,10 @@ async fn sent(
         Poll::Ready(sent) => Poll::Ready(sent.is_ok()),
         Poll::Pending if io.is_hung_up(cx) => Poll::Ready(false),
         Poll::Pending => {
+            // Nothing is read before all of this is sent, and that may take its time.
+            if input.is_empty() && input.capacity() > 0 {
+                worker.spare.give(std::mem::take(input));
+            }
             // All was said and is not all sent: it has as long as a connection on which nothing happens.
             if watch.has_paused() {
                 client.rest();
@@ -117,15 +125,13 @@ async fn sent(
     .await
 }
 
-/// Reads more.
-async fn next(worker: &Worker, io: &mut ClientIo, input: &mut BytesMut, watch: &Watch) -> Next {
+/// Reads more of a request of which some has come.
+async fn next(io: &mut ClientIo, input: &mut BytesMut, watch: &Watch) -> Next {
     input.reserve(READ_AT_ONCE);
-    let is_first = input.is_empty();
     let mut reading = pin!(io.read_buf(input));
     poll_fn(|cx| match reading.as_mut().poll(cx) {
         Poll::Ready(Ok(1..)) => Poll::Ready(Next::Read),
         Poll::Ready(_) => Poll::Ready(Next::End),
-        Poll::Pending if worker.is_draining() && is_first => Poll::Ready(Next::End),
         Poll::Pending if watch.has_paused() => Poll::Ready(Next::Rest),
         Poll::Pending => Poll::Pending,
     })

@@ -30,7 +30,11 @@ use crate::gateway::{
 
 /// How much is read at once: little where little comes, and more where the last time was not enough.
 const LEAST_READ: usize = 4 << 10;
-const MOST_READ: usize = 64 << 10;
+const MOST_READ: usize = 16 << 10;
+/// Where so much of a body has come, its client takes it about as fast: then more is read at once. One who reads slowly must not
+/// cost that much.
+const MUCH: usize = 1 << 20;
+const MOST_READ_OF_MUCH: usize = 64 << 10;
 /// How often an upstream may say that its answer is yet to come (1xx).
 const MOST_INTERIM: usize = 100;
 
@@ -44,6 +48,8 @@ struct Talk {
     sender: Sender,
     input: BytesMut,
     read_size: usize,
+    /// How much has come of the answer.
+    came: usize,
     /// How many answers have come before the answer.
     interim: usize,
     body: Rest,
@@ -91,6 +97,7 @@ impl Line {
             sender: Sender::default(),
             input: BytesMut::new(),
             read_size: LEAST_READ,
+            came: 0,
             interim: 0,
             body: Rest::Bytes(0),
             is_kept: true,
@@ -118,7 +125,7 @@ impl Line {
         let (is_chunked, upload) = (upload.is_chunked(), upload.some());
         let has_body = upload.is_some();
         self.0.sender.begin(|text| write(&parts, text), upload, is_chunked);
-        (self.0.read_size, self.0.interim) = (LEAST_READ, 0);
+        (self.0.read_size, self.0.came, self.0.interim) = (LEAST_READ, 0, 0);
         let heard = poll_fn(|cx| {
             loop {
                 match self.0.poll_head(cx, &parts.method) {
@@ -280,8 +287,10 @@ impl Talk {
         let room = self.input.capacity() - self.input.len();
         let reading = pin!(self.socket.read_buf(&mut self.input));
         let read = ready!(reading.poll(cx)).map_err(|_| BodyError::Broken)?;
+        self.came = self.came.saturating_add(read);
         if read == room {
-            self.read_size = (self.read_size * 2).min(MOST_READ);
+            let most = if self.came < MUCH { MOST_READ } else { MOST_READ_OF_MUCH };
+            self.read_size = (self.read_size * 2).min(most);
         }
         Poll::Ready(Ok(read))
     }

@@ -4,6 +4,7 @@
 //! needed and made anew when it broke.
 
 use std::{
+    hash::{BuildHasher, RandomState},
     sync::{Arc, atomic::AtomicI64},
     time::Duration,
 };
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     pub(super) lanes: Lanes,
     pub(super) turning: turn::Memory,
     pub(super) wakes: broadcast::Sender<Wake>,
+    /// What this store's own wake-ups for others are marked with: it wakes its own workers without a detour.
+    pub(super) mark: String,
     listener: Mutex<Option<Listener>>,
 }
 
@@ -89,11 +92,12 @@ impl Postgres {
             lanes: Lanes::default(),
             turning: turn::Memory::default(),
             wakes,
+            mark: format!("{:016x}", RandomState::new().hash_one(0)),
             listener: Mutex::default(),
         };
         let store = Postgres { shared: Arc::new(shared) };
         *store.shared.listener.lock().await =
-            Some(Listener::start(&store.shared.address, &store.shared.wakes).await?);
+            Some(Listener::start(&store.shared.address, &store.shared.wakes, &store.shared.mark).await?);
         Ok(store)
     }
 

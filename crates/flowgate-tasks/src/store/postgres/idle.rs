@@ -30,23 +30,34 @@ pub(super) struct Short {
     pub(super) asks_again: bool,
 }
 
-/// Makes them idle. If some could not be, because they have something in line by now or a sender has them, workers are woken
-/// in a moment: nobody else would tell them.
+/// What became of them.
+enum Found {
+    Idle,
+    /// Some have something in line by now.
+    InLine,
+    /// A sender has some of them, for who knows how long.
+    Shared,
+}
+
+/// Makes them idle. If some could not be, workers are woken: nobody else would tell them.
 pub(super) async fn settle(shared: Arc<Shared>, short: Short) {
     let asks_again = short.asks_again;
     match make_idle(&shared, short).await {
-        Ok(true) => shared.turning.idling.rest(),
-        Ok(false) if asks_again => {}
+        Ok(Found::Idle) => shared.turning.idling.rest(),
+        Ok(_) if asks_again => {}
+        Ok(Found::InLine) => {
+            shared.turning.idling.rest();
+            let _ = shared.wakes.send(Wake::Work);
+        }
         // Lanes that stay ready are looked at with the next turn, which is no more than a cost.
-        Ok(false) | Err(_) => {
+        Ok(Found::Shared) | Err(_) => {
             tokio::time::sleep(shared.turning.idling.next()).await;
             let _ = shared.wakes.send(Wake::Work);
         }
     }
 }
 
-/// Whether all of them are idle now.
-async fn make_idle(shared: &Shared, short: Short) -> Result<bool, StoreError> {
+async fn make_idle(shared: &Shared, short: Short) -> Result<Found, StoreError> {
     let Short { lanes, mut session, .. } = short;
     let told = shared.told_time();
     session.begin();
@@ -57,7 +68,11 @@ async fn make_idle(shared: &Shared, short: Short) -> Result<bool, StoreError> {
     let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
     let (idle, _) = tokio::try_join!(session.query(IDLE_LANES, [&own, &told]), session.run("COMMIT"))?;
     session.end();
-    Ok(idle.len() == lanes.len())
+    Ok(match (idle.len() == lanes.len(), idle.len() == own.len()) {
+        (true, _) => Found::Idle,
+        (false, true) => Found::Shared,
+        (false, false) => Found::InLine,
+    })
 }
 
 /// Twice as long each time, from a millisecond to a tenth of a second.

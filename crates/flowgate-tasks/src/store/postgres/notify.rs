@@ -28,15 +28,16 @@ impl Listener {
     pub(super) async fn start(
         address: &Address,
         wakes: &broadcast::Sender<Wake>,
+        mark: &str,
     ) -> Result<Self, StoreError> {
-        let mut listening = listen(address, wakes).await?;
-        let (address, wakes) = (address.clone(), wakes.clone());
+        let mut listening = listen(address, wakes, mark).await?;
+        let (address, wakes, mark) = (address.clone(), wakes.clone(), mark.to_owned());
         Ok(Listener(tokio::spawn(async move {
             loop {
                 let _ = (&mut listening.connection).await;
                 listening = loop {
                     tokio::time::sleep(PAUSE).await;
-                    if let Ok(listening) = listen(&address, &wakes).await {
+                    if let Ok(listening) = listen(&address, &wakes, &mark).await {
                         break listening;
                     }
                 };
@@ -64,14 +65,18 @@ impl Drop for Listening {
     }
 }
 
-async fn listen(address: &Address, wakes: &broadcast::Sender<Wake>) -> Result<Listening, StoreError> {
+async fn listen(
+    address: &Address,
+    wakes: &broadcast::Sender<Wake>,
+    mark: &str,
+) -> Result<Listening, StoreError> {
     let (client, mut connection) = address.connect().await.map_err(failed("connected to listen"))?;
-    let wakes = wakes.clone();
+    let (wakes, mark) = (wakes.clone(), mark.to_owned());
     let connection = tokio::spawn(async move {
         let mut messages = poll_fn(move |context| connection.poll_message(context));
         while let Some(Ok(message)) = messages.next().await {
             if let AsyncMessage::Notification(said) = message {
-                read(said.payload()).map(|wake| wakes.send(wake));
+                read(said.payload(), &mark).map(|wake| wakes.send(wake));
             }
         }
     });
@@ -79,13 +84,27 @@ async fn listen(address: &Address, wakes: &broadcast::Sender<Wake>) -> Result<Li
     Ok(Listening { connection, _client: client })
 }
 
-fn read(said: &str) -> Option<Wake> {
+/// What was said, unless it is this store's own word to others, marked as such.
+fn read(said: &str, mark: &str) -> Option<Wake> {
     let id = || said.get(1..).and_then(|id| id.parse().ok()).map(TaskId);
     match said.as_bytes().first()? {
-        b'w' => Some(Wake::Work),
+        b'w' => (said.get(1..) != Some(mark)).then_some(Wake::Work),
         b'd' => Some(Wake::Due),
         b'c' => id().map(Wake::Cancel),
         b'e' => id().map(Wake::Ended),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wake, read};
+
+    #[test]
+    fn a_store_hears_all_but_its_own_wake_ups() {
+        assert!(matches!(read("w", "ab12"), Some(Wake::Work)), "of an earlier version, or of a turn");
+        assert!(matches!(read("wcd34", "ab12"), Some(Wake::Work)), "of another store");
+        assert!(read("wab12", "ab12").is_none(), "its own");
+        assert!(matches!(read("e17", "17"), Some(Wake::Ended(_))), "only wake-ups are marked");
     }
 }

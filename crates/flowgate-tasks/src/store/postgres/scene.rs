@@ -15,6 +15,9 @@ use crate::{
 
 /// No turn looks at more lanes of one queue than these.
 const MOST_LANES: u32 = 512;
+/// The same without a key, and how many with a key the server names whether or not others have them.
+const MOST_PLAIN: usize = 16;
+const A_FEW: usize = 4;
 
 const WORKER: &str = "SELECT now_ns($2) AS now, worker.id AS worker FROM (SELECT) AS one \
     LEFT JOIN LATERAL (SELECT id FROM workers WHERE id = $1 FOR KEY SHARE) AS worker ON true";
@@ -51,11 +54,11 @@ const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limit
     SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
     ORDER BY priority, id LIMIT 16) AS lanes \
     WHERE EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))";
-/// Whether a lane with a key is ready at all, its key locked or not.
-const ANY_KEYED: &str = "SELECT FROM queues CROSS JOIN LATERAL (\
-    SELECT queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL LIMIT 1) AS lanes \
+/// A few of the lanes with a key that are ready, their keys locked or not.
+const ANY_KEYED: &str = "SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
+    SELECT id, queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL LIMIT 4) AS lanes \
     WHERE NOT paused AND (max IS NULL OR in_use < max) \
-    AND EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) LIMIT 1";
+    AND EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) LIMIT 4";
 /// Lanes held by keys of which something comes back.
 const HELD_LANES: &str = "SELECT id AS lane, queue, key, priority, limits, heavy FROM lanes \
     WHERE key = ANY($1) AND state = 2 ORDER BY id";
@@ -97,6 +100,8 @@ pub(super) struct Loaded {
     pub(super) has_more: bool,
     /// Whether there are lanes to look at, and all of them are locked by others.
     pub(super) is_locked_out: bool,
+    /// Whether no other lane is ready, as far as anybody knows.
+    pub(super) sees_all: bool,
     /// What was said of each lane so far.
     pub(super) were: Vec<LaneState>,
     /// Lanes whose head may take more than one slot.
@@ -159,8 +164,21 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     let missed = builder.start(asked.starts, &started)?;
     let is_locked_out = keyed.is_empty() && !any.is_empty();
     let has_more = keyed.len() as i64 >= most && most > 0;
+    let seen: HashSet<i64> = keyed.iter().map(|row| row.get("lane")).collect();
+    let sees_all = plain.len() < MOST_PLAIN
+        && any.len() < A_FEW
+        && any.iter().all(|row| seen.contains(&row.get::<_, i64>("lane")));
     let were = builder.lanes(&plain, keyed, &held)?;
-    Ok(Loaded { scene: builder.scene, has_more, is_locked_out, were, heavy: builder.heavy, back, missed })
+    Ok(Loaded {
+        scene: builder.scene,
+        has_more,
+        is_locked_out,
+        sees_all,
+        were,
+        heavy: builder.heavy,
+        back,
+        missed,
+    })
 }
 
 /// The settles whose lease is still the worker's, each task once.

@@ -15,7 +15,7 @@ use super::{
     session::{Params, failed},
 };
 use crate::{
-    store::{Sent, StoreError},
+    store::{Sent, StoreError, Wake},
     task::{NewTask, TaskId, When},
 };
 
@@ -31,6 +31,12 @@ pub(super) const READY_LANES: &str = "WITH idle AS (SELECT id FROM lanes WHERE i
     ORDER BY id FOR NO KEY UPDATE), \
     woken AS (UPDATE lanes SET state = 1 FROM idle WHERE lanes.id = idle.id AND lanes.state = 0 RETURNING lanes.id) \
     SELECT pg_notify('flowgate', 'w') FROM woken LIMIT 1";
+
+/// The same for what is stored by this process, which is told who it is: it need not be told in turn.
+const READY_SENT: &str = "WITH idle AS (SELECT id FROM lanes WHERE id = ANY($1) AND state = 0 \
+    ORDER BY id FOR NO KEY UPDATE), \
+    woken AS (UPDATE lanes SET state = 1 FROM idle WHERE lanes.id = idle.id AND lanes.state = 0 RETURNING lanes.id) \
+    SELECT pg_notify('flowgate', 'w' || $2::text) FROM woken LIMIT 1";
 
 /// Tells those who keep up that something is due one day.
 pub(super) const DELAYED: &str = "SELECT pg_notify('flowgate', 'd')";
@@ -85,6 +91,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     lanes::STATEMENTS[3],
     SHARE_LANES,
     READY_LANES,
+    READY_SENT,
     OPEN_LANES,
     DELAYED,
     HEAVY_LANES,
@@ -220,7 +227,7 @@ pub(super) async fn add(
         }
     };
     let is_delayed = tasks.iter().any(|task| task.start.is_some());
-    let (_, _, _, _, added, _, _, _) = tokio::try_join!(
+    let (_, _, _, _, added, ready, _, _) = tokio::try_join!(
         begin,
         session.query(SHARE_LANES, [&columns.all_lanes]),
         limited,
@@ -239,10 +246,14 @@ pub(super) async fn add(
                 &told,
             ],
         ),
-        session.query(READY_LANES, [&columns.all_lanes]),
+        session.query(READY_SENT, [&columns.all_lanes, &shared.mark]),
         session.query_if(is_delayed, DELAYED, []),
         session.run("COMMIT"),
     )?;
+    if !ready.is_empty() {
+        // Workers of this process hear of it now, and not by way of the server.
+        let _ = shared.wakes.send(Wake::Work);
+    }
     let mut added = added.iter().map(|row| TaskId(row.get(0)));
     let mut sent = |named: &Option<Named>| match named {
         Some(Named { task, is_new: false }) => Some(Sent { id: TaskId(*task), is_duplicate: true }),

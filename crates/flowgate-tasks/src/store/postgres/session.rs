@@ -66,6 +66,11 @@ impl Session {
         self.client.batch_execute(sql).await.map_err(failed("ran a statement"))
     }
 
+    /// The same, or nothing at all.
+    pub(super) async fn run_if(&self, is_needed: bool, sql: &str) -> Result<(), StoreError> {
+        if is_needed { self.run(sql).await } else { Ok(()) }
+    }
+
     /// The connection itself, for statements that are not worth preparing.
     pub(super) fn client(&self) -> &Client {
         &self.client

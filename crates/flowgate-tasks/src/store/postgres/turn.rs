@@ -197,12 +197,15 @@ async fn transact(
         told: shared.told_time(),
         whole,
     };
-    let Loaded { mut scene, has_more, is_locked_out, were, heavy, back, missed } =
+    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, heavy, back, missed } =
         scene::load(session, &asked).await?;
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
     plan.has_more |= has_more && !plan.grants.is_empty();
     let stuck = fit(session, &scene, &mut plan.grants, &heavy).await?;
-    let taken = take(session, &scene, &plan.grants, worker).await?;
+    // What nothing is counted for needs nothing written: then it commits in the flight that takes it.
+    let is_bare = is_bare(&scene, &plan.grants) && settles.is_empty() && starts.is_empty() && ahead.is_none();
+    let (taken, ()) =
+        tokio::try_join!(take(session, &scene, &plan.grants, worker), session.run_if(is_bare, "COMMIT"))?;
     let mut short = Vec::new();
     let mut is_full = false;
     for grant in &plan.grants {
@@ -222,9 +225,10 @@ async fn transact(
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
     // What one lane did not take is for the others.
     let is_left = !short.is_empty() || !stuck.is_empty();
+    let may_be_others = plan.passed_over || plan.is_spent && !sees_all;
     let again = if plan.wants_locks {
         Again::WithLocks
-    } else if scene.budget > 0 && (plan.has_more || is_left && (is_full || plan.passed_over)) {
+    } else if scene.budget > 0 && (plan.has_more || is_left && (is_full || may_be_others)) {
         Again::Now
     } else if taken.is_empty() && is_locked_out {
         Again::Soon
@@ -234,7 +238,10 @@ async fn transact(
     // Whoever has a slot free needs nothing ahead.
     let ahead = ahead.filter(|ahead| scene.budget == 0 && want.is_some() && ahead.most > 0);
     let changes = Changes::of(&scene, &were, &stuck);
-    let ahead = Box::pin(write(session, changes, &scene, &ends, again, (worker, ahead))).await?;
+    let ahead = match is_bare {
+        true => Vec::new(),
+        false => Box::pin(write(session, changes, &scene, &ends, again, (worker, ahead))).await?,
+    };
     if let Some(lane) = plan.grants.last().map(|grant| scene.lanes[grant.lane].id) {
         shared.turning.cursor.store(lane, Ordering::Relaxed);
     }
@@ -242,6 +249,15 @@ async fn transact(
     shared.turning.claimed(&taken);
     shared.turning.claimed(&ahead);
     Ok((Turned { claimed: taken, ahead, lost, now: scene.now, again }, short))
+}
+
+/// Whether these grants change no count: no key is locked, and nobody has a cap.
+fn is_bare(scene: &Scene, grants: &[Grant]) -> bool {
+    let mut queues = scene.queues.iter();
+    !grants.is_empty()
+        && scene.keys.is_empty()
+        && scene.cluster.cap.is_none()
+        && queues.all(|queue| queue.counter.cap.is_none())
 }
 
 /// Cuts grants of lanes with heavy tasks down to what fits, and gives the lanes whose next task does not. Their key is locked, so

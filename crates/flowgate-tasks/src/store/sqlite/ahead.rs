@@ -80,21 +80,30 @@ pub(super) fn start(
     Ok((lost, started))
 }
 
+/// What starts counts from now on. Before what ended is given back: that may be some of these.
+pub(super) fn count(hand: &mut Hand<'_>, started: &BTreeMap<i64, u32>) -> Result<(), Fault> {
+    for (queue, count) in started {
+        let sql = "UPDATE queues SET in_use = in_use + ?2 WHERE id = ?1 AND max IS NOT NULL";
+        hand.db.prepare_cached(sql)?.execute(params![queue, count])?;
+        let sql = "UPDATE cluster SET in_use = in_use + ?1 WHERE cap IS NOT NULL";
+        hand.db.prepare_cached(sql)?.execute([count])?;
+    }
+    Ok(())
+}
+
 /// Each that starts takes the place of one that ended, so that no count grows: `freed` is what ended of each queue.
-pub(super) fn count(
+pub(super) fn check(
     hand: &mut Hand<'_>,
     started: &BTreeMap<i64, u32>,
     freed: &BTreeMap<i64, u32>,
 ) -> Result<(), Fault> {
     for (queue, &count) in started {
-        let sql = "UPDATE queues SET in_use = in_use + ?2 WHERE id = ?1 AND max IS NOT NULL";
-        let is_capped = hand.db.prepare_cached(sql)?.execute(params![queue, count])? > 0;
+        let sql = "SELECT 1 FROM queues WHERE id = ?1 AND max IS NOT NULL";
+        let is_capped = hand.db.prepare_cached(sql)?.exists([queue])?;
         if is_capped && count > freed.get(queue).copied().unwrap_or(0) {
             let why = "more started of what was claimed ahead than ended of its queue".to_owned();
             return Err(StoreError::Database { doing: "started tasks", why }.into());
         }
-        let sql = "UPDATE cluster SET in_use = in_use + ?1 WHERE cap IS NOT NULL";
-        hand.db.prepare_cached(sql)?.execute([count])?;
     }
     Ok(())
 }

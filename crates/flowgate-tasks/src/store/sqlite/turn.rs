@@ -33,8 +33,9 @@ pub(super) fn leave(hand: &mut Hand<'_>, worker: WorkerId) -> Result<(), Fault> 
 pub(super) fn turn(hand: &mut Hand<'_>, worker: WorkerId, turn: Turn) -> Result<Turned, Fault> {
     let is_settling = !turn.settles.is_empty();
     let (missed, started) = ahead::start(hand, worker, &turn.starts)?;
+    ahead::count(hand, &started)?;
     let settled = settle::settle(hand, worker, turn.settles)?;
-    ahead::count(hand, &started, &settled.queues)?;
+    ahead::check(hand, &started, &settled.queues)?;
     let mut back = settled.keys;
     let lost = settled.lost.into_iter().chain(missed).collect();
     let mut turned = Turned { lost, now: hand.now, ..Turned::default() };

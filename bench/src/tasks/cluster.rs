@@ -1,0 +1,53 @@
+//! Whether a cap over everything holds over many processes, and how much of it is in use while work waits.
+
+use super::{
+    contestant::{Contestant, ROLL},
+    fleet::Fleet,
+    overlap::{Judgement, Record},
+    stage::{Limit, Stage},
+};
+use crate::{
+    report::{Goal, Question},
+    suite::Suite,
+};
+
+const MOST: &str = "cluster cap of 20: the most at once";
+const AVERAGE: &str = "cluster cap of 20: in use on average while work waits";
+const BESIDE: &str = "cluster cap of 20: in use on average while work waits, horsies";
+const CAP: u32 = 20;
+const FLEET: Fleet = Fleet {
+    processes: 4,
+    at_once: 16,
+    count: 2_000,
+    // The cap is over all of them: keys are not told apart.
+    keys: 1,
+    limit: Limit::Twenty,
+    task_ms: 50,
+};
+
+pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
+    if !suite.wants_any(&[MOST, AVERAGE, BESIDE]) {
+        return Ok(());
+    }
+    let share = if suite.is_quick() { 10 } else { 1 };
+    let judge = |contestant: &Contestant, share: u32| -> Result<Judgement, String> {
+        let fleet = Fleet { count: FLEET.count / share, ..FLEET };
+        let records: Vec<Record> = fleet.records(stage, contestant)?;
+        Judgement::of(&records, CAP, 1).ok_or_else(|| "not one task ran".to_owned())
+    };
+    let ours = Contestant::ours().ok_or("ours does not take part")?;
+    let judged = judge(&ours, share)?;
+    let question = Question::new(MOST, "tasks").goal(Goal::ours_at_most(f64::from(CAP)));
+    suite.add(question.alone(f64::from(judged.most)));
+    suite.add(Question::new(AVERAGE, "tasks").goal(Goal::ours_at_least(19.5)).alone(judged.average));
+    let Some(horsies) = ROLL.iter().find(|contestant| contestant.name == "horsies") else { return Ok(()) };
+    match judge(horsies, share.max(4)) {
+        Ok(theirs) => {
+            suite.add(
+                Question::new(BESIDE, "tasks").against("horsies").beside(judged.average, theirs.average),
+            );
+        }
+        Err(error) => suite.remark(format!("cluster cap: horsies left out: {error}")),
+    }
+    Ok(())
+}
