@@ -124,7 +124,7 @@ fn weights_are_simulated_as_the_gate_does_it() {
 
 #[test]
 fn durable_tasks_are_simulated_as_their_store_does_it() {
-    // Seen to fail: with a turn that settles and claims nothing, those in line started when the next one came.
+    // Seen to fail: with a turn that settles and claims nothing, those who were last in line never started.
     let agree = |name, workload, limits, builder| agree_with(durable::play, name, workload, limits, builder);
     let work = "--arrivals 50/s --duration exp:100ms --for 20s";
     agree("durable-max", work, "--max 6", Limits::builder().max(6));
