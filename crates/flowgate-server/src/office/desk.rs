@@ -19,7 +19,7 @@ use crate::{
     delivery::{Signer, SigningKeys},
     message::{Destination, Fault, Given, Head, Message, Numbers, Space, Spec, read},
     metrics::Meter,
-    traces::{Context, Kind, Span, Tracer},
+    traces::{self, Context, Kind, Span, Tracer},
 };
 
 /// More of a body is not taken.
@@ -134,6 +134,7 @@ impl Desk {
         let Sending { destination, given, body, queue, schedule, caller } = sending;
         let now = clock::now();
         let traceparent = given.last("traceparent").map(str::to_owned);
+        let trace_state = given.last("tracestate").filter(|text| traces::is_state(text)).map(str::to_owned);
         let head = |url: String, spec: Spec| {
             self.traced(
                 traceparent.as_deref(),
@@ -144,6 +145,7 @@ impl Desk {
                     caller: caller.clone(),
                     queue: queue.clone(),
                     schedule: schedule.clone(),
+                    trace_state: trace_state.clone(),
                     ..Head::default()
                 },
             )
@@ -219,11 +221,14 @@ impl Desk {
         Accepted { id, url: message.head.url, is_duplicate }
     }
 
-    /// The head with its place in a trace, below whoever sends it.
+    /// The head with its place in a trace, below whoever sends it. What others keep beside that is for this trace alone.
     pub(crate) fn traced(&self, traceparent: Option<&str>, mut head: Head) -> Head {
         let (context, parent) = self.tracer.enter(traceparent);
         head.trace = context.map(|context| context.to_string());
         head.sender = parent.map(|parent| parent.to_string());
+        if traceparent.and_then(Context::read).is_none() {
+            head.trace_state = None;
+        }
         head
     }
 
