@@ -219,6 +219,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "FLOWGATE_DENY_PRIVATE")]
     pub(crate) deny_private: bool,
 
+    /// The HTTP proxy that deliveries go by, like http://10.0.0.1:3128 [env: FLOWGATE_SERVER_EGRESS_PROXY] [default: none]
+    #[arg(long, value_name = "URL")]
+    pub(crate) egress_proxy: Option<String>,
+
     /// Answer /metrics without a token
     #[arg(long, env = "FLOWGATE_METRICS_OPEN")]
     pub(crate) metrics_open: bool,

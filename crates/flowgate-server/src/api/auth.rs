@@ -37,8 +37,9 @@ impl Doors {
 
     /// The namespace of a request, or why there is none for it.
     fn space(&self, request: &Request) -> Result<Space, Problem> {
-        if request.uri().path().starts_with(HOOKS) {
-            return Ok(Space::default());
+        if let Some(rest) = request.uri().path().strip_prefix(HOOKS) {
+            let user = rest.split('/').next().unwrap_or_default();
+            return self.desk.secrets.hook_space(user).ok_or_else(|| Problem::missing("webhook of", user));
         }
         let space = token_space(&self.desk, request)?;
         let Some(named) = request.headers().get(NAMESPACE) else { return Ok(space) };

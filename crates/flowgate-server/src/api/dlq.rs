@@ -37,7 +37,7 @@ const PAGE: u32 = 500;
 const LOOKED_AT: usize = 20_000;
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: u32 = 200;
-const OWN: [&str; 13] = [
+pub(super) const OWN: [&str; 13] = [
     "count",
     "cursor",
     "dlqIds",
@@ -106,7 +106,11 @@ pub(super) async fn remove_all(desk: &Desk, asked: &Asked, names: &[String]) -> 
 }
 
 pub(super) async fn retry_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
-    let page = page(&desk, &asked, &names(&body)?).await?;
+    // A run is resumed or restarted. Named, its letter is told so; otherwise it is not meant.
+    let names = names(&body)?;
+    let is_named = !names.is_empty() || !asked.all("dlqIds").is_empty() || !asked.all("dlqId").is_empty();
+    let asked = if is_named { asked } else { asked.with("source", "qstash") };
+    let page = page(&desk, &asked, &names).await?;
     let mut responses = Vec::new();
     for letter in page.letters {
         responses.push(again(&desk, letter).await?);
@@ -280,40 +284,57 @@ impl Letter {
     }
 }
 
-/// Which letters are meant by the runs they ended. Those of runs are asked for, by name or by their source.
+/// Which letters are meant by the runs they ended.
 struct RunLetters {
-    is_named: bool,
-    is_of_runs: bool,
+    /// Those of runs alone, or all others alone.
+    is_of_runs: Option<bool>,
     ids: Vec<String>,
     url: Option<String>,
+    is_exact_url: bool,
     created: Option<u64>,
     states: Vec<String>,
 }
 
 impl RunLetters {
     fn read(asked: &Asked) -> Result<Self, Problem> {
-        let source = asked.one("source").unwrap_or("qstash");
-        if !["workflow", "qstash"].contains(&source) {
-            return Err(Problem::bad(format!("source is {source:?}; send workflow or qstash")));
-        }
+        let is_of_runs = match asked.one("source") {
+            None => None,
+            Some("workflow") => Some(true),
+            Some("qstash") => Some(false),
+            Some(source) => {
+                let text = format!("source is {source:?}; send workflow or qstash, or none for both");
+                return Err(Problem::bad(text));
+            }
+        };
         Ok(RunLetters {
-            is_named: !asked.all("dlqIds").is_empty() || !asked.all("dlqId").is_empty(),
-            is_of_runs: source == "workflow",
+            is_of_runs,
             ids: asked.all("workflowRunId"),
             url: asked.one("workflowUrl").map(str::to_owned),
+            is_exact_url: asked.one("workflowUrlExactMatch") == Some("true"),
             created: asked.number("workflowCreatedAt")?,
             states: asked.all("failureFunctionState"),
         })
     }
 
     fn matches(&self, letter: &Letter) -> bool {
-        let Some(part) = &letter.message.head.part else { return !self.is_of_runs };
+        let Some(part) = &letter.message.head.part else { return !self.is_about_runs() };
         let run = letter.run.as_ref();
         let state = run.and_then(|run| run.failure_call.as_ref()).map(|call| &call.state);
-        (self.is_of_runs || self.is_named)
+        self.is_of_runs != Some(false)
             && (self.ids.is_empty() || self.ids.contains(&part.id))
-            && self.url.as_ref().is_none_or(|url| run.is_some_and(|run| run.url.starts_with(url)))
+            && self.url.as_ref().is_none_or(|url| {
+                run.is_some_and(
+                    |run| if self.is_exact_url { run.url == *url } else { run.url.starts_with(url) },
+                )
+            })
             && self.created.is_none_or(|created| run.is_some_and(|run| run.created == created))
             && (self.states.is_empty() || state.is_some_and(|state| self.states.contains(state)))
+    }
+
+    /// Whether something is asked that only a run has.
+    fn is_about_runs(&self) -> bool {
+        let has_filter =
+            !self.ids.is_empty() || self.url.is_some() || self.created.is_some() || !self.states.is_empty();
+        self.is_of_runs == Some(true) || has_filter
     }
 }

@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use flowgate_tasks::{
     TaskId,
-    explain::{Explanation, Subject, explain},
+    explain::{Explanation, Subject, explain_with},
 };
 use serde_json::{Value, json};
 
@@ -11,7 +11,10 @@ use super::{
     asked::Asked,
     reply::{Answer, Problem, ok},
 };
-use crate::{delivery::KIND, office::Desk};
+use crate::{
+    delivery::KIND,
+    office::{Desk, Recorded},
+};
 
 pub(super) async fn key(State(desk): State<Desk>, Path(key): Path<String>) -> Answer {
     tell(&desk, Subject::Key(key)).await
@@ -38,7 +41,8 @@ pub(super) async fn any(State(desk): State<Desk>, asked: Asked) -> Answer {
 }
 
 async fn tell(desk: &Desk, subject: Subject) -> Answer {
-    let told = explain(&*desk.store, &subject).await?;
+    let times = Recorded::within(&*desk.store, desk.space.clone());
+    let told = explain_with(&*desk.store, &subject, &times).await?;
     let told = told.ok_or_else(|| Problem::missing("such thing as", &subject.to_string()))?;
     ok(view(desk, &told))
 }

@@ -1,9 +1,11 @@
 //! `/v2/messages`: one message, and cancelling one or many.
 
+use std::time::Duration;
+
 use axum::extract::{Path, State};
 use flowgate_tasks::{
     TaskId,
-    store::{Cancelled, NoteQuery},
+    store::{Cancelled, NoteQuery, State as TaskState},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,6 +24,9 @@ use crate::{
 const DEFAULT_COUNT: usize = 100;
 const MOST: usize = 500;
 const PAGE: u32 = 500;
+/// How long what is under way is waited for, and how often it is looked for.
+const MOMENT: Duration = Duration::from_millis(10);
+const MOMENTS: u32 = 200;
 
 /// A message that waits or is under way; for as long as the log has it, one that is delivered as well.
 pub(super) async fn read(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
@@ -51,7 +56,7 @@ async fn from_log(desk: &Desk, id: TaskId) -> Result<Option<Message>, Problem> {
 pub(super) async fn cancel(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
     let missing = || Problem::missing("message that could be cancelled", &name);
     let id = desk.numbers.read_message(&name).ok_or_else(missing)?;
-    if !cancel_one(&desk, id).await? {
+    if cancel_each(&desk, vec![id]).await? == 0 {
         return Err(missing());
     }
     ok(json!({ "cancelled": 1 }))
@@ -74,47 +79,119 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
             .map_err(|error| Problem::bad(format!("the body cannot be read ({error}); {form}")))?;
         names.extend(body.message_ids);
     }
-    let mut cancelled = 0;
     if !names.is_empty() {
-        for id in names.iter().filter_map(|name| desk.numbers.read_message(name)) {
-            cancelled += u64::from(cancel_one(&desk, id).await?);
-        }
+        let named = names.iter().filter_map(|name| desk.numbers.read_message(name)).collect();
+        let cancelled = cancel_each(&desk, named).await?;
         return ok(json!({ "cancelled": cancelled }));
     }
     let filter = Filter::read(&asked)?;
     let most = asked.count(DEFAULT_COUNT, MOST)? as u64;
-    let mut after = TaskId(0);
+    let (mut cancelled, mut after) = (0, TaskId(0));
     while cancelled < most {
         let page = desk.store.live_tasks(after, PAGE).await?;
         let Some(last) = page.last() else { break };
-        after = last.id;
+        let mut meant = Vec::new();
         for look in &page {
             let is_meant =
                 desk.message_of(look).is_some_and(|message| filter.matches(&message, message.head.created));
-            if is_meant && cancelled < most {
-                cancelled += u64::from(cancel_one(&desk, look.id).await?);
+            if is_meant && cancelled + (meant.len() as u64) < most {
+                meant.push(look.id);
+                after = look.id;
             }
         }
+        // What was delivered after all makes room for more: the list goes on behind the last that was asked for.
+        if cancelled + (meant.len() as u64) < most {
+            after = last.id;
+        }
+        cancelled += cancel_each(&desk, meant).await?;
     }
     ok(json!({ "cancelled": cancelled }))
 }
 
-/// Whether it was a message that could still be cancelled.
-async fn cancel_one(desk: &Desk, id: TaskId) -> Result<bool, Problem> {
-    let Some(message) = desk.store.look_at_task(id).await?.and_then(|look| desk.message_of(&look)) else {
-        return Ok(false);
-    };
-    let entry = |stage| Entry::plain(stage, message.without_body());
-    match desk.client.cancel(id).await? {
-        Cancelled::Unknown => return Ok(false),
-        // What was cancelled is no dead letter.
-        Cancelled::Waiting => drop(desk.store.remove_dead(id).await?),
-        Cancelled::Running => desk.journal.add(id, &entry(Stage::CancelRequested)).await,
+/// Cancels these, and says how many had not ended before.
+async fn cancel_each(desk: &Desk, ids: Vec<TaskId>) -> Result<u64, Problem> {
+    let (mut cancelled, mut stopping) = (0, Vec::new());
+    for id in ids {
+        match cancel_one(desk, id).await? {
+            Asking::Nothing => {}
+            Asking::Done => cancelled += 1,
+            Asking::Stopping(message) => stopping.push((id, message)),
+        }
     }
-    desk.journal.add(id, &entry(Stage::Canceled)).await;
-    // A run that has lost one of its messages would never end.
+    // Its worker stops what is under way, unless an answer came first: then it was delivered, and is not counted.
+    for _ in 0..MOMENTS {
+        let mut left = Vec::new();
+        for (id, message) in stopping {
+            match stopped(desk, id, &message).await? {
+                Some(is_cancelled) => cancelled += u64::from(is_cancelled),
+                None => left.push((id, message)),
+            }
+        }
+        stopping = left;
+        if stopping.is_empty() {
+            return Ok(cancelled);
+        }
+        tokio::time::sleep(MOMENT).await;
+    }
+    // Whoever has these is slow, or gone: they were asked to stop, and will not start again.
+    for (_, message) in &stopping {
+        without_its_run(desk, message).await?;
+    }
+    Ok(cancelled + stopping.len() as u64)
+}
+
+/// What came of asking for a cancel.
+enum Asking {
+    /// There is nothing to cancel any more.
+    Nothing,
+    Done,
+    /// It is under way, and is being stopped.
+    Stopping(Box<Message>),
+}
+
+async fn cancel_one(desk: &Desk, id: TaskId) -> Result<Asking, Problem> {
+    let Some(message) = desk.store.look_at_task(id).await?.and_then(|look| desk.message_of(&look)) else {
+        return Ok(Asking::Nothing);
+    };
+    match desk.client.cancel(id).await? {
+        Cancelled::Unknown => Ok(Asking::Nothing),
+        Cancelled::Waiting => bury(desk, id, &message).await.map(|()| Asking::Done),
+        Cancelled::Running => {
+            let entry = Entry::plain(Stage::CancelRequested, message.without_body());
+            desk.journal.add(id, &entry).await;
+            Ok(Asking::Stopping(Box::new(message)))
+        }
+    }
+}
+
+/// Whether a message that was to be stopped was; `None`: it is still under way.
+async fn stopped(desk: &Desk, id: TaskId, message: &Message) -> Result<Option<bool>, Problem> {
+    let Some(look) = desk.store.look_at_task(id).await? else { return Ok(Some(false)) };
+    match look.state {
+        TaskState::Held { .. } => Ok(None),
+        TaskState::Done { .. } => Ok(Some(false)),
+        TaskState::Dead { reason, .. } if reason != "cancelled" => Ok(Some(false)),
+        TaskState::Dead { .. } => bury(desk, id, message).await.map(|()| Some(true)),
+        // It failed in between and would be tried again.
+        _ => match cancel_one(desk, id).await? {
+            Asking::Nothing => Ok(Some(false)),
+            Asking::Done => Ok(Some(true)),
+            Asking::Stopping(_) => Ok(None),
+        },
+    }
+}
+
+/// What was cancelled is no dead letter, and is told.
+async fn bury(desk: &Desk, id: TaskId, message: &Message) -> Result<(), Problem> {
+    desk.store.remove_dead(id).await?;
+    desk.journal.add(id, &Entry::plain(Stage::Canceled, message.without_body())).await;
+    without_its_run(desk, message).await
+}
+
+/// A run that has lost one of its messages would never end.
+async fn without_its_run(desk: &Desk, message: &Message) -> Result<(), Problem> {
     if let Some(part) = message.head.part.as_ref().filter(|part| part.role != Role::Failure) {
         desk.cancel_run(&part.run).await?;
     }
-    Ok(true)
+    Ok(())
 }

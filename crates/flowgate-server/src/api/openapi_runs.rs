@@ -1,6 +1,6 @@
 //! The paths about runs of workflows, for the OpenAPI document.
 
-use super::table::{Body, NONE, Route, route};
+use super::table::{Body, LETTER_FILTERS, NONE, Route, route};
 
 const RUNS: &[&str] = &[
     "workflowRunIds",
@@ -21,17 +21,6 @@ const LOG: &[&str] = &[
     "flowControlKey",
     "workflowCreatedAt",
     "messageId",
-    "fromDate",
-    "toDate",
-    "cursor",
-    "count",
-];
-const LETTERS: &[&str] = &[
-    "dlqIds",
-    "workflowRunId",
-    "workflowUrl",
-    "label",
-    "responseStatus",
     "fromDate",
     "toDate",
     "cursor",
@@ -103,7 +92,7 @@ pub(super) const ROUTES: [Route; 15] = [
         "post",
         "/v2/workflows/dlq/resume",
         "Failed runs go on as new ones, from the step that failed.",
-        LETTERS,
+        LETTER_FILTERS,
         Body::None,
         "object",
     ),
@@ -111,7 +100,7 @@ pub(super) const ROUTES: [Route; 15] = [
         "post",
         "/v2/workflows/dlq/restart",
         "Failed runs begin again as new ones.",
-        LETTERS,
+        LETTER_FILTERS,
         Body::None,
         "object",
     ),
@@ -123,5 +112,12 @@ pub(super) const ROUTES: [Route; 15] = [
         Body::None,
         "object",
     ),
-    route("delete", "/v2/workflows/dlq", "Delete dead letters of runs.", LETTERS, Body::None, "object"),
+    route(
+        "delete",
+        "/v2/workflows/dlq",
+        "Delete dead letters of runs.",
+        LETTER_FILTERS,
+        Body::None,
+        "object",
+    ),
 ];

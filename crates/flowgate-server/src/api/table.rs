@@ -38,11 +38,18 @@ const LOG_FILTERS: &[&str] = &[
     "path",
 ];
 /// What a list of dead letters can be narrowed down by.
-const LETTER_FILTERS: &[&str] = &[
+pub(super) const LETTER_FILTERS: &[&str] = &[
+    "search",
     "cursor",
     "dlqIds",
     "messageId",
     "responseStatus",
+    "source",
+    "workflowRunId",
+    "workflowUrl",
+    "workflowUrlExactMatch",
+    "workflowCreatedAt",
+    "failureFunctionState",
     "count",
     "url",
     "topicName",
@@ -206,7 +213,14 @@ pub(super) const ROUTES: [Route; 45] = [
         "object",
     ),
     route("get", "/v2/logs", "The same under its newer name.", LOG_FILTERS, Body::None, "object"),
-    route("get", "/v2/dlq", "Dead letters, the newest first.", LETTER_FILTERS, Body::None, "object"),
+    route(
+        "get",
+        "/v2/dlq",
+        "Dead letters, the newest first: messages, and those that ended runs of workflows (source=qstash or source=workflow for one kind alone).",
+        LETTER_FILTERS,
+        Body::None,
+        "object",
+    ),
     route(
         "delete",
         "/v2/dlq",
@@ -220,7 +234,7 @@ pub(super) const ROUTES: [Route; 45] = [
     route(
         "post",
         "/v2/dlq/retry",
-        "Send many dead letters again, by id or by filter.",
+        "Send many dead letters again, by id or by filter; those of runs are resumed or restarted instead.",
         LETTER_FILTERS,
         Body::None,
         "object",
@@ -292,3 +306,26 @@ pub(super) const ROUTES: [Route; 45] = [
     ),
     route("get", "/openapi.json", "This document.", NONE, Body::None, "object"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{dlq, filter},
+        LETTER_FILTERS, LOG_FILTERS,
+    };
+
+    #[test]
+    fn what_lists_are_narrowed_down_by_is_told_whole() {
+        // Other spellings of what is told.
+        let other = ["dlqId", "all"];
+        let mut taken: Vec<&str> = dlq::OWN.into_iter().chain(filter::NAMES).collect();
+        taken.retain(|name| !other.contains(name));
+        let mut told = LETTER_FILTERS.to_vec();
+        taken.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(told, taken);
+        for name in filter::NAMES {
+            assert!(LOG_FILTERS.contains(&name), "{name}");
+        }
+    }
+}

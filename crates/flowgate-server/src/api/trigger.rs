@@ -17,7 +17,7 @@ use super::{
     sent::Sent,
 };
 use crate::{
-    delivery::BY_REST,
+    delivery::{BY_REST, UNKNOWN_SDK},
     message::{Destination, Given},
     office::{Desk, InRun, Planned, Sending, random_text},
     workflow::{Ask, Kind},
@@ -81,7 +81,14 @@ async fn plan(
         .pairs()
         .filter_map(|(name, value)| Some((name.strip_prefix("upstash-forward-")?.to_owned(), value)))
         .collect();
-    given.add("upstash-forward-upstash-workflow-sdk-version", "1");
+    // An endpoint that may be of any version is asked first.
+    let is_known =
+        given.last("upstash-workflow-unknown-sdk").is_none_or(|value| !value.eq_ignore_ascii_case("true"));
+    let (mark, told) = match is_known {
+        true => (BY_REST, ("sdk-version", "1")),
+        false => (UNKNOWN_SDK, ("unknown-sdk", "true")),
+    };
+    given.add(&format!("upstash-forward-upstash-workflow-{}", told.0), told.1);
     if given.last("upstash-failure-callback").is_none() {
         given.add("upstash-failure-callback", url.as_str());
         given.add("upstash-failure-callback-forward-upstash-workflow-is-failure", "true");
@@ -98,7 +105,7 @@ async fn plan(
     if let Some(label) = given.last("upstash-label").map(str::to_owned) {
         given.add("upstash-forward-upstash-label", label);
     }
-    let features = FEATURES.iter().chain(&[BY_REST]).map(|&name| name.to_owned()).collect();
+    let features = FEATURES.iter().chain(&[mark]).map(|&name| name.to_owned()).collect();
     let ask = Ask { id, kind: Kind::Start, features };
     runs::planned(desk, ask, Sending { destination, given, body, queue: None, schedule: None, caller }).await
 }

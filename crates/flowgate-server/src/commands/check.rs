@@ -63,6 +63,12 @@ fn text(effective: &Effective) -> String {
     };
     let mode = effective.server.flow_control_mode.map(|mode| format!("; keys are {mode} unless they differ"));
     text += &format!("server   listens on {}{}\n", effective.server.listen, mode.unwrap_or_default());
+    if let Some(proxy) = &effective.server.egress_proxy {
+        text += &format!("         deliveries go by {proxy}\n");
+    }
+    if let Some(path) = &effective.server.egress_ca {
+        text += &format!("         deliveries believe the certificates of {path}, too\n");
+    }
     text += &of_work(effective);
     if let Some(gateway) = &effective.gateway {
         text += &of_gateway(gateway);

@@ -32,6 +32,9 @@ pub(super) struct EffectiveServer {
     pub(super) max_requests: u32,
     /// `None`: as the store has it.
     pub(super) flow_control_mode: Option<&'static str>,
+    /// `None`: deliveries go straight.
+    pub(super) egress_proxy: Option<String>,
+    pub(super) egress_ca: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -98,6 +101,8 @@ impl EffectiveServer {
             listen: server.listen.to_string(),
             max_requests: server.max_requests,
             flow_control_mode: mode,
+            egress_proxy: server.egress_proxy.as_ref().map(ToString::to_string),
+            egress_ca: server.egress_ca.as_ref().map(|path| path.display().to_string()),
         }
     }
 }

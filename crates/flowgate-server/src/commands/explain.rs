@@ -2,20 +2,20 @@
 //!
 //! Owns how an explanation is laid out. What it says is the store's and the rules'.
 
-use flowgate_tasks::explain::{Explanation, Subject, explain as ask};
+use flowgate_tasks::explain::{Explanation, Subject, explain_with};
 
 use super::{
     failure::Failure,
-    store::{print, with_store},
+    store::{print, with_shelf},
     table::Table,
 };
-use crate::cli::ExplainOptions;
+use crate::{cli::ExplainOptions, office::Recorded};
 
 /// Prints why it waits, or what became of it.
 pub(crate) fn explain(options: &ExplainOptions) -> Result<(), Failure> {
     let subject: Subject = options.what.parse()?;
-    with_store(&options.store, async move |store, _| {
-        let told = ask(store.as_ref(), &subject).await?;
+    with_shelf(&options.store, async move |store, _| {
+        let told = explain_with(store.as_ref(), &subject, &Recorded::whole(store.as_ref())).await?;
         let told = told.ok_or_else(|| Failure::Unknown(subject.to_string()))?;
         if options.json {
             let value = serde_json::to_value(&told).unwrap_or_default();

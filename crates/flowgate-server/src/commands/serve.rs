@@ -5,7 +5,8 @@ use crate::{cli::ServeOptions, serve};
 
 /// Serves until a signal asks to stop.
 pub(crate) fn serve(options: &ServeOptions) -> Result<(), Failure> {
-    let sources = options.config.sources();
+    let proxy = options.egress_proxy.as_ref();
+    let sources = options.config.sources().flag("server", "egress_proxy", "--egress-proxy", proxy);
     let loaded = sources.load()?;
     serve::serve(options, &loaded.config, sources)?;
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use flowgate_tasks::store::{Postgres, Sqlite, Store};
+use flowgate_tasks::store::{Postgres, Shelf, Sqlite, Store};
 
 use super::failure::Failure;
 use crate::{
@@ -14,6 +14,14 @@ use crate::{
 pub(super) fn with_store<T>(
     options: &StoreOptions,
     work: impl AsyncFnOnce(Arc<dyn Store>, &Config) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    with_shelf(options, async move |store, config| work(store, config).await)
+}
+
+/// The same, for who looks at more than tasks.
+pub(super) fn with_shelf<T>(
+    options: &StoreOptions,
+    work: impl AsyncFnOnce(Arc<dyn Shelf>, &Config) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let config = options.sources().load()?.config;
     block_on(async {
@@ -29,7 +37,7 @@ pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
 }
 
 /// Opens it, and brings its tables up to date.
-pub(super) async fn open(address: &StoreAddress) -> Result<Arc<dyn Store>, Failure> {
+pub(super) async fn open(address: &StoreAddress) -> Result<Arc<dyn Shelf>, Failure> {
     let failed = |error| Failure::Open { address: address.to_string(), error };
     Ok(match address {
         StoreAddress::Sqlite(path) => Arc::new(Sqlite::open(path).map_err(failed)?),

@@ -17,7 +17,7 @@ use flowgate::{
 };
 
 use super::{
-    Forward, Route, Upstream,
+    Forward, Origin, Route, Upstream,
     options::{ROUTE, TLS},
     read::{Entry, Fields, Label, Read},
     route::{apart, upstreams},
@@ -156,11 +156,14 @@ impl Tls {
     }
 }
 
-/// A path of a file that is there, relative to the config file.
-fn file(entry: &Entry<'_>) -> Read<PathBuf> {
+/// A path of a file that is there, relative to the config file if it stands there.
+pub(super) fn file(entry: &Entry<'_>) -> Read<PathBuf> {
     let path = entry.words()?;
-    let Some(folder) = entry.report.folder() else { return Ok(path.into()) };
-    let path = folder.join(path);
+    let path = match (&entry.stands.origin, entry.report.folder()) {
+        (Origin::File(_), Some(folder)) => folder.join(path),
+        (Origin::File(_), None) => return Ok(path.into()),
+        _ => path.into(),
+    };
     match File::open(&path) {
         Ok(_) => Ok(path),
         Err(error) => {

@@ -2,12 +2,19 @@
 //!
 //! Owns the checked section and how it is read.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
-use super::read::{Entry, Fields, Read};
+use super::{
+    Proxy,
+    gateway::file,
+    read::{Entry, Fields, Read},
+};
 
 /// What an address may be, in words.
 const ADDRESS: &str = "an address and a port, like \"127.0.0.1:8080\" or \"[::1]:0\"";
+
+/// What a proxy may be, in words.
+const PROXY: &str = "a URL like \"http://10.0.0.1:3128\"";
 
 const MOST_REQUESTS: u32 = 100_000;
 
@@ -20,6 +27,10 @@ pub(crate) struct Server {
     pub(crate) max_requests: u32,
     /// Whose limits govern where a key did not choose; `None`: as the store has it.
     pub(crate) flow_control_mode: Option<FlowControlMode>,
+    /// The proxy that deliveries go by; `None`: they go straight.
+    pub(crate) egress_proxy: Option<Proxy>,
+    /// Certificates that deliveries believe beside the public ones, as PEM.
+    pub(crate) egress_ca: Option<PathBuf>,
 }
 
 /// Whose limits govern what waits for a key.
@@ -37,7 +48,15 @@ impl Server {
         let listen = fields.read("listen", address);
         let mode = fields.optional("flow_control_mode", |entry| entry.choice(&modes));
         let max_requests = fields.read("max_requests", |entry| entry.small(1..=MOST_REQUESTS));
-        Ok(Server { listen: listen?, max_requests: max_requests?, flow_control_mode: mode? })
+        let proxy = fields.optional("egress_proxy", |entry| entry.parsed(PROXY));
+        let certificates = fields.optional("egress_ca", file);
+        Ok(Server {
+            listen: listen?,
+            max_requests: max_requests?,
+            flow_control_mode: mode?,
+            egress_proxy: proxy?,
+            egress_ca: certificates?,
+        })
     }
 }
 

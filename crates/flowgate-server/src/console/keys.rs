@@ -18,15 +18,23 @@ const SHOWN: u32 = 50;
 /// The keys of FIFO queues are told with the queues.
 const OF_QUEUES: &str = "queue/";
 
+/// Behind this stand all names that a key may have.
+const FROM_THE_FIRST: &str = " ";
+
 pub(super) async fn list(State(console): State<Console>, asked: Asked) -> Answer {
     asked.only(&["search", "show", "after", "count"])?;
+    let is_first = asked.one("search").is_none() && asked.one("after").is_none();
     let sort = match asked.one("show").unwrap_or("all") {
-        "all" => KeySort::All,
+        "busiest" if is_first => return busiest_first(&console, asked.count(PAGE, MOST)?).await,
+        // What is searched, and what follows the first page, has the order of the names.
+        "all" | "busiest" => KeySort::All,
         "busy" => KeySort::Busy,
         "paused" => KeySort::Paused,
         "pinned" => KeySort::Pinned,
         other => {
-            return Err(Problem::bad(format!("show is {other:?}; send all, busy, paused or pinned")));
+            return Err(Problem::bad(format!(
+                "show is {other:?}; send busiest, all, busy, paused or pinned"
+            )));
         }
     };
     let query = KeyQuery {
@@ -39,6 +47,24 @@ pub(super) async fn list(State(console): State<Console>, asked: Asked) -> Answer
     let page = console.desk.store.find_keys(query).await?;
     let keys: Vec<Value> = page.keys.iter().map(sample::key).collect();
     ok(json!({ "keys": keys, "next": page.next, "at": clock::now() }))
+}
+
+/// The busiest first, and then, as far as there is room, others by their names. What follows is all of them by their names.
+async fn busiest_first(console: &Console, count: usize) -> Answer {
+    let store = &console.desk.store;
+    let mut keys = console.busiest.keys(&**store).await?;
+    keys.retain(|spent| !spent.key.key.starts_with(OF_QUEUES));
+    let query = KeyQuery { without: OF_QUEUES.to_owned(), most: count as u32, ..KeyQuery::default() };
+    let page = store.find_keys(query).await?;
+    for spent in page.keys {
+        if !keys.iter().any(|known| known.key.key == spent.key.key) {
+            keys.push(spent);
+        }
+    }
+    let is_all = page.next.is_none() && keys.len() <= count;
+    keys.truncate(count);
+    let keys: Vec<Value> = keys.iter().map(sample::key).collect();
+    ok(json!({ "keys": keys, "next": (!is_all).then_some(FROM_THE_FIRST), "at": clock::now() }))
 }
 
 pub(super) async fn read(State(console): State<Console>, Path(key): Path<String>) -> Answer {

@@ -6,6 +6,7 @@
 //! second time behind the session. Nothing here decides about a limit.
 
 mod assets;
+mod busiest;
 mod gates;
 mod guard;
 mod hub;

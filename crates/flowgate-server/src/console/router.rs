@@ -11,7 +11,7 @@ use axum::{
 use flowgate::{Gate, KeyedGate, OptionError, http::ConcurrencyLimit};
 use tokio::sync::watch;
 
-use super::{assets, gates, guard, hub::Hub, keys, live, queues, session::Sessions};
+use super::{assets, busiest::Busiest, gates, guard, hub::Hub, keys, live, queues, session::Sessions};
 use crate::{api, gateway, office::Desk};
 
 /// Tries to log in, from one address.
@@ -26,6 +26,7 @@ pub(crate) struct Console {
     pub(super) desk: Desk,
     pub(super) sessions: Sessions,
     pub(super) hub: Arc<Hub>,
+    pub(super) busiest: Arc<Busiest>,
     pub(super) log_ins: KeyedGate,
     pub(super) streams: Gate,
     /// The gate of the API, which this page's own requests go through as well.
@@ -59,6 +60,7 @@ impl Console {
         let log_ins = Gate::builder().name("console log-ins").rate(tries, period).reject();
         Ok(Console {
             sessions: Sessions::new(desk.store.clone(), Arc::clone(&desk.secrets)),
+            busiest: Arc::default(),
             hub: Hub::new(desk.clone()),
             desk,
             log_ins: log_ins.keyed().max_keys(MOST_ADDRESSES).build()?,

@@ -3,24 +3,27 @@
 //! Owns connections, their reuse, and the bounds on what an endpoint may answer. It follows no redirect and decides nothing but
 //! whom not to connect to.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, header::PROXY_AUTHORIZATION, uri::Scheme};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
 
-use super::resolver::{self, Resolver};
-use crate::office::Answered;
+use super::{
+    resolver,
+    road::Road,
+    trust::{self, TrustError},
+};
+use crate::{config::Proxy, office::Answered};
 
 /// More of an answer is not read.
 const MOST_OF_AN_ANSWER: usize = 1024 * 1024;
-const CONNECT: Duration = Duration::from_secs(30);
 const IDLE: Duration = Duration::from_secs(60);
 /// For each host. One that is thrown away is made anew by the next burst: a server that delivers all it can has had up to 185 at
 /// once. More would be files that stay open where many hosts get messages.
@@ -29,8 +32,20 @@ const IDLE_CONNECTIONS: usize = 256;
 /// Sends requests. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Egress {
-    client: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
+    client: Client<HttpsConnector<Road>, Full<Bytes>>,
     denies_private: bool,
+    proxy: Option<Proxy>,
+}
+
+/// How requests leave.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outward {
+    /// Nothing goes to private addresses.
+    pub(crate) denies_private: bool,
+    /// All goes by this one.
+    pub(crate) proxy: Option<Proxy>,
+    /// Certificates to believe beside the public ones.
+    pub(crate) trusted: Option<PathBuf>,
 }
 
 /// What an endpoint said.
@@ -67,23 +82,25 @@ pub(crate) enum NoAnswer {
 }
 
 impl Egress {
-    /// A client that connects to private addresses, or to none of them.
-    pub(crate) fn new(denies_private: bool) -> Self {
-        let mut http = HttpConnector::new_with_resolver(Resolver { denies_private });
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        http.set_connect_timeout(Some(CONNECT));
+    /// A client that goes this way.
+    pub(crate) fn new(outward: &Outward) -> Result<Self, TrustError> {
+        let Outward { denies_private, proxy, trusted } = outward.clone();
         let https = HttpsConnectorBuilder::new()
-            .with_webpki_roots()
+            .with_tls_config(trust::client(trusted.as_deref())?)
             .https_or_http()
             .enable_all_versions()
-            .wrap_connector(http);
+            .wrap_connector(Road::new(denies_private, proxy.clone()));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(https);
-        Egress { client, denies_private }
+        Ok(Egress { client, denies_private, proxy })
+    }
+
+    /// One that goes straight to whoever is asked.
+    pub(crate) fn straight() -> Self {
+        Egress::new(&Outward::default()).expect("there is no file that something could be wrong with")
     }
 
     /// Sends a request and reads its answer, all within `timeout`.
@@ -91,12 +108,19 @@ impl Egress {
     /// Cancel safety: dropped, the request is cut off.
     pub(crate) async fn send(
         &self,
-        request: Request<Full<Bytes>>,
+        mut request: Request<Full<Bytes>>,
         timeout: Duration,
     ) -> Result<Answer, NoAnswer> {
         let host = request.uri().host().unwrap_or_default();
         if let Some(Err(error)) = self.denies_private.then(|| resolver::check(host)) {
             return Err(NoAnswer::Broken(error.to_string()));
+        }
+        // An endpoint behind https is asked through a tunnel, and never sees what is for the proxy.
+        if let Some(proxy) = self.proxy.as_ref().filter(|_| request.uri().scheme() == Some(&Scheme::HTTP)) {
+            request.headers_mut().remove(PROXY_AUTHORIZATION);
+            if let Some(credentials) = proxy.credentials() {
+                request.headers_mut().insert(PROXY_AUTHORIZATION, credentials.clone());
+            }
         }
         let asked = async {
             let response =
@@ -123,7 +147,7 @@ async fn read(response: Response<Incoming>) -> Result<Answer, NoAnswer> {
 }
 
 /// An error with all that caused it, in one line.
-fn causes(error: &dyn std::error::Error) -> String {
+pub(super) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

@@ -166,7 +166,13 @@ impl Courier {
         let mut span = parent.map(|parent| Span::new("attempt", Kind::Client, parent.child(), Some(parent)));
         let trace =
             span.as_ref().map(|span| span.context().to_string()).or_else(|| message.head.trace.clone());
-        let said = Said { id: &id, retried, signature: &signature, trace: trace.as_deref() };
+        let said = Said {
+            id: &id,
+            retried,
+            signature: &signature,
+            trace: trace.as_deref(),
+            trace_state: message.head.trace_state.as_deref(),
+        };
         let under_way = self.desk.meter.begin();
         let answer = match request::request(message, &said) {
             Ok(request) => self.egress.send(request, message.head.spec.timeout()).await,
@@ -247,6 +253,7 @@ impl Courier {
             more: serde_json::Map::new(),
         };
         let mut callback = callback::message(callback, &told, clock::now());
+        callback.head.trace_state.clone_from(&message.head.trace_state);
         callback.head = self.desk.traced(attempt.trace.as_deref(), callback.head);
         let name = format!("{kind}/{id}/{}", attempt.retried);
         callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Id(name)));

@@ -1,7 +1,7 @@
 //! Messages become requests: one attempt after the other, until one works or none is left.
 //!
 //! Reading order: [`handler`] is what a worker runs for each message; [`request`] writes the request, [`sign`] signs it and
-//! [`egress`] sends it; [`verdict`] says what the answer means and when to try again; [`callback`] tells others.
+//! [`egress`] sends it, by the [`road`] there is; [`verdict`] says what the answer means and when to try again; [`callback`] tells others.
 //! [`run`] does what is different for the messages of a workflow's run.
 
 mod callback;
@@ -9,11 +9,14 @@ mod egress;
 mod handler;
 mod request;
 mod resolver;
+mod road;
 mod run;
 mod sign;
+mod trust;
 mod verdict;
 
-pub(crate) use egress::{Answer, Egress, NoAnswer};
+pub(crate) use egress::{Answer, Egress, NoAnswer, Outward};
 pub(crate) use handler::{Courier, KIND, QUEUE};
-pub(crate) use run::{BY_REST, failure_message};
+pub(crate) use run::{BY_REST, UNKNOWN_SDK, failure_message};
 pub(crate) use sign::{Signer, SigningKeys};
+pub(crate) use trust::TrustError;

@@ -13,6 +13,7 @@ pub(super) struct Said<'a> {
     pub(super) signature: &'a str,
     /// Where in a trace the request stands.
     pub(super) trace: Option<&'a str>,
+    pub(super) trace_state: Option<&'a str>,
 }
 
 /// The bytes that are sent.
@@ -48,6 +49,11 @@ pub(super) fn request(message: &Message, said: &Said<'_>) -> Result<Request<Full
     // One that was forwarded stays where there is none of ours.
     if let Some(trace) = said.trace {
         headers.insert("traceparent", HeaderValue::from_str(trace)?);
+        // The one of another trace would be wrong beside it.
+        headers.remove("tracestate");
+        if let Some(state) = said.trace_state {
+            headers.insert("tracestate", HeaderValue::from_str(state)?);
+        }
     }
     Ok(request)
 }
@@ -73,7 +79,7 @@ mod tests {
         let mut message = Message { head: Default::default(), body: Bytes::from_static(b"body") };
         message.head.spec = read(&given).expect("a spec");
         message.head.url = "https://example.com/p?q=1".into();
-        let said = Said { id: "msg_1", retried: 2, signature: "signed", trace: None };
+        let said = Said { id: "msg_1", retried: 2, signature: "signed", trace: None, trace_state: None };
         let request = request(&message, &said).expect("a request");
         let told = |name: &str| request.headers().get(name).map(|value| value.to_str().expect("text"));
         assert_eq!(told("upstash-message-id"), Some("msg_1"));

@@ -52,8 +52,12 @@ fn denied() -> io::Error {
     )
 }
 
-/// Whether a URL's host is such an address itself: those are never looked up.
+/// Whether a URL's host is such an address itself: those are never looked up. Nor is this machine's own name by a proxy.
 pub(super) fn check(host: &str) -> io::Result<()> {
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    if name == "localhost" || name.ends_with(".localhost") {
+        return Err(denied());
+    }
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     if address.is_ok_and(is_private) { Err(denied()) } else { Ok(()) }
 }
@@ -121,6 +125,9 @@ mod tests {
             "[::ffff:10.0.0.1]",
             "[64:ff9b::10.0.0.1]",
             "[2002:a00:1::]",
+            "localhost",
+            "LOCALHOST.",
+            "a.localhost",
         ] {
             assert!(check(host).is_err(), "{host}");
         }

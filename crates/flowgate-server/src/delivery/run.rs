@@ -18,13 +18,15 @@ use crate::{
     clock,
     message::{Callback, Message, Part, Role},
     office::{Answered, Desk, Entry, Failing, RunRefused, Stage},
-    workflow::{Kept, RunHead, Slice, inherit, is_superseded, slice},
+    workflow::{Kept, RunHead, SDK_INIT, Slice, from_init, inherit, is_superseded, slice},
 };
 
 const NO_WORKFLOW: &str = "detected a non-workflow destination for trigger/invoke. make sure you are sending the request to the correct endpoint";
 const OLD_CLIENT: &str = "trigger rest api is only usable with sdk versions after v1.0.0 major version";
 /// Said by this server to itself: the run was begun over REST.
 pub(crate) const BY_REST: &str = "Flowgate_TriggeredByRest";
+/// The same, where nobody knows which version the endpoint is of: it is asked first, and sends the payload again in its own form.
+pub(crate) const UNKNOWN_SDK: &str = "Flowgate_UnknownSdk";
 
 impl Courier {
     pub(super) async fn deliver_in_run(
@@ -53,7 +55,11 @@ impl Courier {
         let parcel = Parcel { task, message, bare };
         let retried = self.failed_before(context).await?;
         let mut attempt = Box::pin(self.attempt(&parcel, retried)).await;
-        if let Some(why) = wrong_endpoint(&part, &head, &attempt) {
+        let why = match is_question(&part, &head) {
+            true => self.unanswered(&part, &attempt).await?,
+            false => wrong_endpoint(&part, &head, &attempt),
+        };
+        if let Some(why) = why {
             attempt.answer = Err(NoAnswer::Broken(why.to_owned()));
             attempt.verdict = Verdict::Failed;
         }
@@ -76,6 +82,18 @@ impl Courier {
                 Err(Failure::last(error))
             }
         }
+    }
+
+    /// Why an endpoint that was asked for its version is no workflow: it said yes, and has not sent the payload again.
+    async fn unanswered(&self, part: &Part, attempt: &Attempt) -> Result<Option<&'static str>, Failure> {
+        if attempt.verdict != Verdict::Delivered {
+            return Ok(None);
+        }
+        let found = self.desk.store.run(part.run.clone()).await?;
+        let is_answered = found.is_none_or(|(run, steps)| {
+            run.state != RunState::Live || steps.iter().any(|step| step.name == SDK_INIT)
+        });
+        Ok((!is_answered).then_some(NO_WORKFLOW))
     }
 
     /// How many attempts were answered and failed. Those that a crash cut off are not among them: a server that is killed often
@@ -223,8 +241,11 @@ pub(crate) fn failure_message(
     let (id, dead) = (desk.numbers.message(task), desk.numbers.dead(task));
     let mut source = message.clone();
     // The payload that the run began with, which is what its failure function gets.
-    source.body =
-        steps.first().map(|step| Kept::from_bytes(&step.body).body.to_vec()).unwrap_or_default().into();
+    source.body = from_init(steps)
+        .first()
+        .map(|step| Kept::from_bytes(&step.body).body.to_vec())
+        .unwrap_or_default()
+        .into();
     let created = message.head.spec.headers.iter().find(|(name, _)| name == "Upstash-Workflow-CreatedAt");
     let created: u64 = created.and_then(|(_, value)| value.parse().ok()).unwrap_or_default();
     let mut more = Map::new();
@@ -237,10 +258,18 @@ pub(crate) fn failure_message(
     Some(message)
 }
 
+/// Whether this delivery asks an endpoint for its version.
+fn is_question(part: &Part, head: &RunHead) -> bool {
+    part.role == Role::Step && part.step == "init" && head.has(UNKNOWN_SDK)
+}
+
 /// Why the first answer of a run shows that there is no workflow at that URL.
 fn wrong_endpoint(part: &Part, head: &RunHead, attempt: &Attempt) -> Option<&'static str> {
     let answer = attempt.answer.as_ref().ok()?;
-    if attempt.verdict != Verdict::Delivered || part.role != Role::Step || part.step != "init" {
+    if attempt.verdict != Verdict::Delivered
+        || part.role != Role::Step
+        || !["init", SDK_INIT].contains(&&*part.step)
+    {
         return None;
     }
     if head.has(BY_REST) && !answer.headers.contains_key("upstash-workflow-sdk") {

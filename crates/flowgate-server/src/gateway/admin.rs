@@ -1,17 +1,20 @@
 //! What the program's own server says of its gateway, and does to it.
 //!
-//! Owns two paths: the figures, and the reload, which is for whoever may send a header that no foreign page can send.
+//! Owns two paths: the figures, for whoever has a token or for everybody, and the reload, which is for whoever may send a header that no
+//! foreign page can send.
 
 use axum::{
     Json, Router,
     extract::State,
     http::{HeaderMap, StatusCode},
+    middleware,
     response::IntoResponse,
     routing::{get, post},
 };
 use serde_json::json;
 
 use super::reload::{Reloader, said};
+use crate::{api, office::Desk};
 
 /// As the demo's page has it: a page from elsewhere cannot send it without being asked first, and is not.
 const CONSOLE: (&str, &str) = ("x-flowgate", "console");
@@ -19,9 +22,13 @@ const CONSOLE: (&str, &str) = ("x-flowgate", "console");
 /// Where a reload is asked for.
 pub(crate) const RELOAD: &str = "/gateway/reload";
 
-/// `GET /gateway` and `POST /gateway/reload`.
-pub(crate) fn routes(reloader: Reloader) -> Router {
-    Router::new().route("/gateway", get(figures)).route(RELOAD, post(reload)).with_state(reloader)
+/// `GET /gateway` and `POST /gateway/reload`. The figures are for whoever has a token of this desk; `None`: for everybody.
+pub(crate) fn routes(reloader: Reloader, desk: Option<Desk>) -> Router {
+    let mut paths = Router::new().route("/gateway", get(figures));
+    if let Some(desk) = desk {
+        paths = paths.layer(middleware::from_fn_with_state(desk, api::with_token));
+    }
+    paths.route(RELOAD, post(reload)).with_state(reloader)
 }
 
 async fn figures(State(reloader): State<Reloader>) -> impl IntoResponse {

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     config::{self, Sources},
+    office::Desk,
     terminal::reached_at,
 };
 
@@ -48,9 +49,9 @@ impl Beside {
         self.gateway.handle()
     }
 
-    /// The paths of the program's own server that belong to it.
-    pub(crate) fn routes(&self) -> Router {
-        routes(self.reloader.clone())
+    /// The paths of the program's own server that belong to it; its figures for whoever has a token of `desk`, or for everybody.
+    pub(crate) fn routes(&self, desk: Option<Desk>) -> Router {
+        routes(self.reloader.clone(), desk)
     }
 
     /// Serves until `shutdown`, reloads with each signal meanwhile, and drains.

@@ -41,6 +41,9 @@ pub(crate) struct Head {
     /// The `traceparent` that its deliveries stand below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<String>,
+    /// The `tracestate` that goes with it: what others wrote there for themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace_state: Option<String>,
     /// That of whoever sent it; of no use once it is stored.
     #[serde(skip)]
     pub(crate) sender: Option<String>,

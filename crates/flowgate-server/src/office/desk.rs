@@ -10,7 +10,7 @@ use flowgate_tasks::{
 use tokio::task::JoinHandle;
 
 use super::{
-    Entry, Gather, Group, Journal, Queue, Secrets, Stage, posting,
+    Gather, Group, Journal, Queue, Secrets, Stage, posting,
     scoped::Scoped,
     secrets::{self, random_text},
 };
@@ -19,7 +19,7 @@ use crate::{
     delivery::{Signer, SigningKeys},
     message::{Destination, Fault, Given, Head, Message, Numbers, Space, Spec, read},
     metrics::Meter,
-    traces::{Context, Kind, Span, Tracer},
+    traces::{self, Context, Kind, Span, Tracer},
 };
 
 /// More of a body is not taken.
@@ -134,6 +134,7 @@ impl Desk {
         let Sending { destination, given, body, queue, schedule, caller } = sending;
         let now = clock::now();
         let traceparent = given.last("traceparent").map(str::to_owned);
+        let trace_state = given.last("tracestate").filter(|text| traces::is_state(text)).map(str::to_owned);
         let head = |url: String, spec: Spec| {
             self.traced(
                 traceparent.as_deref(),
@@ -144,6 +145,7 @@ impl Desk {
                     caller: caller.clone(),
                     queue: queue.clone(),
                     schedule: schedule.clone(),
+                    trace_state: trace_state.clone(),
                     ..Head::default()
                 },
             )
@@ -182,29 +184,20 @@ impl Desk {
     /// Takes in one message, together with what others send at the same time.
     pub(crate) async fn accept(&self, message: Message) -> Result<Accepted, StoreError> {
         self.make_queues(std::slice::from_ref(&message)).await?;
-        let bytes = message.to_bytes();
-        let sent = self.client.send(posting::stored(&message, bytes.clone())).await?;
-        Ok(self.note_stored(sent, message, &bytes).await)
+        let sent = self.client.send(posting::task(&message)).await?;
+        Ok(self.accepted(sent, message))
     }
 
     /// The same, for one whose end is waited for: that is told at once.
     pub(crate) async fn accept_awaited(&self, message: Message) -> Result<Accepted, StoreError> {
         let sent = self.client.send(posting::task(&message).keep_result(AWAITED)).await?;
-        Ok(self.note(sent.id, sent.is_duplicate, message).await)
+        Ok(self.accepted(sent, message))
     }
 
     /// Takes in these messages in this order: all of them, or none.
     pub(crate) async fn accept_all(&self, messages: Vec<Message>) -> Result<Vec<Accepted>, StoreError> {
-        self.make_queues(&messages).await?;
-        let bytes: Vec<Vec<u8>> = messages.iter().map(Message::to_bytes).collect();
-        let tasks =
-            messages.iter().zip(&bytes).map(|(message, bytes)| posting::stored(message, bytes.clone()));
-        let sent = self.client.send_all(tasks.collect()).await?;
-        let mut accepted = Vec::with_capacity(sent.len());
-        for ((sent, message), bytes) in sent.into_iter().zip(messages).zip(bytes) {
-            accepted.push(self.note_stored(sent, message, &bytes).await);
-        }
-        Ok(accepted)
+        let tasks = messages.iter().map(posting::task).collect();
+        self.accept_tasks(tasks, messages).await
     }
 
     /// The same, for messages that are tasks already.
@@ -215,43 +208,27 @@ impl Desk {
     ) -> Result<Vec<Accepted>, StoreError> {
         self.make_queues(&messages).await?;
         let sent = self.client.send_all(tasks).await?;
-        let mut accepted = Vec::with_capacity(sent.len());
-        for (sent, message) in sent.into_iter().zip(messages) {
-            accepted.push(self.note(sent.id, sent.is_duplicate, message).await);
-        }
-        Ok(accepted)
+        Ok(sent.into_iter().zip(messages).map(|(sent, message)| self.accepted(sent, message)).collect())
     }
 
-    pub(super) async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
-        if !is_duplicate {
-            self.journal.add(id, &Entry::plain(Stage::Created, message.clone())).await;
-        }
-        self.noted(Sent { id, is_duplicate }, message)
-    }
-
-    /// The same, for a message whose bytes are at hand.
-    async fn note_stored(&self, sent: Sent, message: Message, bytes: &[u8]) -> Accepted {
-        if message.head.space != self.space {
-            // The store wrote the namespace into it, which is not in these bytes.
-            return self.note(sent.id, sent.is_duplicate, message).await;
-        }
-        if !sent.is_duplicate {
-            self.journal.add_stored(sent.id, Stage::Created, bytes).await;
-        }
-        self.noted(sent, message)
-    }
-
-    fn noted(&self, Sent { id, is_duplicate }: Sent, message: Message) -> Accepted {
+    /// A message was stored, and its first line in the log with it.
+    pub(super) fn accepted(&self, Sent { id, is_duplicate }: Sent, message: Message) -> Accepted {
         self.meter.accepted(is_duplicate);
+        if !is_duplicate {
+            self.journal.count(Stage::Created);
+        }
         self.trace(id, is_duplicate, &message.head);
         Accepted { id, url: message.head.url, is_duplicate }
     }
 
-    /// The head with its place in a trace, below whoever sends it.
+    /// The head with its place in a trace, below whoever sends it. What others keep beside that is for this trace alone.
     pub(crate) fn traced(&self, traceparent: Option<&str>, mut head: Head) -> Head {
         let (context, parent) = self.tracer.enter(traceparent);
         head.trace = context.map(|context| context.to_string());
         head.sender = parent.map(|parent| parent.to_string());
+        if traceparent.and_then(Context::read).is_none() {
+            head.trace_state = None;
+        }
         head
     }
 

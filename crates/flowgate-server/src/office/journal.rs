@@ -81,7 +81,8 @@ impl Journal {
         Tally { created, delivered, retried, failed }
     }
 
-    fn count(&self, stage: Stage) {
+    /// One more line of this stage, whoever writes it.
+    pub(super) fn count(&self, stage: Stage) {
         let counter = match stage {
             Stage::Created => &self.counted.created,
             Stage::Delivered => &self.counted.delivered,

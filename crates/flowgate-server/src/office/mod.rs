@@ -1,7 +1,7 @@
 //! What the API, the deliveries and the schedules have in common: one way in for messages, their log, and what is kept.
 //!
 //! Reading order: [`desk`] takes messages in; [`posting`] makes them tasks; [`journal`] writes what happens to them, in the
-//! form that [`note`] owns; [`secrets`] has tokens and signing keys; [`queues`], [`groups`] and [`schedules`] are documents, and
+//! form that [`note`] owns, and [`service_times`] reads from it how long deliveries take; [`secrets`] has tokens and signing keys; [`queues`], [`groups`] and [`schedules`] are documents, and
 //! [`cron`] says when a schedule is due. [`runs`] are runs of workflows. All of them see the store through [`scoped`], as one
 //! namespace has it.
 
@@ -16,6 +16,7 @@ mod runs;
 mod schedules;
 mod scoped;
 mod secrets;
+mod service_times;
 
 pub(crate) use cron::Cron;
 pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, Refused, Sending};
@@ -29,3 +30,4 @@ pub(crate) use runs::{
 };
 pub(crate) use schedules::{Schedule, TICK, Tick};
 pub(crate) use secrets::{DEV_TOKEN, Secrets, is_same, kept_as, random_text};
+pub(crate) use service_times::Recorded;

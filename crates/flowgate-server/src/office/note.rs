@@ -110,16 +110,13 @@ impl Entry {
 
     /// The bytes of a plain entry, from those of its message: what was stored once is not written anew.
     pub(crate) fn plain_bytes(stage: Stage, message: &[u8]) -> Vec<u8> {
-        const AROUND: usize = r#"{"stage":""}"#.len();
-        let stage = stage.as_str();
-        let length = AROUND + stage.len();
-        let mut bytes = Vec::with_capacity(4 + length + message.len());
-        bytes.extend_from_slice(&(length as u32).to_be_bytes());
-        bytes.extend_from_slice(br#"{"stage":""#);
-        bytes.extend_from_slice(stage.as_bytes());
-        bytes.extend_from_slice(br#""}"#);
-        bytes.extend_from_slice(message);
-        bytes
+        [&Entry::beginning(stage), message].concat()
+    }
+
+    /// What stands before the bytes of the message in those of a plain entry.
+    pub(crate) fn beginning(stage: Stage) -> Vec<u8> {
+        let head = format!(r#"{{"stage":"{}"}}"#, stage.as_str());
+        [&(head.len() as u32).to_be_bytes(), head.as_bytes()].concat()
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {

@@ -206,8 +206,8 @@ impl Store for Scoped {
         })
     }
 
-    fn queues(&self) -> Reply<'_, Vec<QueueLook>> {
-        self.inner.queues()
+    fn queues_counted(&self, most: u32) -> Reply<'_, Vec<QueueLook>> {
+        self.inner.queues_counted(most)
     }
 
     fn cluster(&self) -> Reply<'_, (u32, Option<u32>)> {

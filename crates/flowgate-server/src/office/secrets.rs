@@ -31,6 +31,8 @@ const KEYS_IN_DEVELOPMENT: &str = "signing-keys-in-development";
 /// How soon a server knows what another one of the fleet changed.
 const REFRESH: Duration = Duration::from_secs(2);
 const MOST_TOKENS: u32 = 1000;
+/// Stands between a user and the namespace that its token is for. No namespace has one in its name, and a URL has it as it is.
+const BEHIND_USER: char = '~';
 /// So much of a hash is enough to call a token by.
 const SHORT: usize = 12;
 
@@ -112,6 +114,15 @@ impl Secrets {
             .is_some_and(|hash| known.tokens.iter().any(|(known, space)| *known == hash && space.is_root()))
     }
 
+    /// The namespace that a webhook leads to, by the user in its URL: that of the token it was made with. `None`: there is no
+    /// token for it.
+    pub(crate) fn hook_space(&self, user: &str) -> Option<Space> {
+        let Some((_, name)) = user.rsplit_once(BEHIND_USER) else { return Some(Space::default()) };
+        let named = Space::read(name).ok()?;
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.tokens.iter().any(|(_, space)| *space == named).then_some(named)
+    }
+
     /// Whether the public token for development is accepted.
     pub(crate) fn is_dev(&self) -> bool {
         self.is_dev
@@ -148,7 +159,12 @@ impl Secrets {
 
     /// Makes a token. It is told once, here: what is kept is its hash.
     pub(crate) async fn create(store: &dyn Shelf, name: &str, space: Space) -> Result<String, StoreError> {
-        let text = json!({ "UserID": random_text(12), "Password": random_text(32) }).to_string();
+        // The clients write the user into the URLs of webhooks, which come without a token.
+        let user = match space.is_root() {
+            true => random_text(12),
+            false => format!("{}{BEHIND_USER}{}", random_text(12), space.as_str()),
+        };
+        let text = json!({ "UserID": user, "Password": random_text(32) }).to_string();
         let token = STANDARD.encode(text);
         Self::keep(store, name, &token, space).await?;
         Ok(token)

@@ -25,7 +25,7 @@ impl<'a> Server<'a> {
     pub(crate) fn new(options: &'a ServerOptions) -> Result<Self, Failure> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
-        Ok(Server { options, runtime, egress: Egress::new(false) })
+        Ok(Server { options, runtime, egress: Egress::straight() })
     }
 
     /// Where it is.

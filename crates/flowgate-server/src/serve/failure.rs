@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr};
 use flowgate::OptionError;
 use flowgate_tasks::store::StoreError;
 
-use crate::gateway;
+use crate::{delivery::TrustError, gateway};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -35,6 +35,9 @@ pub(crate) enum Failure {
     #[error("stopped delivering: {0}")]
     Deliver(StoreError),
 
+    #[error("server.egress_ca: {0}")]
+    Trust(#[from] TrustError),
+
     #[error(transparent)]
     Gateway(#[from] gateway::Failure),
 }
@@ -42,7 +45,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Failure::Option(_) | Failure::Exposed(_) => 2,
+            Failure::Option(_) | Failure::Exposed(_) | Failure::Trust(_) => 2,
             _ => 1,
         }
     }

@@ -24,7 +24,7 @@ use crate::{
     clock,
     config::{Config, FlowControlMode, Sources},
     console::{self, Console, Parts},
-    delivery::{Courier, Egress, QUEUE},
+    delivery::{Courier, Egress, Outward, QUEUE},
     gateway::Beside,
     message::Space,
     metrics::{self, Watched},
@@ -81,7 +81,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let hub = Arc::clone(console.0.hub());
     let paths = paths(options, &desk, gateway.as_ref(), console, &closed);
     let paths = paths.into_make_service_with_connect_info::<SocketAddr>();
-    let worker = worker(options, &desk, &closed)?;
+    let worker = worker(options, config, &desk, &closed)?;
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);
     tokio::spawn(hub.run(until(closed.clone())));
@@ -172,13 +172,23 @@ fn paths(
         .merge(top)
         .merge(console::routes(console));
     match gateway {
-        Some(gateway) => paths.merge(gateway.routes()),
+        Some(gateway) => paths.merge(gateway.routes((!options.metrics_open).then(|| desk.clone()))),
         None => paths,
     }
 }
 
-fn worker(options: &ServeOptions, desk: &Desk, closed: &watch::Receiver<bool>) -> Result<Worker, Failure> {
-    let courier = Courier::new(desk.clone(), Egress::new(options.deny_private), closed.clone());
+fn worker(
+    options: &ServeOptions,
+    config: &Config,
+    desk: &Desk,
+    closed: &watch::Receiver<bool>,
+) -> Result<Worker, Failure> {
+    let outward = Outward {
+        denies_private: options.deny_private,
+        proxy: config.server.egress_proxy.clone(),
+        trusted: config.server.egress_ca.clone(),
+    };
+    let courier = Courier::new(desk.clone(), Egress::new(&outward)?, closed.clone());
     let worker = WorkerOptions {
         name: "flowgate serve".to_owned(),
         processes: options.deliveries,

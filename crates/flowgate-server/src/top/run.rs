@@ -11,7 +11,7 @@ use super::{
     options::{Sort, TopOptions},
     screen::{Shown, lines},
     snapshot::Snapshot,
-    terminal::{self, Terminal},
+    terminal::{self, END, Terminal},
 };
 use crate::{
     clock::Stopwatch,
@@ -59,7 +59,7 @@ fn live(server: &Server<'_>, mut sort: Sort, first: Snapshot) -> io::Result<()> 
             drawn = Some(size);
         }
         match terminal.key(GLANCE) {
-            Some(b'q' | CTRL_C) => return Ok(()),
+            Some(END | CTRL_C) => return Ok(()),
             Some(key) => {
                 if let Some(wanted) = Sort::of(key) {
                     sort = wanted;

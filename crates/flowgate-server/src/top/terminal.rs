@@ -4,16 +4,21 @@
 
 use std::{
     io::{self, IsTerminal, Read, Stdin, Write},
-    sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     thread,
     time::Duration,
 };
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use tokio::runtime;
+
+use crate::signals::Signals;
 
 /// Another screen, and no cursor; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+/// The key that ends it.
+pub(super) const END: u8 = b'q';
 /// Where nobody knows how large it is.
 const USUAL: (usize, usize) = (80, 24);
 
@@ -38,6 +43,7 @@ impl Terminal {
         live.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
         tcsetattr(&input, OptionalActions::Now, &live)?;
         let (send, keys) = sync_channel(16);
+        end_by_signal(send.clone())?;
         thread::spawn(move || {
             for byte in io::stdin().lock().bytes().map_while(Result::ok) {
                 if send.send(byte).is_err() {
@@ -73,7 +79,7 @@ impl Terminal {
         match self.keys.recv_timeout(patience) {
             Ok(key) => Some(key),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(b'q'),
+            Err(RecvTimeoutError::Disconnected) => Some(END),
         }
     }
 
@@ -82,6 +88,20 @@ impl Terminal {
         output.write_all(text.as_bytes())?;
         output.flush()
     }
+}
+
+/// A signal that asks the program to stop comes as the key that ends it: whoever sends one gets their terminal back, too.
+fn end_by_signal(keys: SyncSender<u8>) -> io::Result<()> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = {
+        let _within = runtime.enter();
+        Signals::listen()?
+    };
+    thread::spawn(move || {
+        runtime.block_on(signals.next());
+        let _ = keys.send(END);
+    });
+    Ok(())
 }
 
 impl Drop for Terminal {

@@ -65,6 +65,13 @@ impl Context {
     }
 }
 
+/// Whether this is worth passing on as a `tracestate`: vendors promise to pass on so much of it, and nobody reads more.
+pub(crate) fn is_state(text: &str) -> bool {
+    text.len() <= 512
+        && text.is_ascii()
+        && text.split(',').all(|member| member.trim().is_empty() || member.contains('='))
+}
+
 /// As a header says it.
 impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,7 +10,7 @@ mod otlp;
 mod span;
 mod tracer;
 
-pub(crate) use context::Context;
+pub(crate) use context::{Context, is_state};
 pub(crate) use options::TraceOptions;
 pub(crate) use span::{Kind, Span};
 pub(crate) use tracer::Tracer;

@@ -13,8 +13,21 @@ pub(crate) enum Slice<'a> {
     UpTo(&'a str),
 }
 
+/// The name of the first step as an endpoint sent it that was asked which version it is of. It stands in place of the one that
+/// asked it.
+pub(crate) const SDK_INIT: &str = "init/sdk";
+
+/// The steps from the first that counts on.
+pub(crate) fn from_init(steps: &[RunStep]) -> &[RunStep] {
+    match steps {
+        [_, second, ..] if second.name == SDK_INIT => &steps[1..],
+        _ => steps,
+    }
+}
+
 /// The steps as a JSON list. Calls and their answers are there by name only: no client reads more of them.
 pub(crate) fn slice(steps: &[RunStep], slice: Slice<'_>, message: impl Fn(TaskId) -> String) -> Vec<u8> {
+    let steps = from_init(steps);
     let end = match slice {
         Slice::All => steps.len(),
         Slice::UpTo(name) => {
@@ -49,7 +62,9 @@ pub(crate) fn slice(steps: &[RunStep], slice: Slice<'_>, message: impl Fn(TaskId
 pub(crate) fn is_superseded(steps: &[RunStep], name: &str) -> bool {
     let has = |name: String| steps.iter().any(|step| step.name == name);
     let next = match name.split_once('/') {
+        None if name == "init" && has(SDK_INIT.to_owned()) => return true,
         None if name == "init" => 1,
+        _ if name == SDK_INIT => 1,
         Some(("plan", target)) => return has(format!("step/{target}")),
         Some(("step", number)) => {
             let own = steps.iter().find(|step| step.name == name);
@@ -93,6 +108,11 @@ mod tests {
         assert!(told(Slice::UpTo("step/1")).starts_with(&format!("[{first},{{\"messageId\":\"m2\"")));
         assert!(told(Slice::All).ends_with(r#",{"messageId":"m3","body":"","callType":"toCallback"}]"#));
         serde_json::from_str::<serde_json::Value>(&told(Slice::All)).expect("JSON");
+        let mut sent_again = steps();
+        sent_again.insert(1, step(SDK_INIT, 7, CallType::Init, "[]"));
+        let told = slice(&sent_again, Slice::UpTo(SDK_INIT), |task| format!("m{task}"));
+        assert_eq!(told, br#"[{"messageId":"m7","body":"W10=","callType":"step"}]"#);
+        assert!(is_superseded(&sent_again, "init") && is_superseded(&sent_again, SDK_INIT));
     }
 
     #[test]

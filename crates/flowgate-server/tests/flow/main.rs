@@ -12,6 +12,7 @@ mod commands;
 mod console;
 mod crash;
 mod delivery;
+mod egress;
 mod endpoint;
 mod fleet;
 mod limits;

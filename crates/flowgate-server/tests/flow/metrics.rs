@@ -83,6 +83,21 @@ async fn s3_metrics_are_for_those_with_a_token_unless_they_were_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_the_figures_of_the_gateway_are_for_whoever_has_a_token() {
+    // Seen to fail: without the check, they were told to everybody.
+    let kit = Kit::sqlite();
+    let config = kit
+        .write("gateway.toml", "[gateway]\nlisten = \"127.0.0.1:0\"\nupstreams = [\"http://127.0.0.1:1\"]\n");
+    let server = kit.server_with(&["--dev", "--config", &config]);
+    let refused = server.ask_plainly(Method::GET, "/gateway", &[], "").await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    assert!(server.get("/gateway").await["routes"].is_array());
+    drop(server);
+    let open = kit.server_with(&["--dev", "--metrics-open", "--config", &config]);
+    assert_eq!(open.ask_plainly(Method::GET, "/gateway", &[], "").await.status, StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_does_not_grow_with_the_keys() {
     let kit = Kit::sqlite();
     let server = kit.server();

@@ -1,6 +1,7 @@
 """Runs a command under a pseudo-terminal, presses keys, resizes, and tells what it saw as JSON.
 
-Standard input has a line of JSON for each step: {"wait": text}, {"press": text} or {"resize": [rows, columns]}.
+Standard input has a line of JSON for each step: {"wait": text}, {"press": text},
+{"resize": [rows, columns]} or {"signal": number}.
 """
 import codecs
 import fcntl
@@ -50,6 +51,9 @@ def main():
             mark = len(seen)
             echoes.append(echo(terminal))
             os.write(terminal, step["press"].encode())
+        elif "signal" in step:
+            echoes.append(echo(terminal))
+            os.kill(child, step["signal"])
         elif "resize" in step:
             mark = len(seen)
             resize(terminal, *step["resize"])

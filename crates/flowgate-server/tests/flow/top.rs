@@ -99,6 +99,20 @@ async fn on_a_terminal_it_is_live_sorts_resizes_and_gives_the_terminal_back() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_that_ends_it_gives_the_terminal_back() {
+    // Seen to fail: with SIGTERM left to the system, the screen stayed and nothing that was typed was shown.
+    let kit = Kit::sqlite();
+    let (server, _endpoint) = busy(&kit).await;
+    for signal in [15, 2] {
+        let steps = format!("{}\n{}\n", json!({ "wait": "KEYS, BY WAITING" }), json!({ "signal": signal }));
+        let seen = under_a_terminal(&server, &steps);
+        assert_eq!(seen["status"], 0, "{seen}");
+        assert!(seen["seen"].as_str().unwrap().ends_with("\u{1b}[?25h\u{1b}[?1049l"), "{seen}");
+        assert_eq!(seen["echo"], json!([false, true]));
+    }
+}
+
 fn under_a_terminal(server: &Server, steps: &str) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/flow/top.py");
     let mut child = Command::new("python3")

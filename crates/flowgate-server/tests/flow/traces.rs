@@ -142,16 +142,20 @@ async fn without_a_collector_a_trace_passes_through_and_one_not_sampled_is_not_s
     let kit = Kit::sqlite();
     let (server, endpoint) = (kit.server(), Endpoint::start().await);
     let sender = format!("00-{TRACE}-{SENDER}-01");
-    server.publish(&endpoint.url("/ok/a"), &[("traceparent", &sender)]).await;
-    assert_eq!(endpoint.came(1).await[0].header("traceparent"), sender);
-    server.publish(&endpoint.url("/ok/b"), &[("traceparent", "nonsense")]).await;
-    assert!(!endpoint.came(2).await[1].headers.contains_key("traceparent"));
+    server.publish(&endpoint.url("/ok/a"), &[("traceparent", &sender), ("tracestate", "one=1,two=2")]).await;
+    let call = endpoint.came(1).await.remove(0);
+    assert_eq!((call.header("traceparent"), call.header("tracestate")), (sender.as_str(), "one=1,two=2"));
+    server.publish(&endpoint.url("/ok/b"), &[("traceparent", "nonsense"), ("tracestate", "one=1")]).await;
+    let call = endpoint.came(2).await.remove(1);
+    assert!(!call.headers.contains_key("traceparent") && !call.headers.contains_key("tracestate"));
     drop(server);
 
     let (server, endpoint, collector) = traced(&kit).await;
     let quiet = format!("00-{TRACE}-{SENDER}-00");
-    server.publish(&endpoint.url("/ok/quiet"), &[("traceparent", &quiet)]).await;
-    let told = endpoint.came(1).await[0].header("traceparent").to_owned();
+    server.publish(&endpoint.url("/ok/quiet"), &[("traceparent", &quiet), ("tracestate", "one=1")]).await;
+    let call = endpoint.came(1).await.remove(0);
+    assert_eq!(call.header("tracestate"), "one=1", "others' part goes with a trace that is not sampled, too");
+    let told = call.header("traceparent").to_owned();
     assert!(told.starts_with(&format!("00-{TRACE}-")) && told.ends_with("-00"), "{told}");
     server.publish(&endpoint.url("/ok/loud"), &[]).await;
     let spans = spans(&collector, 3).await;

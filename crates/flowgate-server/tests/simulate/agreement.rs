@@ -1,4 +1,4 @@
-//! What `simulate` says is what a real gate does with the same workload.
+//! What `simulate` says is what a real gate does with the same workload, and what the durable tasks do.
 //!
 //! Asked for is an agreement within 5 % on throughput and mean wait. Under a clock moved by hand there is nothing to be off by, so
 //! here it is exact: every start, every refusal, every wait.
@@ -10,12 +10,24 @@ use flowgate_core::LimitsBuilder;
 use serde_json::Value;
 
 use crate::{
+    durable,
     program::{Folder, answer, simulate},
-    replay,
+    replay::{self, Played},
 };
 
 /// Plays a workload both ways, and compares.
 fn agree(name: &str, workload: &str, limits: &str, builder: LimitsBuilder) {
+    agree_with(replay::play, name, workload, limits, builder);
+}
+
+/// The same with whoever plays it.
+fn agree_with(
+    play: impl Fn(&str, Limits) -> Played,
+    name: &str,
+    workload: &str,
+    limits: &str,
+    builder: LimitsBuilder,
+) {
     let folder = Folder::new(name);
     let trace = folder.path("trace.csv");
     let told = answer(&format!("{workload} {limits} --save-trace {trace}"));
@@ -23,7 +35,7 @@ fn agree(name: &str, workload: &str, limits: &str, builder: LimitsBuilder) {
     let limits = builder.build().unwrap();
     assert_eq!(told["limits"], limits.to_string().as_str(), "{name}");
 
-    let played = replay::play(&trace, limits);
+    let played = play(&trace, limits);
     assert!(played.started > 500, "{name}: too little happened to say anything: {played:?}");
     assert_eq!(told["started"], played.started, "{name}");
     for reason in Reason::ALL {
@@ -108,6 +120,19 @@ fn weights_are_simulated_as_the_gate_does_it() {
     let codel = Limits::builder().max(10).codel(MILLIS(30), MILLIS(60));
     agree("heavy-codel", &work, "--max 10 --codel 30ms,60ms", codel);
     agree("too-heavy", &work, "--max 3 --timeout 80ms", Limits::builder().max(3).timeout(MILLIS(80)));
+}
+
+#[test]
+fn durable_tasks_are_simulated_as_their_store_does_it() {
+    // Seen to fail: with a turn that settles and claims nothing, those who were last in line never started.
+    let agree = |name, workload, limits, builder| agree_with(durable::play, name, workload, limits, builder);
+    let work = "--arrivals 50/s --duration exp:100ms --for 20s";
+    agree("durable-max", work, "--max 6", Limits::builder().max(6));
+    agree("durable-rate", work, "--max 6 --rate 45 --period 1s", Limits::builder().max(6).rate(45, "1s"));
+    let smooth = Limits::builder().rate(48, "1s").smooth();
+    agree("durable-smooth", work, "--rate 48 --period 1s --smooth", smooth);
+    let keys = "--arrivals 60/s --duration exp:150ms --keys 10 --skew 1.1 --for 20s";
+    agree("durable-keys", keys, "--max 2 --rate 9", Limits::builder().max(2).rate(9, "1s"));
 }
 
 #[test]

@@ -3,5 +3,6 @@
 
 mod agreement;
 mod command_line;
+mod durable;
 mod program;
 mod replay;

@@ -8,11 +8,11 @@ use flowgate::{KeyedGate, Limits, Pass, Reason, Refusal, Tick, clock::Clock};
 use flowgate_testkit::{Driven, FakeClock};
 
 /// One line of a trace.
-struct Arrival {
-    at: u64,
-    duration: u64,
-    key: String,
-    weight: u32,
+pub(crate) struct Arrival {
+    pub(crate) at: u64,
+    pub(crate) duration: u64,
+    pub(crate) key: String,
+    pub(crate) weight: u32,
 }
 
 /// What came of it.
@@ -134,7 +134,7 @@ impl Player<'_> {
 }
 
 /// The trace as `simulate --save-trace` writes it.
-fn read(path: &str) -> Vec<Arrival> {
+pub(crate) fn read(path: &str) -> Vec<Arrival> {
     let text = fs::read_to_string(path).unwrap();
     let nanos = |millis: &str| {
         let (whole, rest) = millis.split_once('.').unwrap();

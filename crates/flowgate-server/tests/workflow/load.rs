@@ -1,6 +1,7 @@
 //! Many runs on one key, and the same while the server is killed again and again.
 
 use std::{
+    env,
     io::{BufRead, BufReader, Read},
     process::Stdio,
     time::{Duration, Instant},
@@ -13,6 +14,17 @@ use crate::{
 
 /// How long a server lives between two kills.
 const LIFE: Duration = Duration::from_secs(1);
+
+/// How many runs there are under kills: 200 with `FLOWGATE_TEST_RUNS=200`, which takes minutes.
+fn runs() -> u32 {
+    env::var("FLOWGATE_TEST_RUNS")
+        .map_or(60, |text| text.parse().expect("FLOWGATE_TEST_RUNS is a whole number"))
+}
+
+#[expect(clippy::print_stdout, reason = "how it went, for whoever runs it by itself with --nocapture")]
+fn tell(kills: u32, said: &str) {
+    println!("{kills} kills; {said}");
+}
 
 on_every_store! {
     #[test]
@@ -30,7 +42,8 @@ on_every_store! {
         tokio::task::block_in_place(|| {
             let (address, options) = (format!("127.0.0.1:{}", port()), ["--dev", "--lease", "1s"]);
             let mut server = Some(kit.server_on(&address, &options));
-            let mut script = command(server.as_ref().unwrap(), "node", &["load.mjs", "40", "5", "3", "50"]);
+            let runs = runs().to_string();
+            let mut script = command(server.as_ref().unwrap(), "node", &["load.mjs", &runs, "5", "3", "50"]);
             let mut script = script.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             let mut lines = BufReader::new(script.stdout.take().unwrap()).lines();
             assert_eq!(lines.next().unwrap().unwrap(), "begun");
@@ -50,6 +63,7 @@ on_every_store! {
             script.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
             assert!(said.contains("all well"), "after {kills} kills: {said}\n{errors}");
             assert!(kills >= 3, "the server was killed {kills} times only");
+            tell(kills, &said);
         });
     }
 }

@@ -16,3 +16,4 @@ mod clients;
 mod commands;
 mod guide;
 mod load;
+mod namespaces;

@@ -10,10 +10,14 @@ use super::{
     answer::{Explanation, Fact, Limit, Running, Serving, Spot},
     estimate::{Estimate, millis},
     subject::Subject,
+    times::{ServiceTimes, Unrecorded},
     words,
 };
 use crate::{
-    store::{Holder, Of, QueueLook, Standing, State, Store, StoreError, TaskLook, WorkerLook},
+    store::{
+        Holder, MOST_COUNTED as MOST_IN_LINE, Of, QueueLook, Standing, State, Store, StoreError, TaskLook,
+        WorkerLook,
+    },
     task::TaskId,
 };
 
@@ -24,7 +28,18 @@ const MOST_COUNTED: u32 = 1000;
 
 /// Why this waits, or what became of it. `None`: the store does not know it.
 pub async fn explain(store: &dyn Store, subject: &Subject) -> Result<Option<Explanation>, StoreError> {
-    let scene = Scene::load(store).await?;
+    explain_with(store, subject, &Unrecorded).await
+}
+
+/// The same, with a record of how long work took: when it should start is told from that.
+pub async fn explain_with(
+    store: &dyn Store,
+    subject: &Subject,
+    times: &dyn ServiceTimes,
+) -> Result<Option<Explanation>, StoreError> {
+    // A line is counted for whoever asks about the queue; for others its limits are enough.
+    let counted = if matches!(subject, Subject::Queue(_)) { MOST_IN_LINE } else { 0 };
+    let scene = Scene::load(store, times, counted).await?;
     match subject {
         Subject::Task(id) => scene.task(*id).await,
         Subject::Key(key) => scene.key(key).await,
@@ -35,15 +50,20 @@ pub async fn explain(store: &dyn Store, subject: &Subject) -> Result<Option<Expl
 /// What the store says as a whole.
 struct Scene<'a> {
     store: &'a dyn Store,
+    times: &'a dyn ServiceTimes,
     queues: Vec<QueueLook>,
     cluster: (u32, Option<u32>),
     workers: Vec<WorkerLook>,
 }
 
 impl<'a> Scene<'a> {
-    async fn load(store: &'a dyn Store) -> Result<Self, StoreError> {
-        let (queues, cluster) = (store.queues().await?, store.cluster().await?);
-        Ok(Scene { store, queues, cluster, workers: store.workers().await? })
+    async fn load(
+        store: &'a dyn Store,
+        times: &'a dyn ServiceTimes,
+        counted: u32,
+    ) -> Result<Self, StoreError> {
+        let (queues, cluster) = (store.queues_counted(counted).await?, store.cluster().await?);
+        Ok(Scene { store, times, queues, cluster, workers: store.workers().await? })
     }
 
     async fn task(&self, id: TaskId) -> Result<Option<Explanation>, StoreError> {
@@ -89,7 +109,7 @@ impl<'a> Scene<'a> {
         let ahead_in_key = look.key.as_ref().map(|_| standing.ahead_in_key);
         let ahead_in_queue = standing.ahead_in_queue;
         told.place = Some(Spot { ahead_in_key, ahead_in_queue });
-        told.held_by = self.limits(look, standing).await?;
+        told.held_by = self.limits(look, standing);
         let of = match told.held_by.first() {
             Some(Limit::KeyMax { key, .. } | Limit::KeyRate { key, .. } | Limit::KeyPaused { key }) => {
                 Of::Key(key.clone())
@@ -99,25 +119,8 @@ impl<'a> Scene<'a> {
             ) => Of::Queue(queue.clone()),
             _ => Of::All,
         };
-        told.holders = self.running(self.store.holders(of, MOST_COUNTED).await?);
-        told.estimate = match told.held_by.first() {
-            None => None,
-            Some(Limit::Delay { for_ms }) => Some(Estimate::at(*for_ms, "that is when it joins its line")),
-            Some(Limit::KeyRate { for_ms, .. }) => {
-                let rate = standing.in_force.as_ref().and_then(|limits| limits.rate().copied());
-                let wait = Duration::from_millis(*for_ms);
-                rate.map(|rate| Estimate::by_rate(wait, &rate, standing.ahead_in_key))
-            }
-            Some(Limit::KeyMax { max, .. }) => {
-                Estimate::by_service(&told.holders, *max, standing.ahead_in_key)
-            }
-            Some(Limit::QueueMax { max, .. }) => Estimate::by_service(&told.holders, *max, ahead_in_queue),
-            Some(Limit::ClusterCap { cap, .. }) => Estimate::by_service(&told.holders, *cap, ahead_in_queue),
-            Some(Limit::WorkersBusy { slots, .. }) => {
-                Estimate::by_service(&told.holders, *slots, ahead_in_queue)
-            }
-            Some(_) => None,
-        };
+        told.holders = self.running(self.store.holders(of.clone(), MOST_COUNTED).await?);
+        told.estimate = self.estimate(of, standing, told).await?;
         told.holders.truncate(MOST as usize);
         told.help = told.held_by.iter().flat_map(words::help).collect();
         told.help.extend(words::orphans(&told.holders));
@@ -126,8 +129,59 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
+    /// When it should start: by the rate, by the slots, or by whichever of the two is later.
+    async fn estimate(
+        &self,
+        of: Of,
+        standing: &Standing,
+        told: &Explanation,
+    ) -> Result<Option<Estimate>, StoreError> {
+        let (of_key, of_queue) = (standing.ahead_in_key, standing.ahead_in_queue);
+        let limits = standing.in_force.as_ref();
+        let rate = |wait: u64| {
+            let rate = limits.and_then(|limits| limits.rate().copied())?;
+            Some(Estimate::by_rate(Duration::from_millis(wait), &rate, of_key))
+        };
+        Ok(match told.held_by.first() {
+            None => None,
+            Some(Limit::Delay { for_ms }) => Some(Estimate::at(*for_ms, "that is when it joins its line")),
+            Some(Limit::KeyRate { for_ms, .. }) => {
+                let by_slots = match limits.and_then(|limits| limits.max()) {
+                    // Nobody waits for a slot yet; those before it will.
+                    Some(max) if of_key > 0 => self.by_service(of, &told.holders, max, of_key).await?,
+                    _ => None,
+                };
+                rate(*for_ms).map(|by_rate| by_rate.and(by_slots))
+            }
+            Some(Limit::KeyMax { max, .. }) => {
+                let by_slots = self.by_service(of, &told.holders, *max, of_key).await?;
+                by_slots.map(|by_slots| by_slots.and(rate(0)))
+            }
+            Some(
+                Limit::QueueMax { max: slots, .. }
+                | Limit::ClusterCap { cap: slots, .. }
+                | Limit::WorkersBusy { slots, .. },
+            ) => self.by_service(of, &told.holders, *slots, of_queue).await?,
+            Some(_) => None,
+        })
+    }
+
+    /// From how long work took lately; where nobody recorded that, from how long those that run have run.
+    async fn by_service(
+        &self,
+        of: Of,
+        holders: &[Running],
+        slots: u32,
+        ahead: u64,
+    ) -> Result<Option<Estimate>, StoreError> {
+        Ok(match self.times.recent(of).await? {
+            Some(served) => Some(Estimate::by_record(served, holders, slots, ahead)),
+            None => Estimate::by_holders(holders, slots, ahead),
+        })
+    }
+
     /// Everything that keeps it from starting.
-    async fn limits(&self, look: &TaskLook, standing: &Standing) -> Result<Vec<Limit>, StoreError> {
+    fn limits(&self, look: &TaskLook, standing: &Standing) -> Vec<Limit> {
         let mut limits = Vec::new();
         if let State::Delayed { until } = look.state {
             limits.push(Limit::Delay { for_ms: millis(until.since(standing.now)) });
@@ -137,7 +191,7 @@ impl<'a> Scene<'a> {
             limits.push(Limit::QueuePaused { queue: look.queue.clone() });
         }
         if let Some(key) = &look.key {
-            limits.extend(self.key_limit(key, standing).await?);
+            limits.extend(key_limit(key, standing));
         }
         let capped = queue.and_then(|queue| Some((queue.in_use, queue.limits.max?)));
         if let Some((in_use, max)) = capped.filter(|(in_use, max)| in_use >= max) {
@@ -153,25 +207,7 @@ impl<'a> Scene<'a> {
         } else if serving.iter().all(|worker| worker.in_use >= worker.slots) {
             limits.push(Limit::WorkersBusy { in_use, slots });
         }
-        Ok(limits)
-    }
-
-    async fn key_limit(&self, key: &str, standing: &Standing) -> Result<Option<Limit>, StoreError> {
-        let key = key.to_owned();
-        Ok(match standing.hold {
-            None | Some(Hold::Line) => None,
-            Some(Hold::Paused) => Some(Limit::KeyPaused { key }),
-            Some(Hold::Rate { until }) => {
-                let rate = standing.in_force.and_then(|limits| limits.rate().map(ToString::to_string));
-                let for_ms = millis(until.since(standing.now));
-                Some(Limit::KeyRate { key, rate: rate.unwrap_or_default(), for_ms })
-            }
-            Some(Hold::Slots) => {
-                let in_use = self.store.look_at_key(key.clone()).await?.map_or(0, |look| look.in_use);
-                let max = standing.in_force.and_then(|limits| limits.max()).unwrap_or_default();
-                Some(Limit::KeyMax { key, in_use, max, weight: standing.weight })
-            }
-        })
+        limits
     }
 
     async fn key(&self, key: &str) -> Result<Option<Explanation>, StoreError> {
@@ -204,8 +240,8 @@ impl<'a> Scene<'a> {
         let mut told = self.group(Subject::Queue(name.to_owned()), of, look.waiting).await?;
         told.facts = vec![
             Fact { name: "in use", value: words::of(look.in_use, look.limits.max) },
-            Fact { name: "waiting", value: look.waiting.to_string() },
-            Fact { name: "delayed", value: look.delayed.to_string() },
+            Fact { name: "waiting", value: words::counted(look.waiting) },
+            Fact { name: "delayed", value: words::counted(look.delayed) },
             Fact { name: "priority", value: look.limits.priority.to_string() },
             Fact { name: "paused", value: words::yes(look.is_paused) },
             Fact { name: "in use in the cluster", value: words::of(self.cluster.0, self.cluster.1) },
@@ -216,6 +252,7 @@ impl<'a> Scene<'a> {
 
     /// A key or a queue: what holds the first in its line holds all of it, or at least that one.
     async fn group(&self, subject: Subject, of: Of, waiting: u64) -> Result<Explanation, StoreError> {
+        let is_counted_whole = matches!(of, Of::Key(_));
         let holders = self.store.holders(of.clone(), MOST).await?;
         let first = self.store.line(of, 1).await?.into_iter().next();
         let first = match first {
@@ -226,7 +263,10 @@ impl<'a> Scene<'a> {
         told.holders = self.running(holders);
         told.verdict = match &first {
             None => "nothing waits".to_owned(),
-            Some(first) => format!("{waiting} wait; {}: {}", first.subject, first.verdict),
+            Some(first) => {
+                let waiting = if is_counted_whole { waiting.to_string() } else { words::counted(waiting) };
+                format!("{waiting} wait; {}: {}", first.subject, first.verdict)
+            }
         };
         if let Some(first) = &first {
             (told.held_by, told.help) = (first.held_by.clone(), first.help.clone());
@@ -282,6 +322,23 @@ impl Explanation {
             workers: Vec::new(),
             help: Vec::new(),
             first: None,
+        }
+    }
+}
+
+fn key_limit(key: &str, standing: &Standing) -> Option<Limit> {
+    let key = key.to_owned();
+    match standing.hold {
+        None | Some(Hold::Line) => None,
+        Some(Hold::Paused) => Some(Limit::KeyPaused { key }),
+        Some(Hold::Rate { until }) => {
+            let rate = standing.in_force.and_then(|limits| limits.rate().map(ToString::to_string));
+            let for_ms = millis(until.since(standing.now));
+            Some(Limit::KeyRate { key, rate: rate.unwrap_or_default(), for_ms })
+        }
+        Some(Hold::Slots) => {
+            let max = standing.in_force.and_then(|limits| limits.max()).unwrap_or_default();
+            Some(Limit::KeyMax { key, in_use: standing.in_use, max, weight: standing.weight })
         }
     }
 }

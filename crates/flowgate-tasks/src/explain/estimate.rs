@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use flowgate_core::Rate;
+use flowgate_core::{Rate, Shape};
 use serde::Serialize;
 
-use super::answer::Running;
+use super::{answer::Running, times::Served, words::span};
 
 /// A moment in the future, as well as it can be known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,15 +26,49 @@ impl Estimate {
 
     /// A rate that allows one more after `wait`, with so many before it.
     pub(super) fn by_rate(wait: Duration, rate: &Rate, ahead: u64) -> Self {
-        let windows = ahead / u64::from(rate.rate());
-        let in_ms = millis(wait).saturating_add(windows.saturating_mul(rate.period().as_millis()));
+        let (rate_of, period) = (u64::from(rate.rate()), rate.period().as_millis());
+        let later = match rate.shape() {
+            Shape::Window => (ahead / rate_of).saturating_mul(period),
+            // One at a time, as it refills.
+            Shape::Bucket { .. } => ahead.saturating_mul(period) / rate_of,
+        };
+        let in_ms = millis(wait).saturating_add(later);
         let because = format!("its key starts {rate}, and {ahead} stand before it");
         Estimate { in_ms, is_exact: ahead == 0, because }
     }
 
-    /// Slots of which all are taken, with so many before it. A slot that has been held for a while is, on average, held for as
-    /// long again.
-    pub(super) fn by_service(holders: &[Running], slots: u32, ahead: u64) -> Option<Self> {
+    /// Slots of which all are taken, with so many before it, where work takes as long as it took lately: each slot comes free
+    /// when its holder has had that time, and is taken again at once by the next in line. Who had more than that has as much
+    /// again.
+    pub(super) fn by_record(served: Served, holders: &[Running], slots: u32, ahead: u64) -> Self {
+        let mean = millis(served.mean);
+        let left = |held: u64| if held < mean { mean - held } else { mean };
+        let mut free: Vec<u64> = holders.iter().map(|holder| left(holder.for_ms)).collect();
+        // All slots are taken; where fewer hold them, some hold several, or there were too many to be told.
+        let slots = (slots.max(1) as usize).min(free.len().max(1));
+        free.resize(slots, 0);
+        free.sort_unstable();
+        let slots = slots as u64;
+        let first = free.get((ahead % slots) as usize).copied().unwrap_or_default();
+        let in_ms = first.saturating_add((ahead / slots).saturating_mul(mean));
+        let because = format!(
+            "the last {} took {} each on average, {slots} run at once, and {ahead} stand before it",
+            served.count,
+            span(mean)
+        );
+        Estimate { in_ms, is_exact: false, because }
+    }
+
+    /// Whichever is later: it needs both.
+    pub(super) fn and(self, other: Option<Estimate>) -> Self {
+        match other {
+            Some(other) if other.in_ms > self.in_ms => other,
+            _ => self,
+        }
+    }
+
+    /// The same where nothing was recorded. A slot that has been held for a while is, on average, held for as long again.
+    pub(super) fn by_holders(holders: &[Running], slots: u32, ahead: u64) -> Option<Self> {
         let mean =
             holders.iter().map(|holder| holder.for_ms).sum::<u64>().checked_div(holders.len() as u64)?;
         let rounds = ahead / u64::from(slots.max(1));
@@ -42,7 +76,7 @@ impl Estimate {
         let in_ms = first.saturating_add(rounds.saturating_mul(mean.saturating_mul(2)));
         let because = format!(
             "those that run have been running for {} on average, and {ahead} stand before it",
-            super::words::span(mean)
+            span(mean)
         );
         Some(Estimate { in_ms, is_exact: false, because })
     }
@@ -51,4 +85,44 @@ impl Estimate {
 pub(super) fn millis(span: Duration) -> u64 {
     // Rounded up: what is due in half a millisecond is not due yet.
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(for_ms: u64) -> Running {
+        let text = String::new;
+        Running { task: 1, kind: text(), queue: text(), key: None, worker: text(), for_ms, lease_ms: None }
+    }
+
+    #[test]
+    fn a_slot_comes_free_when_its_holder_had_the_time_that_work_takes() {
+        let served = Served { mean: Duration::from_millis(1000), count: 9 };
+        let holders = [holder(100), holder(700), holder(5000)];
+        let starts = |ahead| Estimate::by_record(served, &holders, 3, ahead).in_ms;
+        // 300, 900 and 1000 ms are left; then each slot is taken again for a second.
+        assert_eq!([0, 1, 2, 3, 4, 6].map(starts), [300, 900, 1000, 1300, 1900, 2300]);
+        assert_eq!(Estimate::by_record(served, &[], 3, 0).in_ms, 0);
+        let told = Estimate::by_record(served, &holders, 3, 4);
+        assert_eq!(
+            told.because,
+            "the last 9 took 1.0 s each on average, 3 run at once, and 4 stand before it"
+        );
+    }
+
+    #[test]
+    fn a_rate_is_waited_for_by_the_window_or_one_at_a_time() {
+        let period = "1s".parse().expect("a period");
+        let window = Rate::window(10, period).expect("a rate");
+        let bucket = Rate::bucket(10, period, 5).expect("a rate");
+        let wait = Duration::from_millis(400);
+        assert_eq!(
+            [0, 9, 10, 25].map(|ahead| Estimate::by_rate(wait, &window, ahead).in_ms),
+            [400, 400, 1400, 2400]
+        );
+        assert_eq!([0, 1, 25].map(|ahead| Estimate::by_rate(wait, &bucket, ahead).in_ms), [400, 500, 2900]);
+        let later = Estimate::by_rate(wait, &window, 25);
+        assert_eq!(Estimate::at(1, "soon").and(Some(later.clone())), later);
+    }
 }

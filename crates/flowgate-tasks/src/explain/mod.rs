@@ -1,15 +1,18 @@
 //! Why something waits.
 //!
 //! [`explain`] asks a store and gives an [`Explanation`]: the limit that holds a task, who holds it, the place in line, when it
-//! should start, and what would help. Every surface shows the same one.
+//! should start, and what would help. Every surface shows the same one. Who has a record of how long work took gives it to
+//! [`explain_with`], and the estimate is made from that.
 
 mod answer;
 mod ask;
 mod estimate;
 mod subject;
+mod times;
 mod words;
 
 pub use answer::{Explanation, Fact, Limit, Running, Serving, Spot};
-pub use ask::explain;
+pub use ask::{explain, explain_with};
 pub use estimate::Estimate;
 pub use subject::Subject;
+pub use times::{Served, ServiceTimes};

@@ -6,6 +6,7 @@ use super::{
     answer::{Limit, Running, Serving, Spot},
     estimate::Estimate,
 };
+use crate::store::MOST_COUNTED;
 
 /// The answer in one sentence.
 pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&Estimate>) -> String {
@@ -23,6 +24,8 @@ pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&
         None => place.ahead_in_key.unwrap_or(0).max(place.ahead_in_queue),
     });
     if ahead > 0 {
+        let is_of_queue = place.is_some_and(|place| ahead == place.ahead_in_queue);
+        let ahead = if is_of_queue { counted(ahead) } else { ahead.to_string() };
         text += &format!("; {ahead} stand before it");
         if held_by.is_empty() {
             text += ", those of a better priority first";
@@ -35,6 +38,11 @@ pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&
         text += &format!("; it should start in {about}{}", span(estimate.in_ms));
     }
     text
+}
+
+/// A count that ends somewhere.
+pub(super) fn counted(count: u64) -> String {
+    if count >= u64::from(MOST_COUNTED) { format!("{MOST_COUNTED} or more") } else { count.to_string() }
 }
 
 /// Why a limit holds it.

@@ -404,9 +404,12 @@ pub struct Standing {
     pub in_force: Option<Limits>,
     /// Why its key does not let it start, if it does not.
     pub hold: Option<Hold>,
+    /// How many slots of its key are taken.
+    pub in_use: u32,
     /// How many of its key stand before it in line.
     pub ahead_in_key: u64,
-    /// How many of its queue stand before it in line, those of a better priority among them.
+    /// How many of its queue stand before it in line, those of a better priority among them: counted up to
+    /// [`MOST_COUNTED`](super::MOST_COUNTED).
     pub ahead_in_queue: u64,
 }
 
@@ -482,7 +485,12 @@ pub trait Store: Send + Sync + 'static {
     fn look_at_key(&self, key: String) -> Reply<'_, Option<KeyLook>>;
 
     /// What is known of the queues.
-    fn queues(&self) -> Reply<'_, Vec<QueueLook>>;
+    fn queues(&self) -> Reply<'_, Vec<QueueLook>> {
+        self.queues_counted(u32::MAX)
+    }
+
+    /// The same, with the line of each counted up to `most`: what it costs does not grow with what waits.
+    fn queues_counted(&self, most: u32) -> Reply<'_, Vec<QueueLook>>;
 
     /// How many tasks are claimed or running in all, and how many may be.
     fn cluster(&self) -> Reply<'_, (u32, Option<u32>)>;

@@ -148,6 +148,17 @@ on_every_store! {
     }
 
     #[test]
+    async fn the_line_of_a_queue_is_counted_as_far_as_is_asked(kit: &Kit) {
+        kit.send_all((0..5).map(|_| task()).chain([task().delay(SECOND)]).collect()).await;
+        for (most, counted) in [(0, 0), (3, 3), (u32::MAX, 6)] {
+            let looks = kit.store.queues_counted(most).await.expect("a look");
+            let all: u64 = looks.iter().map(|look| look.waiting + look.delayed).sum();
+            assert_eq!((looks.len(), all), (1, counted), "{most}");
+        }
+        assert_eq!(kit.store.queues().await.expect("a look")[0].waiting, 5);
+    }
+
+    #[test]
     async fn t8_slots_of_a_worker_that_is_gone_are_told_with_when_they_come_back(kit: &Kit) {
         // Seen to fail: with its lease left out, nobody knew for how long the slot stays taken.
         let ids = kit.send_all(vec![keyed("a", max(1)), keyed("a", max(1))]).await;

@@ -30,5 +30,21 @@ pub(crate) static SERVER: Section = Section {
                     the store, for all servers; `flowgate keys latest` has one key differ.",
             why: "With its own limits, what waits is not changed by who sends next: a preview deployment loosens nothing.",
         },
+        Opt {
+            name: "egress_proxy",
+            kind: Kind::Text("`http://` URL of a proxy, with a user and a password if it wants them"),
+            default: Default::Words("none: deliveries go straight"),
+            about: "The HTTP proxy that deliveries go by: https through a tunnel (CONNECT), http by asking it for the whole URL. \
+                    `--egress-proxy` says the same.",
+            why: "Most networks let a server out; one that does not says by which way.",
+        },
+        Opt {
+            name: "egress_ca",
+            kind: Kind::Text("path"),
+            default: Default::Words("the public authorities alone"),
+            about: "Certificates, as PEM, that deliveries believe beside those of the public authorities: for endpoints with \
+                    certificates of your own. A path in the file is relative to the file.",
+            why: "Nobody else's private authority is to be trusted unasked.",
+        },
     ],
 };

@@ -192,7 +192,7 @@ export function keysPage({ go }) {
   const open = (view) => go(`keys/${part(view.flowControlKey)}`);
   const table = list({ label: "Keys", columns: all, id: (view) => view.flowControlKey, open, keys: { p: (view) => pauseOrResume(view, refresh), w: (view) => why(view.flowControlKey, `flowControl/${part(view.flowControlKey)}/explain`, null, go) } });
   const box = search("Search keys", "Search keys", (text) => { wanted = text; pages.reset(); refresh(); });
-  const which = choice("Which keys", [["all", "All"], ["busy", "Busy"], ["paused", "Paused"], ["pinned", "Pinned"]], () => { pages.reset(); refresh(); });
+  const which = choice("Which keys", [["busiest", "Busiest first"], ["all", "By name"], ["busy", "Busy"], ["paused", "Paused"], ["pinned", "Pinned"]], () => { pages.reset(); refresh(); });
   const pages = pager(load);
   let turn = 0;
 
@@ -220,7 +220,7 @@ export function keysPage({ go }) {
 
   function empty() {
     if (wanted !== "") table.empty(h("h2", null, `No key with “${wanted}” in its name`), h("p", null, "A key is known while something of it waits or runs, while it is paused or pinned, and while its rate remembers a start."));
-    else if (which.value() !== "all") table.empty(h("h2", null, `No key is ${which.value()}`));
+    else if (!["all", "busiest"].includes(which.value())) table.empty(h("h2", null, `No key is ${which.value()}`));
     else {
       table.empty(
         h("h2", null, "No keys yet"),

@@ -12,7 +12,9 @@ export function lettersPage({ go, link }) {
   let typed = "";
   let shown = [];
   const open = (letter) => go(`messages/${letter.messageId}`);
-  const retry = (letter) => act(() => post(`dlq/retry/${part(letter.dlqId)}`), "Sent again").then(refresh);
+  const isOfRun = (letter) => Boolean(letter.workflowRunId);
+  // A run goes on from the step that failed; a message is sent again.
+  const retry = (letter) => (isOfRun(letter) ? act(() => post("workflows/dlq/resume", { dlqIds: letter.dlqId }), "The run goes on") : act(() => post(`dlq/retry/${part(letter.dlqId)}`), "Sent again")).then(refresh);
   const drop = async (letter) => {
     if (await confirm("Delete this dead letter?", "It cannot be sent again afterwards. Its log stays.", "Delete")) await act(() => remove(`dlq/${part(letter.dlqId)}`), "Deleted").then(refresh);
   };
@@ -32,7 +34,7 @@ export function lettersPage({ go, link }) {
         say: "Controls",
         kind: "do",
         make: actions((letter) => letter.dlqId, (last, letter) => [
-          button("retry", "Retry", () => retry(last()), { testid: "retry", label: `Send ${letter.messageId} again` }),
+          button("retry", isOfRun(letter) ? "Resume" : "Retry", () => retry(last()), { testid: "retry", label: isOfRun(letter) ? `Resume ${letter.workflowRunId}` : `Send ${letter.messageId} again` }),
           button("trash", "Delete", () => drop(last()), { isIcon: true, kind: "plain", testid: "delete", label: `Delete ${letter.messageId}` }),
         ]),
       },
@@ -41,14 +43,18 @@ export function lettersPage({ go, link }) {
   const box = search("Search dead letters", "Search", (value) => { typed = value; pages.reset(); refresh(); });
   const pages = pager(load);
   const refresh = () => load(pages.from());
-  const ids = () => shown.map((letter) => letter.dlqId).join(",");
+  const ids = (letters) => letters.map((letter) => letter.dlqId).join(",");
   const retryAll = button("retry", "Retry all of this page", async () => {
-    const count = shown.length;
-    if (await confirm(`Send ${number(count)} messages again?`, "Each waits again under the limits of its key.", "Send them", "main")) await act(() => post("dlq/retry", { dlqIds: ids() }), `${number(count)} sent again`).then(refresh);
+    const [count, runs, messages] = [shown.length, shown.filter(isOfRun), shown.filter((letter) => !isOfRun(letter))];
+    const again = async () => {
+      if (messages.length > 0) await post("dlq/retry", { dlqIds: ids(messages) });
+      if (runs.length > 0) await post("workflows/dlq/resume", { dlqIds: ids(runs) });
+    };
+    if (await confirm(`Send ${number(count)} messages again?`, "Each waits again under the limits of its key, and runs go on from the step that failed.", "Send them", "main")) await act(again, `${number(count)} sent again`).then(refresh);
   }, { testid: "retry-all" });
   const dropAll = button("trash", "Delete all of this page", async () => {
     const count = shown.length;
-    if (await confirm(`Delete ${number(count)} dead letters?`, "They cannot be sent again afterwards. Their logs stay.", "Delete them")) await act(() => remove("dlq", { dlqIds: ids() }), `${number(count)} deleted`).then(refresh);
+    if (await confirm(`Delete ${number(count)} dead letters?`, "They cannot be sent again afterwards. Their logs stay.", "Delete them")) await act(() => remove("dlq", { dlqIds: ids(shown) }), `${number(count)} deleted`).then(refresh);
   }, { kind: "plain" });
   let turn = 0;
 

@@ -15,7 +15,7 @@ use crate::{
     clock,
     message::{Flow, Message, Part, Role, Spec, Start},
     office::{Desk, posting, random_text},
-    workflow::{CallType, Kept, RunHead, Step, own_name},
+    workflow::{CallType, Kept, RunHead, Step, from_init, own_name},
 };
 
 /// What holds for the new run instead of what held for the old one.
@@ -43,8 +43,10 @@ impl Desk {
         overrides: &Overrides,
     ) -> Result<InRun, RunRefused> {
         let (head, steps) = self.failed_run(part).await?;
-        let payload =
-            steps.first().map(|step| Kept::from_bytes(&step.body).body.to_vec()).unwrap_or_default();
+        let payload = from_init(&steps)
+            .first()
+            .map(|step| Kept::from_bytes(&step.body).body.to_vec())
+            .unwrap_or_default();
         let planned = begin(Beginning {
             id: new_id(),
             url: head.url,
@@ -81,7 +83,7 @@ impl Desk {
         };
         let mut sent = Vec::new();
         let mut copies = Vec::with_capacity(steps.len());
-        for step in &steps {
+        for step in from_init(&steps) {
             let kept = Kept::from_bytes(&step.body);
             let is_failed = step.name == part.step;
             let is_open = kept.call_type == CallType::Step && is_open(&steps, step, kept.body);

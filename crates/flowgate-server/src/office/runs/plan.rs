@@ -11,11 +11,12 @@ use serde_json::{Map, Value};
 use super::RunRefused;
 use crate::{
     clock,
-    message::{Destination, Fault, Head, Message, Part, Role, Spec, read},
+    delivery::UNKNOWN_SDK,
+    message::{Destination, Fault, Given, Head, Message, Part, Role, Spec, read},
     office::{Desk, Sending, posting, random_text},
     workflow::{
-        Ask, CallType, Invoker, Kept, Kind, RunHead, Step, check_own_limits, headers_of, inherit, own_limits,
-        own_name,
+        Ask, CallType, Invoker, Kept, Kind, RunHead, SDK_INIT, Step, check_own_limits, headers_of, inherit,
+        own_limits, own_name,
     },
 };
 
@@ -88,7 +89,10 @@ impl Desk {
             origin,
         };
         match kind {
-            Kind::Start => Ok(begin(beginning(body, None, None))),
+            Kind::Start => match self.asked_for(&id, &given).await? {
+                Some((run, head)) => Ok(answer(&run, inherit(spec, &head.spec, Some(1)), url, caller, body)),
+                None => Ok(begin(beginning(body, None, None))),
+            },
             Kind::Invoke => {
                 let (invoker, payload, origin) = self.invocation(&body).await?;
                 Ok(begin(beginning(payload, Some(invoker), Some(origin))))
@@ -106,6 +110,21 @@ impl Desk {
         }
     }
 
+    /// The run whose endpoint was asked which version it is of, if this is its answer.
+    async fn asked_for(&self, id: &str, given: &Given) -> Result<Option<(Run, RunHead)>, RunRefused> {
+        if given
+            .last("upstash-workflow-trigger-by-sdk")
+            .is_none_or(|value| !value.eq_ignore_ascii_case("true"))
+        {
+            return Ok(None);
+        }
+        match self.live_run(id).await {
+            Ok((run, head)) => Ok(Some((run, head)).filter(|(_, head)| head.has(UNKNOWN_SDK))),
+            Err(RunRefused::Over(_)) => Ok(None),
+            Err(refused) => Err(refused),
+        }
+    }
+
     /// Stores what was planned, in one transaction, and gives what came of each.
     pub(crate) async fn commit(&self, planned: Vec<Planned>) -> Result<Vec<InRun>, RunRefused> {
         let changes = planned.iter().map(|planned| planned.change.clone()).collect();
@@ -118,7 +137,7 @@ impl Desk {
                     // Steps that were copied have no message.
                     let index = change.steps.iter().position(|step| step.task.is_some()).unwrap_or(0);
                     let Some(sent) = steps.get(index).copied() else { continue };
-                    self.note(sent.id, sent.is_duplicate, message).await;
+                    self.accepted(sent, message);
                     all.push(InRun { id, task: sent.id, created, is_duplicate: sent.is_duplicate });
                 }
                 RunOutcome::Taken { name } => all.push(self.taken(&name).await?),
@@ -201,6 +220,16 @@ pub(super) fn begin(beginning: Beginning) -> Planned {
     let change = RunChange { name, write, steps: vec![step], tasks: Vec::new() };
     message.body = payload;
     Planned { change, message, id, created: Some(created) }
+}
+
+/// The payload as the endpoint sent it again: the first step that counts.
+fn answer(run: &Run, spec: Spec, url: String, caller: Option<String>, payload: Bytes) -> Planned {
+    let mut planned = go_on(run, Role::Step, SDK_INIT.to_owned(), message(url, spec, caller), Bytes::new());
+    for step in &mut planned.change.steps {
+        step.body = Kept::to_bytes(CallType::Init, &payload);
+    }
+    planned.message.body = payload;
+    planned
 }
 
 /// A run goes on with one more step.

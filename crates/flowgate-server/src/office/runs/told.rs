@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     message::{Message, Role, header_map},
     office::{Desk, Entry, Stage},
-    workflow::{RunHead, RunLog, Seen},
+    workflow::{RunHead, RunLog, Seen, from_init},
 };
 
 /// More of the log is not read for one run.
@@ -66,7 +66,7 @@ impl Desk {
         let log = RunLog {
             run: &run,
             head: &head,
-            steps: &steps,
+            steps: from_init(&steps),
             seen: &seen,
             message: &|task| self.numbers.message(task),
             dead: &|task| self.numbers.dead(task),

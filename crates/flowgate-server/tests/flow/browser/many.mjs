@@ -28,6 +28,7 @@ await browse(async (page) => {
     search: "/console/data/keys?search=key-099",
     "rare search": "/console/data/keys?search=99999",
     "nothing found": "/console/data/keys?search=nowhere",
+    busiest: "/console/data/keys?show=busiest",
     busy: "/console/data/keys?show=busy",
     paused: "/console/data/keys?show=paused",
   })) {
@@ -43,6 +44,9 @@ await browse(async (page) => {
   figures["search, typed and shown"] = Date.now() - began;
   await page.keyboard.press("Escape");
   await until("all again", async () => (await page.$$("tbody tr")).length === 50);
+  // The busiest are first until it is told otherwise.
+  await Promise.all([page.waitForResponse((answer) => answer.url().includes("show=all")), page.click(".segment[data-value=all]")]);
+  await until("by name", async () => (await text(page, ".pager > span")).startsWith("key-000000 … key-000049"));
   await page.keyboard.press("n");
   await until("the next page", async () => /key-000050/.test(await text(page, "tbody")));
   await page.keyboard.press("b");

@@ -301,7 +301,11 @@ const tests = {
     });
     assert.equal(messages[0].dlqId, run.dlqId);
     assert.equal(messages[0].failureCallbackInfo.state, "CALLBACK_SUCCESS");
-    assert.equal((await api("GET", "/v2/dlq")).json.messages.length, 0, "letters of runs are asked for");
+    const ofAll = (await api("GET", "/v2/dlq")).json.messages;
+    assert.deepEqual(ofAll.map((letter) => [letter.dlqId, letter.workflowRunId]), [[run.dlqId, workflowRunId]], "all letters are all");
+    assert.equal((await api("GET", "/v2/dlq?source=qstash")).json.messages.length, 0);
+    assert.equal((await api("GET", "/v2/dlq?source=workflow&workflowUrlExactMatch=true&workflowUrl=" + ofAll[0].workflowUrl.slice(0, -1))).json.messages.length, 0);
+    assert.equal((await api("POST", "/v2/dlq/retry")).json.responses.length, 0, "runs are not sent again like messages");
 
     await client.dlq.retryFailureFunction({ dlqId: run.dlqId });
     await until("it is told again", () => failures[1]);
@@ -386,6 +390,22 @@ const tests = {
     assert.deepEqual(answer(run), { second: "rest!", user: "curl" });
     assert.equal(run.label, "rest");
     const plain = await api("POST", `/v2/trigger/${site.url}/plain`, { body: "{}" });
+    await reached(plain.json.workflowRunId, "RUN_FAILED");
+  },
+  async "runs begun with nothing but HTTP, where nobody knows the version of the endpoint"() {
+    const headers = { "Upstash-Workflow-Unknown-Sdk": "true", "Upstash-Label": "asked", "Upstash-Forward-X-User": "curl", "Content-Type": "application/json", "Upstash-Flow-Control-Key": "asked", "Upstash-Flow-Control-Value": "parallelism=1" };
+    const before = site.of("/two").length;
+    const begun = await api("POST", `/v2/trigger/${site.url}/two`, { headers, body: JSON.stringify({ text: "rest" }) });
+    assert.equal(begun.status, 201);
+    const run = await reached(begun.json.workflowRunId, "RUN_SUCCESS");
+    assert.deepEqual(answer(run), { second: "rest!", user: "curl" });
+    assert.deepEqual([run.label, run.flowControlKey, names(run)[0], run.steps[0].steps[0].out], ["asked", "asked", "init", '{"text":"rest"}']);
+    assert.equal(names(run).filter((name) => name === "init").length, 1, "the payload is there once");
+    const asked = site.of("/two")[before];
+    assert.equal(asked.headers["upstash-workflow-unknown-sdk"], "true");
+    assert.equal(asked.headers["upstash-workflow-sdk-version"], undefined);
+    // An endpoint that says yes and sends nothing is no workflow.
+    const plain = await api("POST", `/v2/trigger/${site.url}/plain`, { headers, body: "{}" });
     await reached(plain.json.workflowRunId, "RUN_FAILED");
   },
   async "a POST straight to the endpoint begins a run"() {

@@ -23,10 +23,18 @@ const QUEUES: &str = "SELECT name, queues.priority, max, paused, coalesce(held.c
     SELECT lane, count(place) AS waiting, count(due_at) AS delayed FROM tasks GROUP BY lane) AS line \
     JOIN lanes ON lanes.id = line.lane GROUP BY lanes.queue) AS line ON line.queue = queues.id \
     ORDER BY queues.priority, name";
-const KEY: &str = "SELECT in_use, paused, pinned, sent, latest, \
-    (SELECT count(place) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS waiting, \
-    (SELECT count(due_at) FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.key = keys.id) AS delayed \
-    FROM keys WHERE name = $1";
+/// The same, with each line counted up to so many.
+const QUEUES_COUNTED: &str = "SELECT name, queues.priority, max, paused, coalesce(held.count, 0) AS held, line.waiting, line.delayed FROM queues \
+    LEFT JOIN (SELECT lanes.queue, count(*) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) \
+    JOIN lanes ON lanes.id = held.lane WHERE held.id <> ALL(done) AND ahead_until IS NULL GROUP BY lanes.queue) AS held ON held.queue = queues.id \
+    CROSS JOIN LATERAL (SELECT count(place) AS waiting, count(due_at) AS delayed FROM (\
+    SELECT place, due_at FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.queue = queues.id LIMIT $1) AS counted) AS line \
+    ORDER BY queues.priority, name";
+/// Each lane is counted by itself: joined, the planner may read all tasks there are.
+const KEY: &str = "SELECT in_use, paused, pinned, sent, latest, coalesce(waiting, 0) AS waiting, coalesce(delayed, 0) AS delayed \
+    FROM keys CROSS JOIN LATERAL (SELECT sum(line.waiting)::bigint AS waiting, sum(line.delayed)::bigint AS delayed \
+    FROM lanes CROSS JOIN LATERAL (SELECT count(place) AS waiting, count(due_at) AS delayed FROM tasks \
+    WHERE tasks.lane = lanes.id) AS line WHERE lanes.key = keys.id) AS lines WHERE name = $1";
 const WAITING: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
     (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND ahead.place < tasks.place) AS ahead \
     FROM tasks JOIN lanes ON lanes.id = tasks.lane JOIN queues ON queues.id = lanes.queue \
@@ -79,7 +87,7 @@ impl Postgres {
         .await
     }
 
-    pub(super) async fn see_queues(&self) -> Result<Vec<QueueLook>, StoreError> {
+    pub(super) async fn see_queues(&self, most: u32) -> Result<Vec<QueueLook>, StoreError> {
         let number = |row: &Row, column: &str| row.get::<_, i64>(column) as u64;
         let look = |row: &Row| QueueLook {
             limits: QueueLimits {
@@ -92,7 +100,11 @@ impl Postgres {
             delayed: number(row, "delayed"),
             is_paused: row.get("paused"),
         };
-        Ok(self.ask(QUEUES, Vec::new()).await?.iter().map(look).collect())
+        let rows = match most {
+            u32::MAX => self.ask(QUEUES, Vec::new()).await?,
+            most => self.ask(QUEUES_COUNTED, vec![i64::from(most)]).await?,
+        };
+        Ok(rows.iter().map(look).collect())
     }
 
     pub(super) async fn see_cluster(&self) -> Result<(u32, Option<u32>), StoreError> {

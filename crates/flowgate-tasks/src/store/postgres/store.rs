@@ -64,8 +64,8 @@ impl Store for Postgres {
         Box::pin(self.see_key(key))
     }
 
-    fn queues(&self) -> Reply<'_, Vec<QueueLook>> {
-        Box::pin(self.see_queues())
+    fn queues_counted(&self, most: u32) -> Reply<'_, Vec<QueueLook>> {
+        Box::pin(self.see_queues(most))
     }
 
     fn cluster(&self) -> Reply<'_, (u32, Option<u32>)> {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     record::Record,
-    store::{Holder, Of, Standing, State, StoreError, TaskLook, WorkerId, WorkerLook},
+    store::{Holder, MOST_COUNTED, Of, Standing, State, StoreError, TaskLook, WorkerId, WorkerLook},
     task::TaskId,
     terms,
 };
@@ -30,9 +30,9 @@ const STANDING: &str = "SELECT now_ns($2::bigint) AS now, tasks.weight, tasks.go
     in_use, paused, pinned, sent, latest, rates, \
     (SELECT count(*) FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \
     WHERE others.key = lanes.key AND ahead.place < coalesce(tasks.place, 9223372036854775807)) AS ahead_in_key, \
-    (SELECT count(*) FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \
+    (SELECT count(*) FROM (SELECT FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \
     WHERE others.queue = lanes.queue AND ahead.place IS NOT NULL AND (others.priority < lanes.priority \
-    OR others.priority = lanes.priority AND ahead.place < coalesce(tasks.place, 9223372036854775807))) AS ahead_in_queue \
+    OR others.priority = lanes.priority AND ahead.place < coalesce(tasks.place, 9223372036854775807)) LIMIT $3) AS counted) AS ahead_in_queue \
     FROM tasks JOIN lanes ON lanes.id = tasks.lane LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = $1";
 const WORKERS: &str = "SELECT id, name, slots, lease_until, now_ns($1::bigint) AS now, \
     coalesce((SELECT array_agg(queues.name ORDER BY queues.name) FROM queues WHERE queues.id = ANY(workers.queues)), '{}') AS served, \
@@ -93,17 +93,21 @@ impl Postgres {
 
     pub(super) async fn see_standing(&self, id: TaskId) -> Result<Option<Standing>, StoreError> {
         self.job(Line::Rest, move |shared, session| async move {
-            let row = session.client().query_opt(STANDING, &[&id.0, &shared.told_time()]).await;
+            let row = session
+                .client()
+                .query_opt(STANDING, &[&id.0, &shared.told_time(), &i64::from(MOST_COUNTED)])
+                .await;
             let Some(row) = row.map_err(failed("looked at a task"))? else { return Ok(None) };
             let now = tick(row.get("now"));
             let weight = row.get::<_, i32>("weight").cast_unsigned();
             let own = terms::from_text(row.get("limits"))?;
-            let (in_force, hold) = match row.get::<_, Option<i64>>("key") {
-                None => (None, None),
+            let (in_force, hold, in_use) = match row.get::<_, Option<i64>>("key") {
+                None => (None, None, 0),
                 Some(id) => {
                     let key = rows::key(&row, id)?;
                     let in_force = key.in_force(own);
-                    (in_force, key.hold_weight(in_force.as_ref(), weight, now))
+                    let hold = key.hold_weight(in_force.as_ref(), weight, now);
+                    (in_force, hold, row.get::<_, i32>("in_use").cast_unsigned())
                 }
             };
             Ok(Some(Standing {
@@ -112,6 +116,7 @@ impl Postgres {
                 good_until: row.get::<_, Option<i64>>("good_until").map(tick),
                 in_force,
                 hold,
+                in_use,
                 ahead_in_key: row.get::<_, i64>("ahead_in_key").cast_unsigned(),
                 ahead_in_queue: row.get::<_, i64>("ahead_in_queue").cast_unsigned(),
             }))

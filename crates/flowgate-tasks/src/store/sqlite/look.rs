@@ -43,8 +43,8 @@ pub(super) fn key_counted(db: &Connection, name: &str, most: u32) -> Result<Opti
     }))
 }
 
-/// What is known of the queues, in the order in which they are served.
-pub(super) fn queues(db: &Connection) -> Result<Vec<QueueLook>, Fault> {
+/// What is known of the queues, in the order in which they are served; the line of each counted up to `most`.
+pub(super) fn queues(db: &Connection, most: u32) -> Result<Vec<QueueLook>, Fault> {
     let mut held: HashMap<i64, u32> = HashMap::new();
     for (lane, (count, _)) in leases::recount(db)? {
         *held.entry(leases::place(db, lane)?.queue).or_default() += count;
@@ -55,10 +55,9 @@ pub(super) fn queues(db: &Connection) -> Result<Vec<QueueLook>, Fault> {
     let mut looks = Vec::new();
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
-        let sql =
-            "SELECT count(place), count(*) - count(place) FROM lanes JOIN tasks ON tasks.lane = lanes.id
-            WHERE lanes.queue = ?1";
-        let (waiting, delayed) = db.prepare_cached(sql)?.query_row([id], counts)?;
+        let sql = "SELECT count(place), count(*) - count(place) FROM
+            (SELECT place FROM lanes JOIN tasks ON tasks.lane = lanes.id WHERE lanes.queue = ?1 LIMIT ?2)";
+        let (waiting, delayed) = db.prepare_cached(sql)?.query_row(params![id, most], counts)?;
         looks.push(QueueLook {
             limits: QueueLimits { name: row.get(1)?, priority: row.get(2)?, max: row.get(3)? },
             in_use: held.get(&id).copied().unwrap_or(0),

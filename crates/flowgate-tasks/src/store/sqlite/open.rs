@@ -5,6 +5,7 @@
 
 use std::{
     fs::{File, OpenOptions},
+    io,
     path::Path,
     time::Duration,
 };
@@ -98,11 +99,15 @@ fn switch_to_wal(db: &Connection) -> Result<(), Fault> {
 fn log(db: &Connection) -> Result<File, Fault> {
     // As SQLite has it: where a link was given, what it leads to.
     let name = format!("{}-wal", db.path().unwrap_or_default());
-    let opened = OpenOptions::new().write(true).open(&name);
-    Ok(opened.map_err(|error| StoreError::Database {
-        doing: "opened the file",
-        why: format!("{name}: {error}"),
-    })?)
+    let open = || {
+        let log = OpenOptions::new().write(true).open(&name)?;
+        // It may be new, and so may the file itself: their names have to be on disk as well.
+        File::open(Path::new(&name).parent().unwrap_or(Path::new("/")))?.sync_all()?;
+        Ok(log)
+    };
+    let failed =
+        |error: io::Error| StoreError::Database { doing: "opened the file", why: format!("{name}: {error}") };
+    Ok(open().map_err(failed)?)
 }
 
 fn settle_in(db: &Connection) -> Result<(), Fault> {

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{error::Fault, lanes, lanes::moment, threads::Hand};
+use super::{error::Fault, lanes, lanes::moment, shelf, threads::Hand};
 use crate::{
-    store::{Sent, Wake},
+    store::{NewNote, Sent, Wake},
     task::{Dedupe, NewTask, TaskId},
     terms,
 };
@@ -101,7 +101,11 @@ impl<'a> Sender<'a> {
         }
         let good_until = task.good_until.map(|until| until.resolve(now));
         let record = task.record.to_bytes();
-        put(hand.db, &Row { id, lane, line, attempt: 0, weight: task.weight, good_until, record: &record })
+        put(hand.db, &Row { id, lane, line, attempt: 0, weight: task.weight, good_until, record: &record })?;
+        match task.note() {
+            Some((at, body)) => shelf::write_note(hand.db, &NewNote { task: TaskId(id), at, body }),
+            None => Ok(()),
+        }
     }
 
     /// Has the lanes looked at that got something. To be done once, at the end.

@@ -106,8 +106,8 @@ impl Store for Sqlite {
         self.threads.read("looked at a key", move |db, _| look::key(db, &key))
     }
 
-    fn queues(&self) -> Reply<'_, Vec<QueueLook>> {
-        self.threads.read("looked at the queues", |db, _| look::queues(db))
+    fn queues_counted(&self, most: u32) -> Reply<'_, Vec<QueueLook>> {
+        self.threads.read("looked at the queues", move |db, _| look::queues(db, most))
     }
 
     fn cluster(&self) -> Reply<'_, (u32, Option<u32>)> {

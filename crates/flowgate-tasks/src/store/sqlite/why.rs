@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::{candidates::read_key, error::Fault, lanes::moment, lanes::tick, leases, look};
 use crate::{
     record::Record,
-    store::{Holder, Of, Standing, TaskLook, WorkerId, WorkerLook},
+    store::{Holder, MOST_COUNTED, Of, Standing, TaskLook, WorkerId, WorkerLook},
     task::TaskId,
     terms,
 };
@@ -69,12 +69,12 @@ pub(super) fn standing(db: &Connection, id: TaskId, now: Tick) -> Result<Option<
     let key_id: i64 = row.get(1)?;
     let weight: u32 = row.get(10)?;
     let own = terms::from_text(row.get_ref(2)?.as_str().unwrap_or_default())?;
-    let (in_force, hold) = match key_id {
-        0 => (None, None),
+    let (in_force, hold, in_use) = match key_id {
+        0 => (None, None, 0),
         id => {
             let key = read_key(id, row)?;
             let in_force = key.in_force(own);
-            (in_force, key.hold_weight(in_force.as_ref(), weight, now))
+            (in_force, key.hold_weight(in_force.as_ref(), weight, now), row.get(3)?)
         }
     };
     let place = row.get::<_, Option<i64>>(9)?.unwrap_or(i64::MAX);
@@ -84,16 +84,20 @@ pub(super) fn standing(db: &Connection, id: TaskId, now: Tick) -> Result<Option<
     };
     let in_key =
         "SELECT count(*) FROM lanes JOIN tasks ON tasks.lane = lanes.id WHERE lanes.key = ?1 AND place < ?2";
-    let in_queue = "SELECT count(*) FROM lanes JOIN tasks ON tasks.lane = lanes.id
-        WHERE lanes.queue = ?1 AND (lanes.priority < ?2 AND place IS NOT NULL OR lanes.priority = ?2 AND place < ?3)";
+    let in_queue = "SELECT count(*) FROM (SELECT 1 FROM lanes JOIN tasks ON tasks.lane = lanes.id
+        WHERE lanes.queue = ?1 AND (lanes.priority < ?2 AND place IS NOT NULL OR lanes.priority = ?2 AND place < ?3) LIMIT ?4)";
     Ok(Some(Standing {
         now,
         weight,
         good_until: row.get::<_, Option<i64>>(11)?.map(tick),
         in_force,
         hold,
+        in_use,
         ahead_in_key: if key_id == 0 { 0 } else { count(in_key, &[&key_id, &place])? },
-        ahead_in_queue: count(in_queue, &[&row.get::<_, i64>(12)?, &row.get::<_, i64>(13)?, &place])?,
+        ahead_in_queue: count(
+            in_queue,
+            &[&row.get::<_, i64>(12)?, &row.get::<_, i64>(13)?, &place, &MOST_COUNTED],
+        )?,
     }))
 }
 

@@ -1,0 +1,29 @@
+//! How long work took lately, from whoever recorded it.
+
+use std::time::Duration;
+
+use crate::store::{Of, Reply};
+
+/// How long work was held, on average, from start to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The mean.
+    pub mean: Duration,
+    /// Of so many.
+    pub count: u32,
+}
+
+/// A record of how long work took. A store keeps none for tasks that are done; who notes more about them has one.
+pub trait ServiceTimes: Sync {
+    /// What was done lately of a key, a queue or all. `None`: nothing is known of it.
+    fn recent(&self, of: Of) -> Reply<'_, Option<Served>>;
+}
+
+/// Nobody recorded anything.
+pub(super) struct Unrecorded;
+
+impl ServiceTimes for Unrecorded {
+    fn recent(&self, _: Of) -> Reply<'_, Option<Served>> {
+        Box::pin(async { Ok(None) })
+    }
+}
