@@ -26,9 +26,10 @@ pub struct Client {
     sends: mpsc::Sender<Send>,
 }
 
+/// Tasks of one caller: all of them are stored, or none.
 struct Send {
-    task: NewTask,
-    answer: oneshot::Sender<Result<Sent, StoreError>>,
+    tasks: Vec<NewTask>,
+    answer: oneshot::Sender<Result<Vec<Sent>, StoreError>>,
 }
 
 impl Client {
@@ -45,19 +46,27 @@ impl Client {
     /// # Cancel safety
     /// Dropped, the task may be stored or not.
     pub async fn send(&self, task: NewTask) -> Result<Sent, StoreError> {
-        task.check()?;
+        let sent = self.send_all(vec![task]).await?;
+        Ok(*sent.first().expect("each task that is sent is answered for"))
+    }
+
+    /// Stores these tasks in this order: all of them, or none; together with what others send at the same time.
+    ///
+    /// # Cancel safety
+    /// Dropped, all of the tasks may be stored, or none.
+    pub async fn send_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Sent>, StoreError> {
+        // Here, for a slip of one caller is no fault of the others.
+        tasks.iter().try_for_each(NewTask::check)?;
+        if tasks.is_empty() {
+            return Ok(Vec::new());
+        }
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Database {
             doing: "stored a task",
             why: "the client's runtime has ended".to_owned(),
         };
-        self.sends.send(Send { task, answer }).await.map_err(|_| gone())?;
+        self.sends.send(Send { tasks, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
-    }
-
-    /// Stores these tasks in this order: all of them, or none.
-    pub async fn send_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Sent>, StoreError> {
-        self.store.send(tasks).await
     }
 
     /// What is known of a task. `None`: it never was, or it is done and left no trace.
@@ -102,14 +111,26 @@ impl Client {
 }
 
 async fn coalesce(store: Arc<dyn Store>, mut waiting: mpsc::Receiver<Send>) {
-    let mut batch = Vec::new();
-    while waiting.recv_many(&mut batch, BATCH).await > 0 {
-        let (tasks, answers): (Vec<NewTask>, Vec<_>) =
-            batch.drain(..).map(|send| (send.task, send.answer)).unzip();
+    let mut left = None;
+    while let Some(Send { mut tasks, answer }) = match left.take() {
+        Some(left) => Some(left),
+        None => waiting.recv().await,
+    } {
+        let mut answers = vec![(tasks.len(), answer)];
+        while let Ok(more) = waiting.try_recv() {
+            if tasks.len() + more.tasks.len() > BATCH {
+                left = Some(more);
+                break;
+            }
+            answers.push((more.tasks.len(), more.answer));
+            tasks.extend(more.tasks);
+        }
         let sent = store.send(tasks).await;
-        for (index, answer) in answers.into_iter().enumerate() {
+        let mut each = sent.as_deref().unwrap_or_default().iter();
+        for (count, answer) in answers {
+            let own = each.by_ref().take(count).copied().collect();
             // One who does not wait any more need not be told.
-            let _ = answer.send(sent.as_ref().map(|sent| sent[index]).map_err(Clone::clone));
+            let _ = answer.send(sent.as_ref().map(|_| own).map_err(Clone::clone));
         }
     }
 }

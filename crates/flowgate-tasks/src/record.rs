@@ -52,12 +52,28 @@ impl Record {
 
     /// The record that [`Record::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let Parts { kind, retry, timeout, keep, body } = Parts::of(bytes)?;
+        Ok(Record { kind: kind.to_owned(), body: body.to_vec(), retry, timeout, keep })
+    }
+}
+
+/// A record, read where it is.
+pub(crate) struct Parts<'a> {
+    kind: &'a str,
+    pub(crate) retry: Retry,
+    timeout: Option<Duration>,
+    pub(crate) keep: Option<Duration>,
+    body: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Unreadable> {
         let mut reader = Reader::new(bytes);
         if reader.byte()? != FORM {
             return Err(Unreadable { at: 0 });
         }
         let length = reader.small()? as usize;
-        let kind = std::str::from_utf8(reader.take(length)?).map_err(|_| Unreadable { at: 1 })?.to_owned();
+        let kind = std::str::from_utf8(reader.take(length)?).map_err(|_| Unreadable { at: 1 })?;
         let retry = Retry {
             max_attempts: reader.small()?,
             backoff: reader.span()?,
@@ -66,7 +82,7 @@ impl Record {
         };
         let timeout = Some(reader.span()?).filter(|span| !span.is_zero());
         let keep = Some(reader.span()?).filter(|span| !span.is_zero());
-        Ok(Record { kind, body: bytes[reader.at..].to_vec(), retry, timeout, keep })
+        Ok(Parts { kind, body: &bytes[reader.at..], retry, timeout, keep })
     }
 }
 

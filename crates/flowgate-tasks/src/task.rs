@@ -98,6 +98,8 @@ pub struct NewTask {
     pub(crate) good_until: Option<When>,
     pub(crate) weight: u32,
     pub(crate) dedupe: Option<Dedupe>,
+    /// The moment of the note that is written with it, and how it begins.
+    pub(crate) noted: Option<(Tick, Vec<u8>)>,
     pub(crate) record: Record,
 }
 
@@ -120,6 +122,7 @@ impl NewTask {
             good_until: None,
             weight: 1,
             dedupe: None,
+            noted: None,
             record: Record { kind: kind.into(), body, retry: Retry::default(), timeout: None, keep: None },
         }
     }
@@ -213,6 +216,20 @@ impl NewTask {
     pub fn keep_result(mut self, keep: Duration) -> Self {
         self.record.keep = Some(keep);
         self
+    }
+
+    /// A note of this moment is written together with it, so that it is the first of its notes: these bytes, and its body
+    /// behind them. Default: none. See [`Shelf::notes`](crate::store::Shelf::notes).
+    #[must_use]
+    pub fn noted(mut self, at: Tick, beginning: Vec<u8>) -> Self {
+        self.noted = Some((at, beginning));
+        self
+    }
+
+    /// The note that is written with it: its moment and its bytes.
+    pub(crate) fn note(&self) -> Option<(Tick, Vec<u8>)> {
+        let (at, beginning) = self.noted.as_ref()?;
+        Some((*at, [beginning.as_slice(), &self.record.body].concat()))
     }
 
     /// Which handler runs it.

@@ -26,13 +26,6 @@ const MOST: usize = 10_000;
 const FORM: &str = r#"send a list of {"destination": "https://…", "headers": {"Name": "value"}, "body": "text", "queue": "name"}"#;
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Batch {
-    Many(Vec<One>),
-    One(Box<One>),
-}
-
-#[derive(Deserialize)]
 pub(super) struct One {
     destination: String,
     #[serde(default)]
@@ -92,12 +85,13 @@ enum Shape {
 
 /// The entries of a batch.
 pub(super) fn read(body: &Bytes) -> Result<Vec<One>, Problem> {
-    let batch: Batch = serde_json::from_slice(body)
-        .map_err(|error| Problem::bad(format!("the body is not a batch ({error}); {FORM}")))?;
-    let batch = match batch {
-        Batch::Many(batch) => batch,
-        Batch::One(one) => vec![*one],
+    // Looked at by its first byte: to try one form after the other would read everything twice.
+    let is_one = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    let batch: Result<Vec<One>, _> = match is_one {
+        true => serde_json::from_slice(body).map(|one| vec![one]),
+        false => serde_json::from_slice(body),
     };
+    let batch = batch.map_err(|error| Problem::bad(format!("the body is not a batch ({error}); {FORM}")))?;
     if batch.len() > MOST {
         return Err(Problem::bad(format!(
             "the batch has {} entries; send up to {MOST} at once",

@@ -25,7 +25,8 @@ use crate::{config::Proxy, office::Answered};
 /// More of an answer is not read.
 const MOST_OF_AN_ANSWER: usize = 1024 * 1024;
 const IDLE: Duration = Duration::from_secs(60);
-const IDLE_CONNECTIONS: usize = 128;
+/// As many as a server has deliveries under way by default: one that is thrown away is made again by the next burst.
+const IDLE_CONNECTIONS: usize = 1000;
 
 /// Sends requests. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -42,6 +42,14 @@ pub(crate) struct Courier {
     others: Arc<Spaces<Arc<Courier>>>,
 }
 
+/// A message to be delivered.
+pub(super) struct Parcel {
+    pub(super) task: TaskId,
+    pub(super) message: Message,
+    /// The message without its body, as the log has it.
+    pub(super) bare: Bytes,
+}
+
 /// One attempt, and what came of it.
 pub(super) struct Attempt {
     pub(super) retried: u32,
@@ -85,21 +93,23 @@ impl Courier {
     }
 
     async fn deliver(self: Arc<Self>, context: Context, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let message = Message::from_bytes(&Bytes::from(body)).map_err(Failure::last)?;
+        let bytes = Bytes::from(body);
+        let message = Message::from_bytes(&bytes).map_err(Failure::last)?;
         let courier = self.within(&message.head.space);
         if let Some(part) = message.head.part.clone() {
             return Box::pin(courier.deliver_in_run(&context, message, part)).await;
         }
+        let bare = Message::bare(&bytes).map_err(Failure::last)?;
+        let parcel = Parcel { task: context.id, message, bare };
         let mut retried = context.attempt - 1;
         loop {
-            let attempt = Box::pin(courier.attempt(context.id, &message, retried)).await;
-            Box::pin(courier.tell(context.id, &message, &attempt)).await?;
-            let said = words(&attempt.answer);
+            let attempt = Box::pin(courier.attempt(&parcel, retried)).await;
+            Box::pin(courier.tell(&parcel, &attempt)).await?;
             match attempt.verdict {
                 Verdict::Delivered => return Ok(Vec::new()),
-                Verdict::Failed => return Err(Failure::last(said)),
+                Verdict::Failed => return Err(Failure::last(words(&attempt.answer))),
                 // In a queue nobody overtakes: the message keeps its place while it waits.
-                Verdict::Again(wait) if message.head.queue.is_some() => {
+                Verdict::Again(wait) if parcel.message.head.queue.is_some() => {
                     let mut closing = courier.closing.clone();
                     tokio::select! {
                         () = tokio::time::sleep(wait) => {}
@@ -109,19 +119,19 @@ impl Courier {
                     }
                     retried += 1;
                 }
-                Verdict::Again(wait) => return Err(Failure::new(said).after(wait)),
+                Verdict::Again(wait) => return Err(Failure::new(words(&attempt.answer)).after(wait)),
             }
         }
     }
 
     /// One attempt.
-    pub(super) async fn attempt(&self, task: TaskId, message: &Message, retried: u32) -> Attempt {
+    pub(super) async fn attempt(&self, parcel: &Parcel, retried: u32) -> Attempt {
         if retried == 0 {
-            let wait = clock::now().saturating_sub(message.not_before());
+            let wait = clock::now().saturating_sub(parcel.message.not_before());
             self.desk.meter.waited(Duration::from_millis(wait));
         }
-        let dispatch = self.dispatch(task, message, retried);
-        let attempt = Box::pin(self.send(task, message, retried, dispatch.as_ref())).await;
+        let dispatch = self.dispatch(parcel.task, &parcel.message, retried);
+        let attempt = Box::pin(self.send(parcel, retried, dispatch.as_ref())).await;
         if let Some(span) = dispatch {
             self.desk.tracer.end(span);
         }
@@ -144,13 +154,14 @@ impl Courier {
         })
     }
 
-    async fn send(&self, task: TaskId, message: &Message, retried: u32, dispatch: Option<&Span>) -> Attempt {
-        self.desk.journal.add(task, &Entry::plain(Stage::Active, message.without_body())).await;
-        let id = self.desk.numbers.message(task);
+    async fn send(&self, parcel: &Parcel, retried: u32, dispatch: Option<&Span>) -> Attempt {
+        let Parcel { task, message, bare } = parcel;
+        self.desk.journal.add_stored(*task, Stage::Active, bare).await;
+        let id = self.desk.numbers.message(*task);
         let body = request::body(message);
         let now = in_seconds(SystemTime::now());
         let jti = format!("jwt_{}", random_text(20));
-        let signature = self.desk.signing_keys().sign(&message.head.url, &body, &jti, now);
+        let signature = self.desk.signer().sign(&message.head.url, &body, &jti, now);
         let parent = dispatch.map(Span::context);
         let mut span = parent.map(|parent| Span::new("attempt", Kind::Client, parent.child(), Some(parent)));
         let trace =
@@ -178,22 +189,24 @@ impl Courier {
 
     /// Notes the attempt, and tells whoever wants to know. Callbacks are stored before the message is settled: a crash in
     /// between repeats the attempt and loses none.
-    async fn tell(&self, task: TaskId, message: &Message, attempt: &Attempt) -> Result<(), Failure> {
-        let spec = &message.head.spec;
+    async fn tell(&self, parcel: &Parcel, attempt: &Attempt) -> Result<(), Failure> {
+        let spec = &parcel.message.head.spec;
         if let Some(callback) = &spec.callback {
-            self.call_back(task, message, attempt, callback, "callback").await?;
+            self.call_back(parcel, attempt, callback, "callback").await?;
         }
-        self.write_down(task, message, attempt).await;
+        self.write_down(parcel, attempt).await;
         match &spec.failure_callback {
             Some(callback) if attempt.verdict == Verdict::Failed => {
-                self.call_back(task, message, attempt, callback, "failure").await
+                self.call_back(parcel, attempt, callback, "failure").await
             }
             _ => Ok(()),
         }
     }
 
     /// The attempt in the log.
-    pub(super) async fn write_down(&self, task: TaskId, message: &Message, attempt: &Attempt) {
+    pub(super) async fn write_down(&self, parcel: &Parcel, attempt: &Attempt) {
+        let &Parcel { task, ref message, ref bare } = parcel;
+        let journal = &self.desk.journal;
         let entry = |stage: Stage| Entry {
             stage,
             answer: attempt
@@ -201,16 +214,12 @@ impl Courier {
                 .as_ref()
                 .ok()
                 .map(|answer| Answered::new(answer.status.as_u16(), &answer.headers, &answer.body)),
-            error: (attempt.verdict != Verdict::Delivered).then(|| words(&attempt.answer)),
+            error: Some(words(&attempt.answer)),
             next: None,
             message: message.without_body(),
         };
-        let journal = &self.desk.journal;
         match attempt.verdict {
-            Verdict::Delivered => {
-                let plain = Entry { answer: None, ..entry(Stage::Delivered) };
-                journal.add(task, &plain).await;
-            }
+            Verdict::Delivered => journal.add_stored(task, Stage::Delivered, bare).await,
             Verdict::Again(wait) => {
                 journal.add(task, &entry(Stage::Error)).await;
                 let next = Some(clock::now() + wait.as_millis() as u64);
@@ -228,8 +237,7 @@ impl Courier {
 
     async fn call_back(
         &self,
-        task: TaskId,
-        message: &Message,
+        &Parcel { task, ref message, .. }: &Parcel,
         attempt: &Attempt,
         callback: &Callback,
         kind: &str,

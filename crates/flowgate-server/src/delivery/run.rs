@@ -11,7 +11,7 @@ use serde_json::{Map, json};
 use super::{
     callback::{self, Told},
     egress::{Answer, NoAnswer},
-    handler::{Attempt, Courier, words},
+    handler::{Attempt, Courier, Parcel, words},
     verdict::Verdict,
 };
 use crate::{
@@ -51,8 +51,10 @@ impl Courier {
             return Ok(Vec::new());
         }
         let message = self.dress(message, &part, &run, &head, &steps);
+        let bare = message.without_body().to_bytes().into();
+        let parcel = Parcel { task, message, bare };
         let retried = self.failed_before(context).await?;
-        let mut attempt = Box::pin(self.attempt(task, &message, retried)).await;
+        let mut attempt = Box::pin(self.attempt(&parcel, retried)).await;
         let why = match is_question(&part, &head) {
             true => self.unanswered(&part, &attempt).await?,
             false => wrong_endpoint(&part, &head, &attempt),
@@ -61,7 +63,8 @@ impl Courier {
             attempt.answer = Err(NoAnswer::Broken(why.to_owned()));
             attempt.verdict = Verdict::Failed;
         }
-        self.write_down(task, &message, &attempt).await;
+        self.write_down(&parcel, &attempt).await;
+        let Parcel { message, .. } = parcel;
         match (part.role, attempt.verdict) {
             (Role::Failure, verdict) => {
                 self.note_failure_call(&part, task, &attempt).await?;

@@ -6,12 +6,13 @@ use ring::{
     hmac,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::message::Space;
 
 /// Both receivers' libraries insist on it.
 const ISSUER: &str = "Upstash";
+/// `{"alg":"HS256","typ":"JWT"}`, encoded.
+const HEAD: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9";
 /// How long a signature is good for, in seconds.
 const GOOD_FOR: u64 = 300;
 
@@ -43,23 +44,49 @@ impl SigningKeys {
         SigningKeys { current: made(&self.current), next: made(&self.next) }
     }
 
+    /// What signs with the current one.
+    pub(crate) fn signer(&self) -> Signer {
+        Signer(hmac::Key::new(hmac::HMAC_SHA256, self.current.as_bytes()))
+    }
+}
+
+/// Signs. What does not depend on the request is made once.
+pub(crate) struct Signer(hmac::Key);
+
+impl Signer {
     /// A token (JWT, HS256) over this URL and body. `jti` is unique for each; `now` is in seconds.
     pub(crate) fn sign(&self, url: &str, body: &[u8], jti: &str, now: u64) -> String {
-        let head = URL_SAFE_NO_PAD.encode(br#"{"alg":"HS256","typ":"JWT"}"#);
-        let claims = json!({
-            "iss": ISSUER,
-            "sub": url,
-            "exp": now + GOOD_FOR,
-            "nbf": 0,
-            "iat": now,
-            "jti": jti,
-            "body": URL_SAFE_NO_PAD.encode(digest(&SHA256, body)),
-        });
-        let signed = format!("{head}.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
-        let key = hmac::Key::new(hmac::HMAC_SHA256, self.current.as_bytes());
-        let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&key, signed.as_bytes()));
-        format!("{signed}.{signature}")
+        let claims = Claims {
+            iss: ISSUER,
+            sub: url,
+            exp: now + GOOD_FOR,
+            nbf: 0,
+            iat: now,
+            jti,
+            body: &URL_SAFE_NO_PAD.encode(digest(&SHA256, body)),
+        };
+        let claims = serde_json::to_vec(&claims).expect("claims are plain data");
+        let mut token = String::with_capacity(HEAD.len() + claims.len() * 4 / 3 + 64);
+        token.push_str(HEAD);
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(claims, &mut token);
+        let signature = hmac::sign(&self.0, token.as_bytes());
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+        token
     }
+}
+
+#[derive(Serialize)]
+struct Claims<'a> {
+    iss: &'a str,
+    sub: &'a str,
+    exp: u64,
+    nbf: u64,
+    iat: u64,
+    jti: &'a str,
+    /// A hash of it.
+    body: &'a str,
 }
 
 #[cfg(test)]
@@ -69,8 +96,10 @@ mod tests {
     #[test]
     fn a_token_is_signed_over_url_and_body() {
         let keys = SigningKeys { current: "sig_one".into(), next: "sig_two".into() };
-        let token = keys.sign("https://example.com/", b"body", "jwt_1", 1_000);
+        let token = keys.signer().sign("https://example.com/", b"body", "jwt_1", 1_000);
         let parts: Vec<&str> = token.split('.').collect();
+        let head = URL_SAFE_NO_PAD.decode(parts[0]).expect("base64");
+        assert_eq!(head, br#"{"alg":"HS256","typ":"JWT"}"#);
         let claims = URL_SAFE_NO_PAD.decode(parts[1]).expect("base64");
         let claims: serde_json::Value = serde_json::from_slice(&claims).expect("JSON");
         assert_eq!(claims["iss"], "Upstash");

@@ -107,6 +107,13 @@ impl Message {
         Ok(Message { head, body: bytes.slice(end..) })
     }
 
+    /// The bytes of a stored message without its body, which are the first of them.
+    pub(crate) fn bare(bytes: &Bytes) -> Result<Bytes, Unreadable> {
+        let length = bytes.first_chunk::<4>().ok_or(Unreadable)?;
+        let end = 4 + u32::from_be_bytes(*length) as usize;
+        if end > bytes.len() { Err(Unreadable) } else { Ok(bytes.slice(..end)) }
+    }
+
     /// The message with an empty body.
     pub(crate) fn without_body(&self) -> Message {
         Message { head: self.head.clone(), body: Bytes::new() }

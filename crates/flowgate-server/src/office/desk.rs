@@ -5,18 +5,18 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use flowgate_tasks::{
     Client, NewTask, TaskId,
-    store::{Document, Shelf, StoreError, TaskLook},
+    store::{Document, Sent, Shelf, StoreError, TaskLook},
 };
 use tokio::task::JoinHandle;
 
 use super::{
-    Entry, Gather, Group, Journal, Queue, Secrets, Stage, posting,
+    Gather, Group, Journal, Queue, Secrets, Stage, posting,
     scoped::Scoped,
     secrets::{self, random_text},
 };
 use crate::{
     clock,
-    delivery::SigningKeys,
+    delivery::{Signer, SigningKeys},
     message::{Destination, Fault, Given, Head, Message, Numbers, Space, Spec, read},
     metrics::Meter,
     traces::{self, Context, Kind, Span, Tracer},
@@ -124,6 +124,11 @@ impl Desk {
         self.secrets.keys().within(&self.space)
     }
 
+    /// What signs deliveries of this namespace.
+    pub(crate) fn signer(&self) -> Arc<Signer> {
+        if self.space.is_root() { self.secrets.signer() } else { Arc::new(self.signing_keys().signer()) }
+    }
+
     /// Reads what is to be sent: one message for a URL, one for each endpoint of a URL group.
     pub(crate) async fn read(&self, sending: Sending) -> Result<Vec<Message>, Refused> {
         let Sending { destination, given, body, queue, schedule, caller } = sending;
@@ -180,13 +185,13 @@ impl Desk {
     pub(crate) async fn accept(&self, message: Message) -> Result<Accepted, StoreError> {
         self.make_queues(std::slice::from_ref(&message)).await?;
         let sent = self.client.send(posting::task(&message)).await?;
-        Ok(self.note(sent.id, sent.is_duplicate, message).await)
+        Ok(self.accepted(sent, message))
     }
 
     /// The same, for one whose end is waited for: that is told at once.
     pub(crate) async fn accept_awaited(&self, message: Message) -> Result<Accepted, StoreError> {
         let sent = self.client.send(posting::task(&message).keep_result(AWAITED)).await?;
-        Ok(self.note(sent.id, sent.is_duplicate, message).await)
+        Ok(self.accepted(sent, message))
     }
 
     /// Takes in these messages in this order: all of them, or none.
@@ -203,21 +208,17 @@ impl Desk {
     ) -> Result<Vec<Accepted>, StoreError> {
         self.make_queues(&messages).await?;
         let sent = self.client.send_all(tasks).await?;
-        let mut accepted = Vec::with_capacity(sent.len());
-        for (sent, message) in sent.into_iter().zip(messages) {
-            accepted.push(self.note(sent.id, sent.is_duplicate, message).await);
-        }
-        Ok(accepted)
+        Ok(sent.into_iter().zip(messages).map(|(sent, message)| self.accepted(sent, message)).collect())
     }
 
-    pub(super) async fn note(&self, id: TaskId, is_duplicate: bool, message: Message) -> Accepted {
-        let url = message.head.url.clone();
+    /// A message was stored, and its first line in the log with it.
+    pub(super) fn accepted(&self, Sent { id, is_duplicate }: Sent, message: Message) -> Accepted {
         self.meter.accepted(is_duplicate);
-        self.trace(id, is_duplicate, &message.head);
         if !is_duplicate {
-            self.journal.add(id, &Entry::plain(Stage::Created, message)).await;
+            self.journal.count(Stage::Created);
         }
-        Accepted { id, url, is_duplicate }
+        self.trace(id, is_duplicate, &message.head);
+        Accepted { id, url: message.head.url, is_duplicate }
     }
 
     /// The head with its place in a trace, below whoever sends it. What others keep beside that is for this trace alone.

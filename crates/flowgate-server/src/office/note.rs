@@ -108,6 +108,17 @@ impl Entry {
         Entry { stage, answer: None, error: None, next: None, message }
     }
 
+    /// The bytes of a plain entry, from those of its message: what was stored once is not written anew.
+    pub(crate) fn plain_bytes(stage: Stage, message: &[u8]) -> Vec<u8> {
+        [&Entry::beginning(stage), message].concat()
+    }
+
+    /// What stands before the bytes of the message in those of a plain entry.
+    pub(crate) fn beginning(stage: Stage) -> Vec<u8> {
+        let head = format!(r#"{{"stage":"{}"}}"#, stage.as_str());
+        [&(head.len() as u32).to_be_bytes(), head.as_bytes()].concat()
+    }
+
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let Entry { stage, answer, error, next, message } = self;
         let head = Head { stage: *stage, answer: answer.clone(), error: error.clone(), next: *next };
@@ -159,5 +170,25 @@ impl Entry {
             answer.put(&mut view);
         }
         Value::Object(view)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_entry_is_read_as_it_was_written_from_the_bytes_of_its_message() {
+        let mut message = Message { head: Default::default(), body: Bytes::from_static(b"body") };
+        message.head.url = "https://example.com/\u{e9}".into();
+        let bytes = Bytes::from(message.to_bytes());
+        let bare = Message::bare(&bytes).expect("its first bytes");
+        for stage in [Stage::Created, Stage::Active, Stage::Delivered, Stage::CancelRequested] {
+            let whole = Entry::from_bytes(Entry::plain_bytes(stage, &bytes)).expect("an entry");
+            assert_eq!(whole, Entry::plain(stage, message.clone()));
+            let without_body = Entry::plain_bytes(stage, &bare);
+            assert_eq!(without_body, Entry::plain(stage, message.without_body()).to_bytes());
+        }
+        assert_eq!(Message::bare(&bytes.slice(..7)), Err(Unreadable));
     }
 }

@@ -6,6 +6,7 @@ use flowgate_core::Limits;
 use flowgate_tasks::{NewTask, Retry};
 use ring::digest::{Context, SHA256};
 
+use super::{Entry, Stage};
 use crate::{
     clock,
     delivery::{KIND, QUEUE},
@@ -26,8 +27,11 @@ pub(crate) fn queue_key(name: &str) -> String {
 
 /// The task that delivers a message.
 pub(crate) fn task(message: &Message) -> NewTask {
+    let bytes = message.to_bytes();
     let spec = &message.head.spec;
-    let mut task = NewTask::new(KIND, message.to_bytes()).queue(QUEUE).retry(Retry {
+    // The log begins with it, whoever is quick enough to deliver it at once.
+    let (created, at) = (Entry::beginning(Stage::Created), clock::tick(message.head.created));
+    let mut task = NewTask::new(KIND, bytes).queue(QUEUE).noted(at, created).retry(Retry {
         max_attempts: if message.head.part.is_some() { MOST } else { spec.retries() + 1 + SPARE },
         backoff: Duration::from_secs(1),
         factor: 2,

@@ -14,7 +14,11 @@ use ring::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{clock, delivery::SigningKeys, message::Space};
+use crate::{
+    clock,
+    delivery::{Signer, SigningKeys},
+    message::Space,
+};
 
 /// Known to everybody: for development on one's own machine, where the vendor's clients look for it.
 pub(crate) const DEV_TOKEN: &str = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
@@ -53,6 +57,7 @@ pub(crate) struct Secrets {
 struct Known {
     tokens: Vec<([u8; 32], Space)>,
     keys: SigningKeys,
+    signer: Arc<Signer>,
 }
 
 impl Secrets {
@@ -131,6 +136,11 @@ impl Secrets {
     /// The keys that sign.
     pub(crate) fn keys(&self) -> SigningKeys {
         self.known.read().unwrap_or_else(PoisonError::into_inner).keys.clone()
+    }
+
+    /// What signs with them.
+    pub(crate) fn signer(&self) -> Arc<Signer> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner).signer)
     }
 
     /// The next key becomes the current one, and a new one the next.
@@ -218,7 +228,9 @@ async fn read(store: &dyn Shelf, is_dev: bool) -> Result<Known, StoreError> {
         doing: "read the signing keys",
         why: "they are not there, or cannot be read".to_owned(),
     };
-    Ok(Known { tokens, keys: keys.ok_or_else(missing)? })
+    let keys: SigningKeys = keys.ok_or_else(missing)?;
+    let signer = Arc::new(keys.signer());
+    Ok(Known { tokens, keys, signer })
 }
 
 fn keys_name(is_dev: bool) -> String {

@@ -97,8 +97,12 @@ on_every_store! {
             cursor = format!("&cursor={next}");
         }
         assert_eq!(seen.len(), 9, "created, active and delivered, for each");
-        let times: Vec<u64> = seen.iter().map(|event| event["time"].as_u64().unwrap()).collect();
-        assert!(times.is_sorted_by(|one, next| one >= next), "the newest first: {times:?}");
+        for id in &ids {
+            let of_it: Vec<&Value> = seen.iter().filter(|event| event["messageId"] == json!(id)).collect();
+            let states: Vec<&str> = of_it.iter().map(|event| event["state"].as_str().unwrap()).collect();
+            assert_eq!(states, ["DELIVERED", "ACTIVE", "CREATED"], "the newest first");
+            assert!(of_it.is_sorted_by(|one, next| one["time"].as_u64() >= next["time"].as_u64()), "{of_it:?}");
+        }
         let of_one = server.get("/v2/logs?label=l1&state=DELIVERED").await;
         assert_eq!(of_one["logs"].as_array().unwrap().len(), 1);
         assert_eq!(of_one["logs"][0]["messageId"], json!(ids[1]));

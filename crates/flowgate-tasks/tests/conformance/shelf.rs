@@ -1,5 +1,7 @@
 //! What a store keeps beside tasks.
 
+use std::time::Duration;
+
 use flowgate_core::{Limits, Tick};
 use flowgate_tasks::{
     NewTask, TaskId,
@@ -48,6 +50,24 @@ on_every_store! {
         assert_eq!(of_one.iter().map(|note| note.at.as_nanos()).collect::<Vec<_>>(), [30, 10]);
         assert_eq!(shelf.prune(Tick::from_nanos(25), Tick::ZERO).await.expect("a store"), 2);
         assert_eq!(shelf.notes(query).await.expect("a store").len(), 1);
+    }
+
+    #[test]
+    async fn a_note_that_is_sent_with_a_task_is_there_as_soon_as_the_task(kit: &Kit) {
+        // Seen to fail: with the note of a task written for a duplicate as well.
+        let shelf = &kit.shelf;
+        let task = |body: &[u8]| NewTask::new("a", body.to_vec()).noted(Tick::from_nanos(7), b"new:".to_vec());
+        let second = || task(b"two").dedupe("once", Duration::from_secs(60));
+        let sent = shelf.send(vec![task(b"one"), NewTask::new("a", b"mute".to_vec()), second(), second()]);
+        let sent = sent.await.expect("a store");
+        assert_eq!((sent[3].id, sent[3].is_duplicate), (sent[2].id, true));
+        let all = NoteQuery { most: 9, ..NoteQuery::default() };
+        let notes = shelf.notes(all.clone()).await.expect("a store");
+        assert!(notes.iter().all(|note| note.at == Tick::from_nanos(7)));
+        let told: Vec<_> = notes.iter().map(|note| (note.task, note.body.as_slice())).collect();
+        assert_eq!(told, [(sent[2].id, &b"new:two"[..]), (sent[0].id, b"new:one")]);
+        shelf.send(vec![task(b"three"), NewTask::new("", Vec::new())]).await.expect_err("it has no kind");
+        assert_eq!(shelf.notes(all).await.expect("a store").len(), 2, "nothing of what was refused");
     }
 
     #[test]

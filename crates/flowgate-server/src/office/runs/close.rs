@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use flowgate_tasks::{
     NewTask, TaskId,
-    store::{RunChange, RunOutcome, RunState, RunWrite, StoreError},
+    store::{RunChange, RunOutcome, RunState, RunWrite, Sent, StoreError},
 };
 
 use super::{Chore, RunRefused};
@@ -60,7 +60,7 @@ impl Desk {
         });
         let Some(tasks) = closed.await? else { return Ok(()) };
         if let (Some(message), Some(told)) = (callback, tasks.first()) {
-            self.note(*told, false, message).await;
+            self.accepted(Sent { id: *told, is_duplicate: false }, message);
             self.change_head(name, |head| {
                 if let Some(call) = &mut head.failure_call
                     && call.task == 0

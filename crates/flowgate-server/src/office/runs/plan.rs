@@ -137,7 +137,7 @@ impl Desk {
                     // Steps that were copied have no message.
                     let index = change.steps.iter().position(|step| step.task.is_some()).unwrap_or(0);
                     let Some(sent) = steps.get(index).copied() else { continue };
-                    self.note(sent.id, sent.is_duplicate, message).await;
+                    self.accepted(sent, message);
                     all.push(InRun { id, task: sent.id, created, is_duplicate: sent.is_duplicate });
                 }
                 RunOutcome::Taken { name } => all.push(self.taken(&name).await?),

@@ -202,7 +202,7 @@ impl Desk {
         match self.runs.write(vec![planned.change]).await?.pop() {
             Some(RunOutcome::Written { steps, .. }) => {
                 let Some(sent) = steps.first().copied() else { return Ok(None) };
-                self.note(sent.id, sent.is_duplicate, planned.message).await;
+                self.accepted(sent, planned.message);
                 Ok(Some((sent.id, sent.is_duplicate)))
             }
             Some(RunOutcome::Stale) => Ok(None),

@@ -12,8 +12,14 @@ use std::{
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
 
 use super::{
-    lanes::Lanes, migrate, notify::Listener, rows::stored, runs, send, session::Session, tls::Address, turn,
-    upkeep,
+    lanes::Lanes,
+    migrate,
+    notify::Listener,
+    rows::stored,
+    runs, send,
+    session::{Plans, Session},
+    tls::Address,
+    turn, upkeep,
 };
 use crate::{
     clock::Wall,
@@ -129,15 +135,16 @@ impl Shared {
 
     /// A connection for this line, alone.
     async fn session(&self, line: Line) -> Result<Lease, StoreError> {
-        let (slot, statements) = match line {
-            Line::Sends => (&self.sends, send::STATEMENTS),
-            Line::Turns => (&self.turns, turn::STATEMENTS),
-            Line::Upkeep => (&self.upkeep, upkeep::STATEMENTS),
-            Line::Rest => (&self.rest, runs::READS),
+        let (slot, statements, plans) = match line {
+            Line::Sends => (&self.sends, send::STATEMENTS, Plans::ByIndex),
+            Line::Turns => (&self.turns, turn::STATEMENTS, Plans::ByIndex),
+            Line::Upkeep => (&self.upkeep, upkeep::STATEMENTS, Plans::ByIndex),
+            // Among them are those that count everything.
+            Line::Rest => (&self.rest, runs::READS, Plans::Any),
         };
         let mut slot = Arc::clone(slot).lock_owned().await;
         if slot.as_ref().is_none_or(Session::is_closed) {
-            *slot = Some(Session::open(&self.address, statements).await?);
+            *slot = Some(Session::open(&self.address, statements, plans).await?);
         }
         Ok(Lease { slot, is_clean: true })
     }

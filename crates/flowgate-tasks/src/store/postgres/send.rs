@@ -45,17 +45,18 @@ pub(super) const DELAYED: &str = "SELECT pg_notify('flowgate', 'd')";
 const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
 
 /// A lane that is gone leaves a null, which is refused: then nothing is stored.
-const ADD_TASKS: &str = "INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
-    SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN id END, 0, weight, \
-    CASE WHEN due > now THEN due END, good, record FROM (\
-    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, lanes.id AS lane, weight, record, now, \
+const ADD_TASKS: &str = "WITH told AS MATERIALIZED (\
+    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, lanes.id AS lane, weight, record, note, noted_at, now, \
     CASE WHEN due_from_now THEN now + due ELSE due END AS due, \
     CASE WHEN good_from_now THEN now + good ELSE good END AS good \
-    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[]) \
-    WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, nr) \
-    CROSS JOIN (SELECT flowgate.now_ns($9) AS now) AS clock \
-    LEFT JOIN flowgate.lanes ON lanes.id = asked.lane ORDER BY nr OFFSET 0) AS told \
-    RETURNING id";
+    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[], $9::bytea[], $10::bigint[]) \
+    WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, note, noted_at, nr) \
+    CROSS JOIN (SELECT flowgate.now_ns($11) AS now) AS clock \
+    LEFT JOIN flowgate.lanes ON lanes.id = asked.lane ORDER BY nr OFFSET 0), \
+    noted AS (INSERT INTO flowgate.notes (task, at, body) SELECT id, noted_at, note FROM told WHERE note IS NOT NULL) \
+    INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
+    SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN id END, 0, weight, \
+    CASE WHEN due > now THEN due END, good, record FROM told RETURNING id";
 
 pub(super) const REMOVE_DEAD: &str = "DELETE FROM dead WHERE id = $1 RETURNING id";
 
@@ -243,6 +244,8 @@ pub(super) async fn add(
                 &columns.good,
                 &columns.good_from_now,
                 &columns.records,
+                &columns.notes,
+                &columns.noted_at,
                 &told,
             ],
         ),
@@ -323,6 +326,8 @@ struct Columns {
     good: Vec<Option<i64>>,
     good_from_now: Vec<bool>,
     records: Vec<Vec<u8>>,
+    notes: Vec<Option<Vec<u8>>>,
+    noted_at: Vec<Option<i64>>,
 }
 
 impl Columns {
@@ -334,6 +339,8 @@ impl Columns {
         all_lanes.sort_unstable();
         all_lanes.dedup();
         let heavy = new().filter(|((task, _), _)| task.weight > 1).map(|((_, lane), _)| *lane);
+        let note = |task: &NewTask| task.note().map(|(at, body)| (body, moment(When::At(at)))).unzip();
+        let (notes, noted_at) = new().map(|((task, _), _)| note(task)).unzip();
         Columns {
             all_lanes,
             heavy_lanes: heavy.collect(),
@@ -345,6 +352,8 @@ impl Columns {
             good: new().map(|((task, _), _)| task.good_until.map(moment)).collect(),
             good_from_now: new().map(|((task, _), _)| is_from_now(task.good_until)).collect(),
             records: new().map(|((task, _), _)| task.record.to_bytes()).collect(),
+            notes,
+            noted_at,
         }
     }
 }
@@ -356,7 +365,7 @@ impl Columns {
         told: Option<i64>,
     ) -> Result<Vec<Sent>, StoreError> {
         let failed = failed("stored tasks in a transaction");
-        let columns: Params<'_, 9> = [
+        let columns: Params<'_, 11> = [
             &self.ids,
             &self.lanes,
             &self.weights,
@@ -365,6 +374,8 @@ impl Columns {
             &self.good,
             &self.good_from_now,
             &self.records,
+            &self.notes,
+            &self.noted_at,
             &told,
         ];
         let added = transaction.query(ADD_TASKS, &columns);

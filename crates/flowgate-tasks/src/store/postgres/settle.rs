@@ -4,7 +4,7 @@ use flowgate_core::Tick;
 
 use super::{rows::stored, send::nanos};
 use crate::{
-    record::Record,
+    record::Parts,
     store::{End, Settle, StoreError},
 };
 
@@ -71,7 +71,7 @@ impl Ends {
     }
 
     fn add(&mut self, Settle { task, end }: &Settle, now: Tick) -> Result<(), StoreError> {
-        let record = Record::from_bytes(&task.record)?;
+        let record = Parts::of(&task.record)?;
         let is_last = task.attempt >= record.retry.max_attempts;
         let again = |ends: &mut Self, attempt: u32, due: Option<i64>| {
             ends.again.ids.push(task.id.0);

@@ -45,6 +45,17 @@ pub(super) fn key(db: &Connection, name: &str) -> Result<i64, Fault> {
     )
 }
 
+/// The row of a key, which is made if it is not known, and the newest limits sent with it.
+pub(super) fn key_sent(db: &Connection, name: &str) -> Result<(i64, String), Fault> {
+    let find = "SELECT id, sent FROM keys WHERE name = ?1";
+    let found =
+        db.prepare_cached(find)?.query_row([name], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    match found {
+        Some(found) => Ok(found),
+        None => Ok((key(db, name)?, String::new())),
+    }
+}
+
 fn row_named(db: &Connection, name: &str, find: &str, make: &str) -> Result<i64, Fault> {
     if let Some(id) = db.prepare_cached(find)?.query_row([name], |row| row.get(0)).optional()? {
         return Ok(id);

@@ -1,6 +1,7 @@
 //! Tasks in one SQLite file, for everything that runs on one machine.
 //!
-//! One thread writes: it commits all that waits for it in one transaction, so that a sync to disk is shared. Another reads.
+//! One thread writes: it commits all that waits for it in one transaction. Another waits for the disk and gives the answers,
+//! while the first goes on with the next transaction. A third reads.
 //! Whether a task may start is never decided here: each turn asks the crate's plan, inside that transaction.
 //!
 //! Several processes may share the file. Between them there are no wake-ups, only a slow look at whether anything changed.
@@ -9,6 +10,7 @@ mod ahead;
 mod audit;
 mod candidates;
 mod claim;
+mod disk;
 mod error;
 mod keys;
 mod lanes;

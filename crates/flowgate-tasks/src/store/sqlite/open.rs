@@ -3,7 +3,12 @@
 //! Owns the settings of a connection and the migrations. Any number of processes may open the same new file at once: one of
 //! them makes the tables, under a write lock, and the others find them made.
 
-use std::{path::Path, time::Duration};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    path::Path,
+    time::Duration,
+};
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 
@@ -24,9 +29,10 @@ const BUSY: Duration = Duration::from_secs(30);
 /// More than there are statements in this folder.
 const STATEMENTS: usize = 128;
 
-/// Everything about a connection that SQLite does not keep in the file. A commit is on disk when it returns.
+/// Everything about a connection that SQLite does not keep in the file. A commit is not on disk when it returns: see
+/// [`super::disk`].
 const SETTINGS: &str = "
-    PRAGMA synchronous = FULL;
+    PRAGMA synchronous = NORMAL;
     PRAGMA temp_store = MEMORY;
     PRAGMA cache_size = -65536;
     PRAGMA mmap_size = 268435456;
@@ -34,22 +40,32 @@ const SETTINGS: &str = "
     PRAGMA journal_size_limit = 67108864;
 ";
 
+/// The connection that writes, and the file its transactions go to; `None`: they are kept nowhere.
+pub(super) struct Opened {
+    pub(super) writer: Connection,
+    pub(super) file: Option<File>,
+}
+
 /// The connection that writes.
-pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
-    let open = || -> Result<Connection, Fault> {
+pub(super) fn writer(path: &Path) -> Result<Opened, StoreError> {
+    let open = || -> Result<Opened, Fault> {
         let db = Connection::open(path)?;
         db.busy_timeout(BUSY)?;
         // Kept in the file. The busy timeout does not cover it while another process switches at the same moment, so it
         // is done under the same lock as the migrations: by whoever comes first.
         switch_to_wal(&db)?;
-        prepare(db)
+        let writer = prepare(db)?;
+        let file = Some(log(&writer)?);
+        Ok(Opened { writer, file })
     };
     open().map_err(|fault| fault.while_it("opened the file"))
 }
 
 /// A store that ends with its connection.
-pub(super) fn in_memory() -> Result<Connection, StoreError> {
-    let open = || -> Result<Connection, Fault> { prepare(Connection::open_in_memory()?) };
+pub(super) fn in_memory() -> Result<Opened, StoreError> {
+    let open = || -> Result<Opened, Fault> {
+        Ok(Opened { writer: prepare(Connection::open_in_memory()?)?, file: None })
+    };
     open().map_err(|fault| fault.while_it("opened a store in memory"))
 }
 
@@ -76,6 +92,22 @@ fn switch_to_wal(db: &Connection) -> Result<(), Fault> {
         }
     }
     db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(Fault::from)
+}
+
+/// The file that transactions are written to before a checkpoint moves them. It is there for as long as a connection is open
+/// that has written, and no lock of SQLite is on it: those a process has on a file end when it closes that file anywhere.
+fn log(db: &Connection) -> Result<File, Fault> {
+    // As SQLite has it: where a link was given, what it leads to.
+    let name = format!("{}-wal", db.path().unwrap_or_default());
+    let open = || {
+        let log = OpenOptions::new().write(true).open(&name)?;
+        // It may be new, and so may the file itself: their names have to be on disk as well.
+        File::open(Path::new(&name).parent().unwrap_or(Path::new("/")))?.sync_all()?;
+        Ok(log)
+    };
+    let failed =
+        |error: io::Error| StoreError::Database { doing: "opened the file", why: format!("{name}: {error}") };
+    Ok(open().map_err(failed)?)
 }
 
 fn settle_in(db: &Connection) -> Result<(), Fault> {

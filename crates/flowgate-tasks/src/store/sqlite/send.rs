@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{error::Fault, lanes, lanes::moment, threads::Hand};
+use super::{error::Fault, lanes, lanes::moment, shelf, threads::Hand};
 use crate::{
-    store::{Sent, Wake},
+    store::{NewNote, Sent, Wake},
     task::{Dedupe, NewTask, TaskId},
     terms,
 };
@@ -70,6 +70,7 @@ pub(super) fn send(hand: &mut Hand<'_>, tasks: &[NewTask]) -> Result<Vec<Sent>, 
 /// What is already known of the tasks sent together.
 #[derive(Default)]
 pub(super) struct Sender<'a> {
+    queues: HashMap<&'a str, i64>,
     lanes: HashMap<(&'a str, Option<&'a str>, i16, String), i64>,
     filled: HashMap<i64, ()>,
     /// The last limits seen for each key, and its row.
@@ -100,7 +101,11 @@ impl<'a> Sender<'a> {
         }
         let good_until = task.good_until.map(|until| until.resolve(now));
         let record = task.record.to_bytes();
-        put(hand.db, &Row { id, lane, line, attempt: 0, weight: task.weight, good_until, record: &record })
+        put(hand.db, &Row { id, lane, line, attempt: 0, weight: task.weight, good_until, record: &record })?;
+        match task.note() {
+            Some((at, body)) => shelf::write_note(hand.db, &NewNote { task: TaskId(id), at, body }),
+            None => Ok(()),
+        }
     }
 
     /// Has the lanes looked at that got something. To be done once, at the end.
@@ -122,7 +127,10 @@ impl<'a> Sender<'a> {
         if let Some(&lane) = self.lanes.get(&names) {
             return Ok(lane);
         }
-        let queue = lanes::queue(hand.db, names.0)?;
+        let queue = match self.queues.get(names.0) {
+            Some(&queue) => queue,
+            None => *self.queues.entry(names.0).or_insert(lanes::queue(hand.db, names.0)?),
+        };
         let lane = lanes::lane(hand.db, queue, key, names.2, &names.3)?;
         self.lanes.insert(names, lane);
         Ok(lane)
@@ -130,12 +138,12 @@ impl<'a> Sender<'a> {
 
     /// The key's row; if these limits are new to it, they are its newest.
     fn key(&mut self, hand: &mut Hand<'_>, name: &'a str, limits: &str) -> Result<i64, Fault> {
-        let (id, known) = match self.keys.get(name) {
-            Some((id, known)) => (*id, known.as_str()),
-            None => (lanes::key(hand.db, name)?, ""),
-        };
+        if !self.keys.contains_key(name) {
+            self.keys.insert(name, lanes::key_sent(hand.db, name)?);
+        }
+        let (id, known) = &self.keys[name];
+        let id = *id;
         if limits.is_empty() || known == limits {
-            self.keys.entry(name).or_insert((id, String::new()));
             return Ok(id);
         }
         let sql = "UPDATE keys SET sent = ?2 WHERE id = ?1 AND sent <> ?2 RETURNING latest";

@@ -17,7 +17,7 @@ use super::{
     threads::Hand,
 };
 use crate::{
-    record::Record,
+    record::Parts,
     store::{Claimed, End, Settle, Wake, WorkerId},
     task::TaskId,
 };
@@ -172,8 +172,7 @@ fn finish(hand: &mut Hand<'_>, task: &Claimed, end: End) -> Result<(), Fault> {
     let front = Line::Place(task.id.0);
     match end {
         End::Done { result } => {
-            let record = Record::from_bytes(&task.record)?;
-            if let Some(keep) = record.keep {
+            if let Some(keep) = Parts::of(&task.record)?.keep {
                 keep_result(hand.db, task, hand.now.after(keep), &result)?;
                 hand.wakes.push(Wake::Ended(task.id));
             }
@@ -195,7 +194,7 @@ fn finish(hand: &mut Hand<'_>, task: &Claimed, end: End) -> Result<(), Fault> {
 }
 
 fn is_last(task: &Claimed) -> Result<bool, Fault> {
-    Ok(task.attempt >= Record::from_bytes(&task.record)?.retry.max_attempts)
+    Ok(task.attempt >= Parts::of(&task.record)?.retry.max_attempts)
 }
 
 fn again(hand: &mut Hand<'_>, task: &Claimed, line: Line, attempt: u32) -> Result<(), Fault> {
@@ -241,7 +240,7 @@ pub(super) fn bury_row(
         WHERE lanes.id = ?1";
     let at = moment(hand.now);
     hand.db.prepare_cached(sql)?.execute(params![lane, id, attempt, weight, reason, error, at, record])?;
-    if Record::from_bytes(record)?.keep.is_some() {
+    if Parts::of(record)?.keep.is_some() {
         hand.wakes.push(Wake::Ended(TaskId(id)));
     }
     Ok(())

@@ -24,14 +24,8 @@ const BATCH: u32 = 2000;
 
 impl Shelf for Sqlite {
     fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
-        self.threads.write("wrote notes", move |hand| {
-            let mut statement =
-                hand.db.prepare_cached("INSERT INTO notes (task, at, body) VALUES (?1, ?2, ?3)")?;
-            for note in &notes {
-                statement.execute(params![note.task.0, moment(note.at), note.body])?;
-            }
-            Ok(())
-        })
+        self.threads
+            .write("wrote notes", move |hand| notes.iter().try_for_each(|note| write_note(hand.db, note)))
     }
 
     fn notes(&self, query: NoteQuery) -> Reply<'_, Vec<Note>> {
@@ -151,6 +145,12 @@ impl Shelf for Sqlite {
             Ok(removed as u64)
         })
     }
+}
+
+pub(super) fn write_note(db: &Connection, note: &NewNote) -> Result<(), Fault> {
+    let sql = "INSERT INTO notes (task, at, body) VALUES (?1, ?2, ?3)";
+    db.prepare_cached(sql)?.execute(params![note.task.0, moment(note.at), note.body])?;
+    Ok(())
 }
 
 fn notes(db: &Connection, query: &NoteQuery) -> Result<Vec<Note>, Fault> {

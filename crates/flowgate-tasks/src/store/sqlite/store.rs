@@ -17,7 +17,7 @@ use crate::{
 /// How many wake-ups one that listens may be behind.
 const WAKES: usize = 1024;
 
-/// Tasks in one SQLite file. Every commit is on disk when it is answered (`synchronous = FULL`).
+/// Tasks in one SQLite file. Everything is on disk when it is answered.
 pub struct Sqlite {
     pub(super) threads: Threads,
     wakes: broadcast::Sender<Wake>,

@@ -1,9 +1,10 @@
 //! The thread that writes and the thread that reads.
 //!
-//! Owns the connections, the transactions and when an answer is given: after the commit, never before. The writer commits
-//! everything that waits for it at once; a job that fails is rolled back alone.
+//! Owns the connections and the transactions. The writer commits everything that waits for it at once; a job that fails is
+//! rolled back alone. Answers are given by the [`Disk`], after the commit, never before.
 
 use std::{
+    fs::File,
     sync::{Arc, mpsc as std_mpsc},
     thread::{self, JoinHandle},
     time::Duration,
@@ -13,7 +14,12 @@ use flowgate_core::Tick;
 use rusqlite::Connection;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-use super::{candidates::Cursors, error::Fault};
+use super::{
+    candidates::Cursors,
+    disk::{Answer, Disk},
+    error::Fault,
+    open::Opened,
+};
 use crate::{
     clock::Wall,
     store::{Reply, StoreError, Wake},
@@ -47,12 +53,11 @@ impl Hand<'_> {
     }
 }
 
-type Answer = Box<dyn FnOnce(Result<(), String>) + Send>;
 /// Done with a hand, or refused because there is no transaction. Says whether it worked.
 type Write = Box<dyn FnOnce(Result<&mut Hand<'_>, String>) -> (Answer, bool) + Send>;
-type Read = Box<dyn FnOnce(&Connection, Tick) + Send>;
+type Read = Box<dyn FnOnce(&Connection, Tick) -> Answer + Send>;
 
-/// Both threads, and the watch over a shared file.
+/// These threads, the one that waits for the disk, and the watch over a shared file.
 pub(super) struct Threads {
     writes: Option<mpsc::Sender<Write>>,
     reads: Option<mpsc::Sender<Read>>,
@@ -63,16 +68,24 @@ pub(super) struct Threads {
 impl Threads {
     /// Without a reader, the writer reads as well.
     pub(super) fn start(
-        writer: Connection,
+        Opened { writer, file }: Opened,
         reader: Option<(Connection, Connection)>,
         wall: Arc<dyn Wall>,
         wakes: broadcast::Sender<Wake>,
     ) -> Result<Self, StoreError> {
         let mut threads = Threads { writes: None, reads: None, watch: None, handles: Vec::new() };
+        let disk = match file.map(Disk::of) {
+            Some((disk, syncer)) => {
+                threads.spawn("flowgate-sqlite-sync", move || syncer.run(File::sync_data))?;
+                disk
+            }
+            None => Disk::none(),
+        };
         if let Some((reader, watcher)) = reader {
             let (send, receive) = mpsc::channel(WAITING);
-            let wall = Arc::clone(&wall);
-            threads.spawn("flowgate-sqlite-read", move || read_all(&reader, receive, wall.as_ref()))?;
+            let (wall, disk) = (Arc::clone(&wall), disk.clone());
+            threads
+                .spawn("flowgate-sqlite-read", move || read_all(&reader, receive, wall.as_ref(), &disk))?;
             threads.reads = Some(send);
             let (send, receive) = std_mpsc::channel();
             let wakes = wakes.clone();
@@ -83,13 +96,14 @@ impl Threads {
         }
         let (send, receive) = mpsc::channel(WAITING);
         threads.spawn("flowgate-sqlite-write", move || {
-            Writer { db: &writer, wall: wall.as_ref(), wakes, cursors: Cursors::default() }.run(receive);
+            Writer { db: &writer, wall: wall.as_ref(), wakes, cursors: Cursors::default(), disk }
+                .run(receive);
         })?;
         threads.writes = Some(send);
         Ok(threads)
     }
 
-    /// Does a job in the next transaction, and answers when that is committed.
+    /// Does a job in the next transaction, and answers when that is committed and on disk.
     pub(super) fn write<'a, T: Send + 'static>(
         &'a self,
         doing: &'static str,
@@ -133,7 +147,11 @@ impl Threads {
         let (tell, told) = oneshot::channel();
         let read: Read = Box::new(move |db, now| {
             let outcome = in_snapshot(db, |db| job(db, now));
-            let _ = tell.send(outcome.map_err(|fault| fault.while_it(doing)));
+            Box::new(move |kept: Result<(), String>| {
+                let kept = kept.map_err(|why| StoreError::Database { doing, why });
+                // Nobody may be left to hear it.
+                let _ = tell.send(kept.and_then(|()| outcome.map_err(|fault| fault.while_it(doing))));
+            })
         });
         Box::pin(async move {
             let closed = || StoreError::Database { doing, why: "the store was closed".to_owned() };
@@ -167,6 +185,7 @@ struct Writer<'a> {
     wall: &'a dyn Wall,
     wakes: broadcast::Sender<Wake>,
     cursors: Cursors,
+    disk: Disk,
 }
 
 impl Writer<'_> {
@@ -204,17 +223,18 @@ impl Writer<'_> {
             answers.push(answer);
             is_sound &= worked || !is_alone;
         }
-        let committed = match (self.db.is_autocommit(), is_sound) {
-            (true, _) => Err("the transaction was rolled back".to_owned()),
-            (false, true) => self.run_sql("COMMIT"),
-            (false, false) => Err("the job failed".to_owned()),
-        };
-        if committed.is_err() && !self.db.is_autocommit() {
-            let _ = self.run_sql("ROLLBACK");
-        }
-        for answer in answers {
-            answer(committed.clone());
-        }
+        self.disk.commit(answers, || {
+            let committed = match (self.db.is_autocommit(), is_sound) {
+                (true, _) => Err("the transaction was rolled back".to_owned()),
+                (false, true) => self.run_sql("COMMIT"),
+                (false, false) => Err("the job failed".to_owned()),
+            };
+            if committed.is_err() && !self.db.is_autocommit() {
+                let _ = self.run_sql("ROLLBACK");
+            }
+            committed
+        });
+        // Before it is on disk: who is woken may claim what is there, and is answered when all of that is kept.
         wakes.sort_unstable_by_key(|wake| matches!(wake, Wake::Work));
         wakes.dedup();
         for wake in wakes {
@@ -257,9 +277,9 @@ fn in_snapshot<T>(db: &Connection, job: impl FnOnce(&Connection) -> Result<T, Fa
     outcome
 }
 
-fn read_all(db: &Connection, mut jobs: mpsc::Receiver<Read>, wall: &dyn Wall) {
+fn read_all(db: &Connection, mut jobs: mpsc::Receiver<Read>, wall: &dyn Wall, disk: &Disk) {
     while let Some(job) = jobs.blocking_recv() {
-        job(db, wall.now());
+        disk.answer(job(db, wall.now()));
     }
 }
 
