@@ -30,29 +30,37 @@ use crate::{
 const DRAIN: &str = "drain: ours with limits, on SQLite";
 const INSERT: &str = "bulk insert: ours, on SQLite";
 const COST: &str = "drain: ours on SQLite, processor time for a task";
+const STORE_COST: &str = "drain: ours on SQLite, the same in the store's threads alone";
+/// As much of their names as the kernel keeps. One of them writes, and does nearly all of it.
+const STORE_THREADS: &str = "flowgate-sqlite";
 const KEYS: u32 = 100;
 /// How many one process holds at once, as in the other drains.
 const AT_ONCE: u32 = 500;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
-    if !suite.wants_any(&[DRAIN, INSERT, COST]) {
+    if !suite.wants_any(&[DRAIN, INSERT, COST, STORE_COST]) {
         return Ok(());
     }
     let (count, rounds) = if suite.is_quick() { (5_000, 1) } else { (200_000, 3) };
-    let (mut drained, mut inserted, mut cost) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut drained, mut inserted) = (Vec::new(), Vec::new());
+    let (mut cost, mut store_cost) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let own = Own::open(stage, Kind::Sqlite)?;
         let start = Instant::now();
         own.fill("task", count, KEYS)?;
         inserted.push(f64::from(count) / start.elapsed().as_secs_f64());
-        let before = processor_time();
+        let before = ["", STORE_THREADS].map(processor_time);
         let took = own.run(drain(&own, count))?;
         drained.push(f64::from(count) / took.as_secs_f64());
-        cost.push(processor_time().saturating_sub(before).as_secs_f64() * 1e6 / f64::from(count));
+        let after = ["", STORE_THREADS].map(processor_time);
+        let [all, store] = [0, 1].map(|index| after[index].saturating_sub(before[index]));
+        cost.push(all.as_secs_f64() * 1e6 / f64::from(count));
+        store_cost.push(store.as_secs_f64() * 1e6 / f64::from(count));
     }
     suite.add(Question::new(DRAIN, "1/s").goal(Goal::ours_at_least(100_000.0)).alone(median(drained)));
     suite.add(Question::new(COST, "µs").alone(median(cost)));
+    suite.add(Question::new(STORE_COST, "µs").alone(median(store_cost)));
     suite.add(Question::new(INSERT, "1/s").alone(median(inserted)));
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! What has no peer to stand beside is measured here, on both stores alike.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use flowgate_core::Limits;
 use flowgate_tasks::{
@@ -137,10 +137,14 @@ impl Drop for Own<'_> {
     }
 }
 
-/// The processor time of this process, to the nanosecond. What threads used that have ended is not in it.
-pub(super) fn processor_time() -> Duration {
+/// The processor time of this process's threads whose names begin so, to the nanosecond. What threads used that have ended is
+/// not in it.
+pub(super) fn processor_time(name: &str) -> Duration {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().filter_map(Result::ok);
-    let told = threads.filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok());
+    let is_named =
+        |path: &Path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.starts_with(name));
+    let named = threads.map(|thread| thread.path()).filter(|path| is_named(path));
+    let told = named.filter_map(|path| fs::read_to_string(path.join("schedstat")).ok());
     let nanoseconds = told.filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok());
     Duration::from_nanos(nanoseconds.sum())
 }

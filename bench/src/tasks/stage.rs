@@ -28,8 +28,8 @@ use crate::{
     suite::Suite,
 };
 
-/// By then no second or third round begins; the first of each group takes two minutes in all.
-const FULL: Duration = Duration::from_secs(420);
+/// By then no second or third round begins; the first of each group takes two minutes in all, and what has no rounds five.
+const FULL: Duration = Duration::from_secs(360);
 const QUICK: Duration = Duration::from_secs(75);
 /// No program may take longer for one command.
 const COMMAND: Duration = Duration::from_secs(60);

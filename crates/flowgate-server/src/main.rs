@@ -14,6 +14,7 @@ mod gateway;
 mod message;
 mod metrics;
 mod office;
+mod progress;
 mod remote;
 mod serve;
 mod signals;

@@ -194,3 +194,27 @@ fn g9_a_pinned_rate_holds_where_the_gate_has_none() {
         clock.advance(Duration::from_secs(11));
     }
 }
+
+#[test]
+fn g13_a_pass_tells_how_its_lane_stands_as_a_look_does() {
+    // Seen to fail: with the gate's own limits told in place of those that are pinned.
+    let clock = FakeClock::new();
+    let builder = Gate::builder().max(2).rate(10, "1h").keyed();
+    let gate = builder.clock(clock.clone()).build().unwrap();
+    let pinned = Limits::builder().max(5).rate(20, "1m").build().unwrap();
+    assert!(gate.pin("vip", pinned).unwrap());
+    for (key, max, limit) in [("other", 2, 10), ("vip", 5, 20)] {
+        let passes = [(); 2].map(|()| gate.try_enter_key(key).unwrap());
+        clock.advance(Duration::from_secs(1));
+        let (standing, rate) = passes[0].standing_and_rate();
+        let look = gate.look_key(key).unwrap();
+        assert_eq!((standing.max, standing.in_use, standing.waiting), (Some(max), 2, 0), "{key}");
+        let (rate, left) = rate.unwrap();
+        assert_eq!((Some(&rate), Some(left)), (look.limits.rate(), look.rate), "{key}");
+        assert_eq!((left.limit, left.remaining), (limit, limit - 2), "{key}");
+    }
+    let free = Gate::builder().max(3).build().unwrap();
+    let pass = free.try_enter().unwrap();
+    let (standing, rate) = pass.standing_and_rate();
+    assert_eq!((standing, rate), (pass.standing(), None));
+}

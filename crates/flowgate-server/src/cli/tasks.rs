@@ -108,6 +108,10 @@ pub(crate) struct SendOptions {
     #[arg(allow_hyphen_values = true)]
     pub(crate) body: Option<String>,
 
+    /// A task for each line of standard input, which is its body; empty ones are left out. Stored 1,000 at a time
+    #[arg(long, conflicts_with_all = ["body", "wait", "dedupe"])]
+    pub(crate) lines: bool,
+
     /// The queue it waits in
     #[arg(long, value_name = "NAME")]
     pub(crate) queue: Option<String>,

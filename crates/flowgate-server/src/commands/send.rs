@@ -1,11 +1,14 @@
 //! `flowgate send`: stores a task.
 
-use std::io::{self, Read as _};
+use std::{
+    io::{self, BufRead, Read as _},
+    time::Duration,
+};
 
 use flowgate::Limits;
 use flowgate_tasks::{
-    Client, DEFAULT_QUEUE, MAX_BODY, NewTask, Retry, When,
-    store::{State, TaskLook},
+    Client, DEFAULT_QUEUE, MAX_BODY, NewTask, Retry, TaskId, When,
+    store::{State, Store, TaskLook},
 };
 use serde_json::json;
 
@@ -16,11 +19,16 @@ use super::{
 use crate::{
     cli::SendOptions,
     config::{Config, QueueMode},
+    progress::Progress,
     worker::known_queue,
 };
 
 /// How long the result of a task is kept whose sender waits for it.
-const KEPT: std::time::Duration = std::time::Duration::from_secs(3600);
+const KEPT: Duration = Duration::from_secs(3600);
+/// How often somebody who waits at a terminal is shown where the task stands.
+const LOOK: Duration = Duration::from_millis(500);
+/// How many lines are stored together.
+const BATCH: usize = 1_000;
 
 /// Sends a task and prints its number; or its result, if it waits for that.
 pub(crate) fn send(options: SendOptions) -> Result<(), Failure> {
@@ -28,10 +36,13 @@ pub(crate) fn send(options: SendOptions) -> Result<(), Failure> {
     with_store(&store_options, async move |store, config| {
         let queue = queue(&options, config)?;
         known_queue(store.as_ref(), config, &queue).await?;
+        if options.lines {
+            return send_lines(store.as_ref(), &options, &queue).await;
+        }
         let client = Client::new(store);
-        let sent = client.send(task(&options, queue)?).await?;
+        let sent = client.send(task(&options, queue, body(options.body.as_deref())?)?).await?;
         if options.wait {
-            let end = client.wait(sent.id).await?;
+            let end = wait(&client, sent.id).await?;
             return told(&options, sent.id.0, end);
         }
         let id = sent.id;
@@ -59,8 +70,66 @@ fn queue(options: &SendOptions, config: &Config) -> Result<String, Failure> {
     }
 }
 
-fn task(options: &SendOptions, queue: String) -> Result<NewTask, Failure> {
-    let mut task = NewTask::new(options.kind.as_str(), body(options.body.as_deref())?)
+/// Waits for the end of a task, and shows meanwhile where it stands.
+async fn wait(client: &Client, id: TaskId) -> Result<Option<State>, Failure> {
+    let mut progress = Progress::new();
+    let end = client.wait(id);
+    if !progress.is_shown() {
+        return Ok(end.await?);
+    }
+    let mut end = std::pin::pin!(end);
+    loop {
+        if let Some(look) = client.look(id).await? {
+            progress.say(&format!("task {id}: {}", state_of(&look)));
+        }
+        if let Ok(end) = tokio::time::timeout(LOOK, &mut end).await {
+            return Ok(end?);
+        }
+    }
+}
+
+/// Sends a task for each line of standard input that has something in it.
+async fn send_lines(store: &dyn Store, options: &SendOptions, queue: &str) -> Result<(), Failure> {
+    let mut progress = Progress::new();
+    let mut lines = io::stdin().lock();
+    let mut sent = 0_u64;
+    loop {
+        let mut tasks = Vec::new();
+        while tasks.len() < BATCH
+            && let Some(body) = line(&mut lines)?
+        {
+            if !body.is_empty() {
+                tasks.push(task(options, queue.to_owned(), body)?);
+            }
+        }
+        if tasks.is_empty() {
+            break;
+        }
+        let count = tasks.len() as u64;
+        let refused = |error| Failure::NotDone(format!("{sent} tasks were stored, and then: {error}"));
+        store.send(tasks).await.map_err(refused)?;
+        sent += count;
+        progress.say(&format!("{sent} sent"));
+    }
+    drop(progress);
+    match options.json {
+        true => print(&format!("{}\n", json!({ "sent": sent }))),
+        false => print(&format!("{sent} sent\n")),
+    }
+}
+
+/// The next line, without its end; `None` behind the last one. One that is too long is cut to a length that is refused.
+fn line(from: &mut impl BufRead) -> Result<Option<Vec<u8>>, Failure> {
+    let mut line = Vec::new();
+    let read = from.take(MAX_BODY as u64 + 2).read_until(b'\n', &mut line).map_err(Failure::Read)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    Ok((read > 0).then_some(line))
+}
+
+fn task(options: &SendOptions, queue: String, body: Vec<u8>) -> Result<NewTask, Failure> {
+    let mut task = NewTask::new(options.kind.as_str(), body)
         .queue(queue)
         .priority(options.priority)
         .weight(options.weight)
@@ -96,7 +165,7 @@ fn task(options: &SendOptions, queue: String) -> Result<NewTask, Failure> {
 /// The limits that were asked for, if any.
 pub(super) fn limits(
     max: Option<u32>,
-    rate: Option<(u32, std::time::Duration)>,
+    rate: Option<(u32, Duration)>,
     smooth: bool,
 ) -> Result<Option<Limits>, Failure> {
     let mut limits = Limits::builder();

@@ -20,7 +20,7 @@ use super::{
     fault::Fault,
     forward::{Forwarded, Forwarding, Switched},
     inbound::Inbound,
-    limiter::{Admitted, Limiter},
+    limiter::Limiter,
     relay::{Out, Relay},
     table::{Plan, Table, Way},
     tunnel::Tunnel,
@@ -79,7 +79,7 @@ pub(super) async fn exchange(
 /// Where a request goes, and what it goes with.
 struct Allowed<'t> {
     plan: &'t Plan,
-    limit: Option<(&'t Limiter, Admitted)>,
+    limit: Option<(&'t Limiter, Pass)>,
     /// The form of what is told if that fails.
     form: &'t Answer,
 }
@@ -106,25 +106,25 @@ async fn admit<'t>(
     }
     let Some(limit) = limit else { return Ok(Allowed { plan, limit: None, form }) };
     let lane = limit.lane(request, &asked.path).map_err(|fault| fault.told(form))?;
-    let admitted = limit.admit(lane, request, (&table.identity, client.peer)).await?;
-    Ok(Allowed { plan, limit: Some((limit, admitted)), form })
+    let pass = limit.admit(lane, request, (&table.identity, client.peer)).await?;
+    Ok(Allowed { plan, limit: Some((limit, pass)), form })
 }
 
 impl Allowed<'_> {
     /// Tells the figures in the head of the response; the pass, if it is to be kept beyond that.
     fn pass(self, head: &mut response::Parts) -> Option<Pass> {
-        let (limit, admitted) = self.limit?;
-        limit.tell(&admitted, &mut head.headers);
+        let (limit, pass) = self.limit?;
+        limit.tell(&pass, &mut head.headers);
         match limit.release {
-            ReleaseAt::Body => Some(admitted.pass),
+            ReleaseAt::Body => Some(pass),
             ReleaseAt::Headers => None,
         }
     }
 
     fn told(self, fault: Fault) -> Response<Bytes> {
         let mut told = fault.told(self.form);
-        if let Some((limit, admitted)) = &self.limit {
-            limit.tell(admitted, told.headers_mut());
+        if let Some((limit, pass)) = &self.limit {
+            limit.tell(pass, told.headers_mut());
         }
         told
     }

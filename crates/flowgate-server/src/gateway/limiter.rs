@@ -60,13 +60,6 @@ pub(super) enum Lane {
     OfClient,
 }
 
-/// One that may start.
-#[derive(Debug)]
-pub(super) struct Admitted {
-    pub(super) pass: Pass,
-    key: Option<Key>,
-}
-
 impl Limiter {
     /// The limit as configured; with the gate of `old`, if there is one of the same kind: what is in flight there goes on to
     /// count, and the limits change for all who wait. Told: what cannot change while the gateway runs.
@@ -161,7 +154,7 @@ impl Limiter {
         lane: Lane,
         request: &mut Parts,
         (identity, peer): (&Identity, SocketAddr),
-    ) -> Result<Admitted, Response<Bytes>> {
+    ) -> Result<Pass, Response<Bytes>> {
         let key = match lane {
             Lane::Only => None,
             Lane::Of(key) => Some(key),
@@ -174,10 +167,7 @@ impl Limiter {
             Door::One(gate) => gate.enter().await,
             Door::Many(gate) => gate.enter_key(key.as_ref().map_or("", Key::as_str)).await,
         };
-        match entered {
-            Ok(pass) => Ok(Admitted { pass, key }),
-            Err(refusal) => Err(self.refuse(&refusal, key.as_ref(), &request.headers)),
-        }
+        entered.map_err(|refusal| self.refuse(&refusal, key.as_ref(), &request.headers))
     }
 
     fn refuse(&self, refusal: &Refusal, key: Option<&Key>, request: &HeaderMap) -> Response<Bytes> {
@@ -187,27 +177,21 @@ impl Limiter {
                 let remaining = limit.saturating_sub(refusal.in_use);
                 Figures::Concurrency { limit, remaining }
             });
-            self.write(concurrency, key, response.headers_mut());
+            write(concurrency, self.rate(key), response.headers_mut());
         }
         response
     }
 
     /// The figures of the lane, into the head of a response.
-    pub(super) fn tell(&self, Admitted { pass, key }: &Admitted, headers: &mut HeaderMap) {
-        if self.has_figures {
-            let standing = pass.standing();
-            let figures = standing.max.zip(standing.remaining());
-            let concurrency = figures.map(|(limit, remaining)| Figures::Concurrency { limit, remaining });
-            self.write(concurrency, key.as_ref(), headers);
+    pub(super) fn tell(&self, pass: &Pass, headers: &mut HeaderMap) {
+        if !self.has_figures {
+            return;
         }
-    }
-
-    fn write(&self, concurrency: Option<Figures>, key: Option<&Key>, headers: &mut HeaderMap) {
-        match (concurrency, self.rate(key)) {
-            (Some(concurrency), Some(rate)) => Figures::write_all(&[concurrency, rate], headers),
-            (Some(figures), None) | (None, Some(figures)) => figures.write(headers),
-            (None, None) => {}
-        }
+        // One look at the lane, and none at its rate where no lane has one: both take its lock.
+        let (standing, rate) = if self.has_rate { pass.standing_and_rate() } else { (pass.standing(), None) };
+        let figures = standing.max.zip(standing.remaining());
+        let concurrency = figures.map(|(limit, remaining)| Figures::Concurrency { limit, remaining });
+        write(concurrency, rate.map(|(rate, left)| Figures::of_rate(&rate, left)), headers);
     }
 
     /// What the lane's rate has left, where it has one.
@@ -263,6 +247,14 @@ impl Source {
 const NO_KEY: &str = "The header by which requests to this route are counted is missing.";
 const TWO_KEYS: &str = "The header by which requests to this route are counted is there more than once.";
 const LONG_KEY: &str = "What requests to this route are counted by is longer than 1024 bytes.";
+
+fn write(concurrency: Option<Figures>, rate: Option<Figures>, headers: &mut HeaderMap) {
+    match (concurrency, rate) {
+        (Some(concurrency), Some(rate)) => Figures::write_all(&[concurrency, rate], headers),
+        (Some(figures), None) | (None, Some(figures)) => figures.write(headers),
+        (None, None) => {}
+    }
+}
 
 fn text_of(bytes: &[u8]) -> Result<Key, Fault> {
     let text = str::from_utf8(bytes);

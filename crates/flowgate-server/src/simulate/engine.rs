@@ -69,8 +69,11 @@ struct Engine<'a> {
     counted_at: u64,
 }
 
-/// Plays the workload to its end.
-pub(super) fn play(limits: &Limits, workload: &Workload) -> Tally {
+/// How many come between two words to whoever watches.
+const BETWEEN: u64 = 1 << 16;
+
+/// Plays the workload to its end. Whoever watches is told now and then how many have come.
+pub(super) fn play(limits: &Limits, workload: &Workload, mut watch: impl FnMut(u64)) -> Tally {
     let window = workload.window().map(|span| span.as_nanos() as u64);
     let mut engine = Engine {
         limits,
@@ -95,6 +98,9 @@ pub(super) fn play(limits: &Limits, workload: &Workload) -> Tally {
         if due <= coming {
             engine.happen();
         } else if let Some((number, arrival)) = arrivals.next() {
+            if number % BETWEEN == BETWEEN - 1 {
+                watch(number + 1);
+            }
             engine.arrive(number, arrival);
         }
     }

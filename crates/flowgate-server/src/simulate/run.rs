@@ -21,7 +21,7 @@ use super::{
     trace,
     workload::{MOST_ARRIVALS, Offered, Workload},
 };
-use crate::clock::Stopwatch;
+use crate::{clock::Stopwatch, progress::Progress};
 
 /// One set of limits, and what came of it.
 #[derive(Debug)]
@@ -42,10 +42,15 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
         return Err(Failure::Several(candidates.len()));
     }
     let stopwatch = Stopwatch::start();
-    let outcomes: Vec<Outcome> = candidates
-        .into_iter()
-        .map(|limits| Outcome { limits, tally: engine::play(&limits, &workload) })
-        .collect();
+    let mut progress = Progress::new();
+    let all = offered.arrivals * candidates.len() as u64;
+    let play = |(played, limits): (u64, Limits)| {
+        let before = played * offered.arrivals;
+        let tally = engine::play(&limits, &workload, |come| progress.bar("played", before + come, all));
+        Outcome { limits, tally }
+    };
+    let outcomes: Vec<Outcome> = (0..).zip(candidates).map(play).collect();
+    drop(progress);
     let took = stopwatch.elapsed();
     let real = if options.real { Some(beside(&outcomes[0].limits, &workload)?) } else { None };
     let report =
@@ -64,7 +69,7 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
 fn beside(limits: &Limits, workload: &Workload) -> Result<(Real, Tally), Failure> {
     let mut real = real::play(limits, workload)?;
     let recorded = Workload::Recorded(Arc::new(std::mem::take(&mut real.recorded)));
-    let tally = engine::play(limits, &recorded);
+    let tally = engine::play(limits, &recorded, |_| {});
     Ok((real, tally))
 }
 

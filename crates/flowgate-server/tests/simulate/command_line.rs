@@ -1,6 +1,6 @@
 //! What is asked, what is told, and what is not accepted.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use crate::program::{Folder, answer, simulate};
 
@@ -45,6 +45,19 @@ fn it_is_a_thousand_times_faster_than_what_it_simulates() {
     let times = told.rsplit_once(": ").unwrap().1.split(' ').next().unwrap();
     let times: f64 = times.parse().unwrap();
     assert!(times > 1000.0, "{told}");
+}
+
+#[test]
+fn how_far_it_is_is_shown_on_a_terminal_and_nowhere_else() {
+    // Seen to fail: with the bar drawn whether or not it is a terminal.
+    let options = "--max 10 --arrivals 50/s --duration exp:200ms --for 2h";
+    let command = format!("{} simulate {options}", env!("CARGO_BIN_EXE_flowgate"));
+    let shown =
+        Command::new("script").args(["--quiet", "--return", "--command", &command, "/dev/null"]).output();
+    let shown = String::from_utf8(shown.expect("every Debian has it").stdout).unwrap();
+    assert!(shown.contains("\u{1b}[Kplayed ["), "{shown}");
+    let piped = simulate(options);
+    assert!(!String::from_utf8(piped.stderr).unwrap().contains("played ["));
 }
 
 #[test]

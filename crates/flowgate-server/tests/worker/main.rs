@@ -9,5 +9,6 @@ mod examples;
 mod explain;
 mod kit;
 mod program;
+mod progress;
 mod record;
 mod starting;

@@ -115,7 +115,7 @@ impl fmt::Display for Phase {
 }
 
 impl Allowance {
-    fn new(look: RateLook, now: Tick) -> Self {
+    pub(super) fn new(look: RateLook, now: Tick) -> Self {
         let RateLook { limit, remaining, resets_at } = look;
         Allowance { limit, remaining, resets_in: resets_at.since(now) }
     }

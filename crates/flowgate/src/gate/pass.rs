@@ -11,12 +11,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use flowgate_core::{Key, Outcome, Spot, Tick, What};
+use flowgate_core::{Key, Outcome, Rate, Spot, Tick, What};
 use pin_project_lite::pin_project;
 
 use super::{
     desk::Desk,
     holding::{self, Held},
+    look::Allowance,
     meta::Meta,
 };
 
@@ -85,6 +86,20 @@ impl Pass {
                 let max = state.limits_at(Some(self.lane)).max();
                 Standing { max, in_use: lane.in_use(), waiting: lane.waiting() }
             })
+        })
+    }
+
+    /// The same with the rate that governs its lane and what that has left, where there is one: all of one moment.
+    pub fn standing_and_rate(&self) -> (Standing, Option<(Rate, Allowance)>) {
+        self.desk.at(|state| {
+            let lane = &state.lanes[self.lane].lane;
+            let limits = state.limits_at(Some(self.lane));
+            let standing = Standing { max: limits.max(), in_use: lane.in_use(), waiting: lane.waiting() };
+            let rate = limits.rate().map(|rate| {
+                let now = state.now();
+                (*rate, Allowance::new(rate.look(lane.rate(), now), now))
+            });
+            (standing, rate)
         })
     }
 

@@ -117,7 +117,8 @@ impl Wording {
 }
 
 fn push_number(text: &mut String, number: u64) {
-    text.extend(digits(number).map(char::from));
+    let (digits, at) = digits(number);
+    text.push_str(str::from_utf8(&digits[at..]).expect("digits are plain text"));
 }
 
 /// What follows `{place}`, if the text begins with that.

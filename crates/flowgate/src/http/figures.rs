@@ -5,7 +5,6 @@
 
 use std::{cell::RefCell, sync::LazyLock, time::Duration};
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::gate::Allowance;
@@ -19,8 +18,10 @@ const RATE_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Of all kinds together.
-const MOST_HEADERS: usize = 7;
+/// Numbers below are on nearly every response, and their texts are there from the first one on.
+const SMALL: usize = 1_024;
+
+const CONCURRENCY_STATE: &str = "\"concurrency\";r=";
 
 /// The figures of a lane, for the headers of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,43 +73,60 @@ impl Figures {
 
     /// Writes the headers of several at once, each as [`Figures::write`] does.
     ///
-    /// They are on every response: what changes only with the limits is kept from the last one, and the rest is written
-    /// without `fmt`.
+    /// They are on every response: what changes only with the limits is kept from the last one, the texts of small numbers
+    /// are there once for all, and the rest is written without `fmt`.
     pub fn write_all(figures: &[Figures], headers: &mut HeaderMap) {
         if figures.is_empty() {
             return;
         }
-        headers.reserve(MOST_HEADERS);
-        let mut state = Vec::with_capacity(64);
-        LAST.with_borrow_mut(|last| {
+        // No more than there will be: a map that grows hashes anew all it has.
+        headers.reserve(2 + figures.iter().map(Figures::numbers).sum::<usize>());
+        let state = LAST.with_borrow_mut(|last| {
             last.be(figures);
             for (figure, limit) in figures.iter().zip(&last.limits) {
-                figure.write_numbers(limit, headers, &mut state);
+                figure.write_numbers(limit, headers);
             }
             headers.append(POLICY, last.policy.clone());
+            last.state_of(figures)
         });
-        headers.append(STATE, value_of(state));
+        headers.append(STATE, state);
     }
 
-    /// The headers of one number each, and the item for the list.
-    fn write_numbers(&self, limit: &HeaderValue, headers: &mut HeaderMap, state: &mut Vec<u8>) {
-        begin_item(state);
+    /// How many headers of one number there are.
+    fn numbers(&self) -> usize {
+        match self {
+            Figures::Concurrency { .. } => 2,
+            Figures::Rate { .. } => 3,
+        }
+    }
+
+    /// The headers of one number each.
+    fn write_numbers(&self, limit: &HeaderValue, headers: &mut HeaderMap) {
         match *self {
             Figures::Concurrency { remaining, .. } => {
                 headers.insert(CONCURRENCY_LIMIT, limit.clone());
                 headers.insert(CONCURRENCY_REMAINING, number(remaining.into()));
-                state.extend_from_slice(b"\"concurrency\";r=");
+            }
+            Figures::Rate { remaining, resets_in, .. } => {
+                headers.insert(RATE_LIMIT, limit.clone());
+                headers.insert(RATE_REMAINING, number(remaining.into()));
+                headers.insert(RATE_RESET, number(whole_seconds(resets_in)));
+            }
+        }
+    }
+
+    fn write_state(&self, state: &mut Vec<u8>) {
+        begin_item(state);
+        match *self {
+            Figures::Concurrency { remaining, .. } => {
+                state.extend_from_slice(CONCURRENCY_STATE.as_bytes());
                 push_number(state, remaining.into());
             }
             Figures::Rate { remaining, resets_in, .. } => {
-                let reset = whole_seconds(resets_in);
-                headers.insert(RATE_LIMIT, limit.clone());
-                headers.insert(RATE_REMAINING, number(remaining.into()));
-                headers.insert(RATE_RESET, number(reset));
                 state.extend_from_slice(b"\"rate\";r=");
                 push_number(state, remaining.into());
                 state.extend_from_slice(b";t=");
-                push_number(state, reset);
+                push_number(state, whole_seconds(resets_in));
             }
         }
     }
@@ -156,13 +174,31 @@ struct Written {
     figures: Vec<Figures>,
     limits: Vec<HeaderValue>,
     policy: HeaderValue,
+    /// Where states are written.
+    text: Vec<u8>,
 }
 
 thread_local!(static LAST: RefCell<Written> = const { RefCell::new(Written::NOTHING) });
 
 impl Written {
-    const NOTHING: Written =
-        Written { figures: Vec::new(), limits: Vec::new(), policy: HeaderValue::from_static("") };
+    const NOTHING: Written = Written {
+        figures: Vec::new(),
+        limits: Vec::new(),
+        policy: HeaderValue::from_static(""),
+        text: Vec::new(),
+    };
+
+    /// What the list of the states says.
+    fn state_of(&mut self, figures: &[Figures]) -> HeaderValue {
+        if let [Figures::Concurrency { remaining, .. }] = figures
+            && let Some(state) = STATES.get(*remaining as usize)
+        {
+            return state.clone();
+        }
+        self.text.clear();
+        figures.iter().for_each(|figure| figure.write_state(&mut self.text));
+        value_of(&self.text)
+    }
 
     /// Is what is written of these.
     fn be(&mut self, figures: &[Figures]) {
@@ -173,7 +209,7 @@ impl Written {
         }
         let mut policy = Vec::with_capacity(96);
         figures.iter().for_each(|figure| figure.write_policy(&mut policy));
-        self.policy = value_of(policy);
+        self.policy = value_of(&policy);
         self.limits = figures.iter().map(|figure| number(figure.limit().into())).collect();
         self.figures = figures.to_vec();
     }
@@ -186,11 +222,12 @@ fn begin_item(list: &mut Vec<u8>) {
 }
 
 fn push_number(text: &mut Vec<u8>, number: u64) {
-    text.extend(digits(number));
+    let (digits, at) = digits(number);
+    text.extend_from_slice(&digits[at..]);
 }
 
-/// The number as it is written.
-pub(crate) fn digits(mut number: u64) -> impl Iterator<Item = u8> {
+/// The number as it is written: what stands in the array from there on.
+pub(crate) fn digits(mut number: u64) -> ([u8; 20], usize) {
     let mut digits = [b'0'; 20];
     let mut at = digits.len();
     loop {
@@ -198,13 +235,13 @@ pub(crate) fn digits(mut number: u64) -> impl Iterator<Item = u8> {
         digits[at] += u8::try_from(number % 10).expect("a digit is small");
         number /= 10;
         if number == 0 {
-            return digits.into_iter().skip(at);
+            return (digits, at);
         }
     }
 }
 
-fn value_of(text: Vec<u8>) -> HeaderValue {
-    HeaderValue::from_maybe_shared(Bytes::from(text)).expect("digits, letters and punctuation are a value")
+fn value_of(text: &[u8]) -> HeaderValue {
+    HeaderValue::from_bytes(text).expect("digits, letters and punctuation are a value")
 }
 
 /// Seconds, rounded up: never 0 for a time that is not over.
@@ -223,9 +260,19 @@ fn window_of(rate: &Rate) -> Option<Duration> {
     matches!(rate.shape(), Shape::Window).then(|| rate.period().as_duration())
 }
 
-/// Small numbers are on every response, and are written once.
+/// What small numbers and their items are written as.
+static NUMBERS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| kept(""));
+static STATES: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| kept(CONCURRENCY_STATE));
+
+/// The texts of small numbers behind some other text. They are never given up, so whoever has a copy counts no references: a count
+/// that all threads change with each response would be the slowest thing about it.
+fn kept(before: &str) -> Vec<HeaderValue> {
+    let text = |number| &*Box::leak(format!("{before}{number}").into_boxed_str());
+    (0..SMALL).map(|number| HeaderValue::from_static(text(number))).collect()
+}
+
+/// A number as a value.
 pub(crate) fn number(number: u64) -> HeaderValue {
-    static SMALL: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| (0..1_024).map(HeaderValue::from).collect());
-    let small = usize::try_from(number).ok().and_then(|number| SMALL.get(number));
+    let small = usize::try_from(number).ok().and_then(|number| NUMBERS.get(number));
     small.cloned().unwrap_or_else(|| HeaderValue::from(number))
 }

@@ -75,7 +75,7 @@ async fn make_idle(shared: &Shared, short: Short) -> Result<Found, StoreError> {
     })
 }
 
-/// Twice as long each time, from a millisecond to a tenth of a second.
+/// Twice as long each time that a look was in vain, from a millisecond to a tenth of a second: a sender may keep a lane for long.
 #[derive(Default)]
 pub(super) struct Backoff(AtomicU32);
 
@@ -85,7 +85,8 @@ impl Backoff {
         Duration::from_millis(1 << times.min(6)).min(Duration::from_millis(100))
     }
 
-    fn rest(&self) {
+    /// A look found something, or nothing is left to look for.
+    pub(super) fn rest(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }

@@ -149,6 +149,9 @@ impl Postgres {
                 Box::pin(run(&shared, session, worker, turn)).await
             })
             .await?;
+        if !turned.claimed.is_empty() {
+            self.shared.turning.idling.rest();
+        }
         if let Some(short) = short {
             tokio::spawn(idle::settle(Arc::clone(&self.shared), short));
         }
