@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use super::connect::{Lease, Shared};
+use super::{
+    connect::{Lease, Shared},
+    session::flight,
+};
 use crate::store::{StoreError, Wake};
 
 const OWN_LANES: &str =
@@ -61,12 +64,12 @@ async fn make_idle(shared: &Shared, short: Short) -> Result<Found, StoreError> {
     let Short { lanes, mut session, .. } = short;
     let told = shared.told_time();
     session.begin();
-    let (_, own) = tokio::try_join!(
+    let (_, own) = flight!(
         session.run("BEGIN; SET LOCAL synchronous_commit TO off"),
         session.query(OWN_LANES, [&lanes])
     )?;
     let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
-    let (idle, _) = tokio::try_join!(session.query(IDLE_LANES, [&own, &told]), session.run("COMMIT"))?;
+    let (idle, _) = flight!(session.query(IDLE_LANES, [&own, &told]), session.run("COMMIT"))?;
     session.end();
     Ok(match (idle.len() == lanes.len(), idle.len() == own.len()) {
         (true, _) => Found::Idle,

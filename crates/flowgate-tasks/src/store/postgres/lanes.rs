@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::session::{Params, Session};
+use super::session::{Params, Session, flight};
 use crate::{store::StoreError, task::NewTask, terms};
 
 /// More than these are forgotten, all at once: they are asked for again.
@@ -116,7 +116,7 @@ async fn make(session: &Session, names: &[&LaneName]) -> Result<Vec<Option<i64>>
     let priorities: Vec<i16> = names.iter().map(|name| name.priority).collect();
     let limits: Vec<&str> = names.iter().map(|name| name.limits.as_str()).collect();
     let lanes: Params<'_, 4> = [&queues, &keys, &priorities, &limits];
-    let (_, _, _, found) = tokio::try_join!(
+    let (_, _, _, found) = flight!(
         session.query(ADD_QUEUES, [&queues]),
         session.query(ADD_KEYS, [&keys]),
         session.query(ADD_LANES, lanes),

@@ -6,7 +6,7 @@ use super::{
     connect::{Line, Postgres},
     rows::{self, tick},
     send::{self, READY_LANES, SHARE_LANES},
-    session::failed,
+    session::{failed, flight},
 };
 use crate::{
     record::Record,
@@ -205,7 +205,7 @@ impl Postgres {
             loop {
                 let lanes = shared.lanes.resolve(&session, std::slice::from_ref(&name)).await?;
                 session.begin();
-                let (_, gone, _, added, _) = tokio::try_join!(
+                let (_, gone, _, added, _) = flight!(
                     session.run("BEGIN"),
                     session.query(send::REMOVE_DEAD, [&id.0]),
                     session.query(SHARE_LANES, [&lanes]),

@@ -12,6 +12,7 @@ use super::{
     lanes::LaneName,
     rows::tick,
     send::{self, Named},
+    session::flight,
     shelf,
 };
 use crate::{
@@ -107,8 +108,7 @@ impl Postgres {
 
     pub(super) async fn see_run(&self, name: String) -> Result<Option<(Run, Vec<RunStep>)>, StoreError> {
         self.job(Line::Rest, move |_, session| async move {
-            let (found, steps) =
-                tokio::try_join!(session.query(RUN, [&name]), session.query(STEPS, [&name]))?;
+            let (found, steps) = flight!(session.query(RUN, [&name]), session.query(STEPS, [&name]))?;
             let step = |row: &Row| RunStep {
                 name: row.get(0),
                 task: TaskId(row.get(1)),
@@ -164,7 +164,7 @@ async fn write(
 ) -> Result<Vec<RunOutcome>, StoreError> {
     let told = shared.told_time();
     // All in one flight: the statements arrive in this order.
-    let (_, written) = tokio::try_join!(
+    let (_, written) = flight!(
         session.run("BEGIN"),
         try_join_all(changes.iter().map(|change| write_one(session, change, told))),
     )?;
@@ -216,7 +216,7 @@ async fn write_one(session: &Lease, change: &RunChange, told: Option<i64>) -> Re
     let (most, largest) = (MAX_STEPS as i32, MAX_BYTES as i64);
     let name = &change.name;
     let (written, known) = match &change.write {
-        RunWrite::Start { id, origin, head } => tokio::try_join!(
+        RunWrite::Start { id, origin, head } => flight!(
             session.query(
                 START,
                 [name, id, origin, head, &count, &bytes, &names, &bodies, &told, &most, &largest]
@@ -232,7 +232,7 @@ async fn write_one(session: &Lease, change: &RunChange, told: Option<i64>) -> Re
                     &largest,
                 ],
             );
-            tokio::try_join!(change, session.query(STEPS_OF, [name, &names]))?
+            flight!(change, session.query(STEPS_OF, [name, &names]))?
         }
     };
     let Some(written) = written.first() else {

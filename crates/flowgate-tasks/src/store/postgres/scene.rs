@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tokio_postgres::Row;
 
-use super::{ahead::START, connect::Lease, rows};
+use super::{ahead::START, connect::Lease, rows, session::flight};
 use crate::{
     plan::{Candidate, Counter, LaneState, Scene},
     store::{Claimed, Settle, StoreError, Want, WorkerId},
@@ -119,7 +119,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     let wants = asked.want.is_some();
     let is_locked = asked.want.is_some_and(|want| want.with_locks);
     let most = asked.want.map_or(0, |want| i64::from(want.slots.saturating_mul(2).clamp(8, MOST_LANES)));
-    let (_, _, _, known, locked, started, whole, some, cluster, queues, held, keyed, plain, any) = tokio::try_join!(
+    let (_, _, _, known, locked, started, whole, some, cluster, queues, held, keyed, plain, any) = flight!(
         session.run("BEGIN; LOCK TABLE leases IN ROW EXCLUSIVE MODE"),
         session.query_if(is_locked, LOCK_CLUSTER, []),
         session.query_if(is_locked, LOCK_QUEUES, []),

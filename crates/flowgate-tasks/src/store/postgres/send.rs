@@ -12,7 +12,7 @@ use super::{
     connect::{Lease, Line, Postgres, Shared},
     lanes::{self, LaneName},
     runs,
-    session::{Params, failed},
+    session::{Params, failed, flight},
 };
 use crate::{
     store::{Sent, StoreError, Wake},
@@ -222,13 +222,12 @@ pub(super) async fn add(
             Ok(Vec::new())
         } else {
             let params: Params<'_, 2> = [&limits.0, &limits.1];
-            let (_, changed) =
-                tokio::try_join!(session.query(LOCK_SENT, params), session.query(SENT_LIMITS, params))?;
+            let (_, changed) = flight!(session.query(LOCK_SENT, params), session.query(SENT_LIMITS, params))?;
             Ok(changed)
         }
     };
     let is_delayed = tasks.iter().any(|task| task.start.is_some());
-    let (_, _, _, _, added, ready, _, _) = tokio::try_join!(
+    let (_, _, _, _, added, ready, _, _) = flight!(
         begin,
         session.query(SHARE_LANES, [&columns.all_lanes]),
         limited,
@@ -288,7 +287,7 @@ async fn claim_names(
     }
     let names: Vec<&str> = lasting.keys().copied().collect();
     let lasting: Vec<i64> = lasting.values().copied().collect();
-    let (_, mine, all) = tokio::try_join!(
+    let (_, mine, all) = flight!(
         session.run("BEGIN"),
         session.query(CLAIM_NAMES, [&names, &lasting, &told]),
         session.query(NAMED, [&names]),
@@ -380,7 +379,7 @@ impl Columns {
         ];
         let added = transaction.query(ADD_TASKS, &columns);
         let tell = "SELECT pg_notify('flowgate', 'w'), pg_notify('flowgate', 'd')";
-        let (added, _) = tokio::try_join!(added, transaction.query(tell, &[])).map_err(failed)?;
+        let (added, _) = flight!(added, transaction.query(tell, &[])).map_err(failed)?;
         Ok(added.iter().map(|row| Sent { id: TaskId(row.get(0)), is_duplicate: false }).collect())
     }
 }

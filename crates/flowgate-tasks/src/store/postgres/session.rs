@@ -11,6 +11,13 @@ use tokio_postgres::{Client, Row, Statement, types::ToSql};
 use super::tls::Address;
 use crate::store::StoreError;
 
+/// Sends statements in one flight, in this order, and gives their answers, or the first error. Whatever comes behind the
+/// statement that failed only says that the transaction is aborted: so the answers are looked at in order.
+macro_rules! flight {
+    ($($statement:expr),+ $(,)?) => { tokio::try_join!(biased; $($statement),+) };
+}
+pub(super) use flight;
+
 /// The parameters of a statement.
 pub(super) type Params<'a, const N: usize> = [&'a (dyn ToSql + Sync); N];
 

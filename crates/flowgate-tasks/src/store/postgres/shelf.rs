@@ -7,7 +7,7 @@ use super::{
     connect::{Line, Postgres},
     look,
     rows::{stored, tick},
-    session::failed,
+    session::{failed, flight},
 };
 use crate::{
     store::{
@@ -57,7 +57,7 @@ impl Shelf for Postgres {
             let bodies: Vec<Vec<u8>> = notes.into_iter().map(|note| note.body).collect();
             // Nobody waits for the disk: what is committed after them, the end of their task above all, is on disk after them.
             session.begin();
-            let written = tokio::try_join!(
+            let written = flight!(
                 session.run("BEGIN; SET LOCAL synchronous_commit TO off"),
                 session.query(ADD_NOTES, [&tasks, &at, &bodies]),
                 session.run("COMMIT"),

@@ -19,6 +19,7 @@ use super::{
     rows,
     scene::{self, Asked, Loaded},
     send::{DELAYED, READY_LANES, SHARE_LANES},
+    session::flight,
     settle::{self, Ends},
 };
 use crate::{
@@ -208,7 +209,7 @@ async fn transact(
     // What nothing is counted for needs nothing written: then it commits in the flight that takes it.
     let is_bare = is_bare(&scene, &plan.grants) && settles.is_empty() && starts.is_empty() && ahead.is_none();
     let (taken, ()) =
-        tokio::try_join!(take(session, &scene, &plan.grants, worker), session.run_if(is_bare, "COMMIT"))?;
+        flight!(take(session, &scene, &plan.grants, worker), session.run_if(is_bare, "COMMIT"))?;
     let mut short = Vec::new();
     let mut is_full = false;
     for grant in &plan.grants {
@@ -337,7 +338,7 @@ async fn write(
     lanes.dedup();
     let (goes_back, now) = (!lanes.is_empty(), rows::stored(scene.now));
     let wakes = again == Again::WhenWoken && changes.makes_room;
-    let (_, _, _, _, _, _, _, _, _, _, _, _, ahead, _) = tokio::try_join!(
+    let (_, _, _, _, _, _, _, _, _, _, _, _, ahead, _) = flight!(
         session.query_if(goes_back, SHARE_LANES, [&lanes]),
         session.query_if(
             goes_back,

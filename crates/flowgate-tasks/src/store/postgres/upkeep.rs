@@ -13,7 +13,7 @@ use super::{
     connect::{Lease, Line, Postgres, Shared},
     rows,
     send::{READY_LANES, SHARE_LANES},
-    session::failed,
+    session::{failed, flight},
 };
 use crate::store::{Claimed, End, Kept, NewWorker, Place, Settle, StoreError, Turn, WorkerId};
 
@@ -197,11 +197,11 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
 /// gives the lanes.
 async fn join_lines(session: &mut Lease, moving: &'static str, told: Option<i64>) -> Result<u32, StoreError> {
     session.begin();
-    let (_, moved) = tokio::try_join!(session.run("BEGIN"), session.query(moving, [&told, &BATCH]))?;
+    let (_, moved) = flight!(session.run("BEGIN"), session.query(moving, [&told, &BATCH]))?;
     let mut lanes: Vec<i64> = moved.iter().map(|row| row.get(0)).collect();
     lanes.sort_unstable();
     lanes.dedup();
-    tokio::try_join!(
+    flight!(
         session.query_if(!lanes.is_empty(), SHARE_LANES, [&lanes]),
         session.query_if(!lanes.is_empty(), READY_LANES, [&lanes]),
         session.run("COMMIT"),
@@ -214,7 +214,7 @@ async fn join_lines(session: &mut Lease, moving: &'static str, told: Option<i64>
 async fn sweep(shared: &Shared, session: &mut Lease) -> Result<(), StoreError> {
     let cursor = shared.swept.load(Ordering::Relaxed);
     session.begin();
-    let (_, all) = tokio::try_join!(session.run("BEGIN"), session.query(SOME_KEYS, [&cursor, &BATCH]))?;
+    let (_, all) = flight!(session.run("BEGIN"), session.query(SOME_KEYS, [&cursor, &BATCH]))?;
     let keys: Vec<i64> = all.iter().map(|row| row.get(0)).collect();
     let resting = session.query(RESTING_KEYS, [&keys]).await?;
     let now = session.query(NOW, [&shared.told_time()]).await?;
@@ -227,7 +227,7 @@ async fn sweep(shared: &Shared, session: &mut Lease) -> Result<(), StoreError> {
             keys.push(row.get::<_, i64>("id"));
         }
     }
-    tokio::try_join!(
+    flight!(
         session.query_if(!keys.is_empty(), OWN_RESTING, [&keys]),
         session.query_if(!keys.is_empty(), SWEEP_LANES, [&keys]),
         session.query_if(!keys.is_empty(), SWEEP_KEYS, [&keys]),
