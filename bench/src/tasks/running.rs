@@ -122,7 +122,16 @@ fn follow(stdout: ChildStdout) -> Receiver<Value> {
 fn last_words(log: &Path) -> String {
     let log = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(3)..].join(" / ")
+    plain(&lines[lines.len().saturating_sub(3)..].join(" / "))
+}
+
+/// The text without what colours it on a terminal.
+fn plain(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let behind =
+        |part: &str| part.split_once(|c: char| c.is_ascii_alphabetic()).map(|(_, text)| text.to_owned());
+    first + &parts.filter_map(behind).collect::<String>()
 }
 
 #[cfg(test)]
@@ -151,7 +160,7 @@ mod tests {
 
     #[test]
     fn one_that_fails_is_told_with_its_last_words() {
-        let peer = shell("fails", "echo not today >&2; exit 3");
+        let peer = shell("fails", r"printf '\033[1mnot\033[0m today\n' >&2; exit 3");
         let error = peer.rest(Instant::now() + Duration::from_secs(10)).unwrap_err();
         assert_eq!(error, "peer: exit status: 3: not today");
     }
