@@ -172,7 +172,7 @@ fn paths(
         .merge(top)
         .merge(console::routes(console));
     match gateway {
-        Some(gateway) => paths.merge(gateway.routes((!options.metrics_open).then(|| desk.clone()))),
+        Some(gateway) => paths.merge(gateway.routes(desk.clone(), options.metrics_open)),
         None => paths,
     }
 }
