@@ -188,6 +188,8 @@ impl Desk {
             // A slot is free that none of these could take: they are claimed anew, in their turn.
             self.return_stock();
         }
+        // Before anything is taken out to be settled: what is still to be settled is known, and must not be given back.
+        let known = self.is_unsure.then(|| self.leases());
         let (settles, starts) = match self.wants_locks {
             true => (Vec::new(), Vec::new()),
             false => (self.held.take_ended(), self.stock.take_started()),
@@ -207,10 +209,10 @@ impl Desk {
         let want = wants.then_some(Want { slots: free, per_queue: self.options.per_queue(), with_locks });
         (self.is_looking, self.wants_locks) = (false, false);
         let (store, worker) = (Arc::clone(&self.store), self.worker);
-        let unknown = std::mem::take(&mut self.is_unsure).then(|| self.leases());
+        self.is_unsure = false;
         let turn = Turn { settles: settles.clone(), starts: starts.clone(), want, ahead };
         let reply = async move {
-            if let Some(known) = unknown {
+            if let Some(known) = known {
                 store.reconcile(worker, known).await?;
             }
             store.turn(worker, turn).await

@@ -19,3 +19,4 @@ mod runs;
 mod shelf;
 mod sqlite;
 mod time;
+mod worker;
