@@ -39,7 +39,7 @@ const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id
 /// Ready lanes with a key: those of the best priority after the cursor, then from the beginning; each key locked, unless
 /// somebody else has it.
 const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
-    SELECT lanes.*, row_number() OVER () AS nr FROM queues CROSS JOIN LATERAL (\
+    SELECT lanes.* FROM queues CROSS JOIN LATERAL (\
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
     AND priority = (SELECT priority FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) \
     AND id > $1 ORDER BY id LIMIT $2) UNION ALL \
@@ -47,7 +47,7 @@ const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
     ORDER BY priority, id LIMIT $2)) AS lanes \
     WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
     AND EXISTS (SELECT FROM workers WHERE id = $4 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))) \
-    SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, ready.nr, \
+    SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
     keys.id AS key, in_use, paused, pinned, sent, latest, rates \
     FROM ready JOIN keys ON keys.id = ready.key FOR NO KEY UPDATE OF keys SKIP LOCKED";
 const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
@@ -168,7 +168,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     let sees_all = plain.len() < MOST_PLAIN
         && any.len() < A_FEW
         && any.iter().all(|row| seen.contains(&row.get::<_, i64>("lane")));
-    let were = builder.lanes(&plain, keyed, &held)?;
+    let were = builder.lanes(plain, keyed, &held, asked.cursor)?;
     Ok(Loaded {
         scene: builder.scene,
         has_more,
@@ -277,20 +277,23 @@ impl Builder {
     /// Lanes in the order in which they are served, and what was said of them.
     fn lanes(
         &mut self,
-        plain: &[Row],
-        mut keyed: Vec<Row>,
+        plain: Vec<Row>,
+        keyed: Vec<Row>,
         held: &[Row],
+        cursor: i64,
     ) -> Result<Vec<LaneState>, StoreError> {
         let mut were = Vec::new();
-        for row in plain {
-            self.lane(row, None)?;
-            were.push(LaneState::Ready);
-        }
-        keyed.sort_by_key(|row| row.get::<_, i64>("nr"));
-        for row in &keyed {
+        // With a key or without: one rotation, which goes on behind the lane that was served last.
+        let plain = plain.into_iter().map(|row| (row, false));
+        let mut ready: Vec<(Row, bool)> = plain.chain(keyed.into_iter().map(|row| (row, true))).collect();
+        ready.sort_by_cached_key(|(row, _)| {
+            let lane: i64 = row.get("lane");
+            (lane <= cursor, lane)
+        });
+        for (row, has_key) in &ready {
             if self.seen.insert(row.get("lane")) {
-                let key = self.key(row, "key")?;
-                self.lane(row, Some(key))?;
+                let key = if *has_key { Some(self.key(row, "key")?) } else { None };
+                self.lane(row, key)?;
                 were.push(LaneState::Ready);
             }
         }
