@@ -44,11 +44,17 @@ const ADD_KEYS: &str = "INSERT INTO keys (name, latest) \
     SELECT DISTINCT name, cluster.latest FROM unnest($1::text[]) AS asked (name) CROSS JOIN cluster \
     WHERE name IS NOT NULL AND NOT EXISTS (SELECT FROM keys WHERE keys.name = asked.name) ORDER BY name ON CONFLICT DO NOTHING";
 const ADD_LANES: &str = "INSERT INTO lanes (queue, key, priority, limits) \
+    SELECT queues.id, NULL::bigint, asked.priority, asked.limits \
+    FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[]) AS asked (queue, key, priority, limits) \
+    JOIN queues ON queues.name = asked.queue WHERE asked.key IS NULL \
+    ORDER BY 1, 3, 4 ON CONFLICT DO NOTHING";
+/// Shares the keys' rows: one that is being swept away is waited for, and then it is gone and gets no lane; one that has got a lane
+/// is not swept away.
+const ADD_KEYED_LANES: &str = "INSERT INTO lanes (queue, key, priority, limits) \
     SELECT queues.id, keys.id, asked.priority, asked.limits \
     FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[]) AS asked (queue, key, priority, limits) \
-    JOIN queues ON queues.name = asked.queue LEFT JOIN keys ON keys.name = asked.key \
-    WHERE asked.key IS NULL OR keys.id IS NOT NULL \
-    ORDER BY 1, 2, 3, 4 ON CONFLICT DO NOTHING";
+    JOIN queues ON queues.name = asked.queue JOIN keys ON keys.name = asked.key \
+    ORDER BY keys.id, queues.id, asked.priority, asked.limits FOR KEY SHARE OF keys ON CONFLICT DO NOTHING";
 const FIND_LANES: &str = "SELECT lanes.id \
     FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[]) WITH ORDINALITY AS asked (queue, key, priority, limits, nr) \
     LEFT JOIN queues ON queues.name = asked.queue LEFT JOIN keys ON keys.name = asked.key \
@@ -56,7 +62,7 @@ const FIND_LANES: &str = "SELECT lanes.id \
     AND (asked.key IS NULL) = (lanes.key IS NULL) \
     AND lanes.priority = asked.priority AND lanes.limits = asked.limits ORDER BY asked.nr";
 
-pub(super) const STATEMENTS: [&str; 4] = [ADD_QUEUES, ADD_KEYS, ADD_LANES, FIND_LANES];
+pub(super) const STATEMENTS: [&str; 5] = [ADD_QUEUES, ADD_KEYS, ADD_LANES, ADD_KEYED_LANES, FIND_LANES];
 
 impl Lanes {
     /// The rows of these lanes; those that are missing are made.
@@ -71,7 +77,7 @@ impl Lanes {
         };
         unknown.sort_by_key(|name| (&name.queue, &name.key, name.priority, &name.limits));
         unknown.dedup();
-        // A lane may be swept away, being empty, between its making and its finding: then it is made again.
+        // A lane or its key may be swept away, being empty, before the lane is made and found: then it is made again.
         while !unknown.is_empty() {
             let found = make(session, &unknown).await?;
             let mut known = self.lock();
@@ -116,10 +122,12 @@ async fn make(session: &Session, names: &[&LaneName]) -> Result<Vec<Option<i64>>
     let priorities: Vec<i16> = names.iter().map(|name| name.priority).collect();
     let limits: Vec<&str> = names.iter().map(|name| name.limits.as_str()).collect();
     let lanes: Params<'_, 4> = [&queues, &keys, &priorities, &limits];
-    let (_, _, _, found) = flight!(
+    let (has_keys, has_none) = (keys.iter().any(Option::is_some), keys.iter().any(Option::is_none));
+    let (_, _, _, _, found) = flight!(
         session.query(ADD_QUEUES, [&queues]),
-        session.query(ADD_KEYS, [&keys]),
-        session.query(ADD_LANES, lanes),
+        session.query_if(has_keys, ADD_KEYS, [&keys]),
+        session.query_if(has_none, ADD_LANES, lanes),
+        session.query_if(has_keys, ADD_KEYED_LANES, lanes),
         session.query(FIND_LANES, lanes),
     )?;
     Ok(found.iter().map(|row| row.get(0)).collect())

@@ -90,6 +90,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     lanes::STATEMENTS[1],
     lanes::STATEMENTS[2],
     lanes::STATEMENTS[3],
+    lanes::STATEMENTS[4],
     SHARE_LANES,
     READY_LANES,
     READY_SENT,

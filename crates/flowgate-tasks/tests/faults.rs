@@ -1,0 +1,154 @@
+//! What goes wrong between processes that share a PostgreSQL: others' transactions at the worst moment, replies that are lost, and
+//! what older programs left behind. Each is brought about by hand, on a second connection.
+
+#![cfg(feature = "postgres")]
+
+use std::{sync::Arc, time::Duration};
+
+use flowgate_core::Limits;
+use flowgate_tasks::{
+    NewTask,
+    store::{Claimed, End, NewWorker, Postgres, Settle, Store, Turn, Want, WorkerId},
+};
+use tokio::time::timeout;
+use tokio_postgres::{Client, NoTls};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+/// The migration that gives lanes of lost keys a key again.
+const MEND: &str = include_str!("../src/store/postgres/migrations/0007_lost_keys.sql");
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    client.batch_execute("SET search_path TO flowgate").await.expect("the schema");
+    client
+}
+
+struct Scene {
+    url: String,
+    store: Arc<Postgres>,
+    client: Client,
+    worker: WorkerId,
+}
+
+async fn start(name: &str) -> Scene {
+    let url = flowgate_testkit::postgres::Postgres::shared().create_database(name).expect("a database");
+    let store = Arc::new(Postgres::connect(&url).await.expect("a store"));
+    let worker = register(&store).await;
+    Scene { client: connect(&url).await, url, store, worker }
+}
+
+async fn register(store: &Postgres) -> WorkerId {
+    let lease = Duration::from_secs(60);
+    let worker = NewWorker { name: "one".to_owned(), slots: 9, queues: Vec::new(), lease };
+    store.register(worker).await.expect("a worker")
+}
+
+impl Scene {
+    async fn claim(&self) -> Vec<Claimed> {
+        let want = Some(Want { slots: 9, per_queue: 9, with_locks: true });
+        self.store.turn(self.worker, Turn { want, ..Turn::default() }).await.expect("a turn").claimed
+    }
+
+    async fn count(&self, what: &str) -> i64 {
+        self.client.query_one(&format!("SELECT count(*) FROM {what}"), &[]).await.expect("a count").get(0)
+    }
+
+    async fn check(&self) {
+        assert_eq!(self.store.audit().await.expect("an audit"), [""; 0]);
+    }
+
+    /// Waits until somebody waits for what this connection has locked, or the work is over.
+    async fn until_it_waits<T>(&self, work: &tokio::task::JoinHandle<T>, holder: &Client) {
+        let holder = holder.query_one("SELECT pg_backend_pid()", &[]).await.expect("its process");
+        let waits =
+            format!("pg_stat_activity WHERE {} = ANY(pg_blocking_pids(pid))", holder.get::<_, i32>(0));
+        while !work.is_finished() && self.count(&waits).await == 0 {}
+    }
+
+    fn sending(&self, task: NewTask) -> tokio::task::JoinHandle<()> {
+        let store = Arc::clone(&self.store);
+        tokio::spawn(async move { drop(store.send(vec![task]).await.expect("it is sent")) })
+    }
+}
+
+fn keyed(key: &str, max: u32) -> NewTask {
+    let limits = Limits::builder().max(max).build().expect("limits");
+    NewTask::new("one", Vec::new()).key(key).limits(limits)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t1_a_key_that_is_swept_while_its_first_lane_is_made_is_made_again() {
+    // Seen to fail: without the lock on the key in `ADD_KEYED_LANES`, nothing was ever claimed, and the lane was without a key.
+    let scene = start("swept_key").await;
+    let (gate, sweep) = (connect(&scene.url).await, connect(&scene.url).await);
+    // The first one has a connection made, which would wait as well.
+    scene.store.send(vec![keyed("other", 1)]).await.expect("sent");
+    gate.batch_execute("BEGIN; LOCK TABLE lanes IN SHARE ROW EXCLUSIVE MODE").await.expect("a lock");
+    let sending = scene.sending(keyed("k", 1));
+    scene.until_it_waits(&sending, &gate).await;
+    sweep.batch_execute("BEGIN; DELETE FROM keys WHERE name = 'k'").await.expect("as a sweep does");
+    gate.batch_execute("COMMIT").await.expect("the lane can be made");
+    // It waits for the sweep; or it is through.
+    scene.until_it_waits(&sending, &sweep).await;
+    sweep.batch_execute("COMMIT").await.expect("the end of the sweep");
+    timeout(DEADLINE, sending).await.expect("in time").expect("and well");
+    assert_eq!(scene.claim().await.len(), 2);
+    scene.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fresh_keys_are_served_while_keys_are_swept() {
+    let scene = Arc::new(start("fresh_keys").await);
+    let keepers: Vec<_> = (0..3)
+        .map(|_| {
+            let url = scene.url.clone();
+            tokio::spawn(async move {
+                let store = Postgres::connect(&url).await.expect("a store");
+                loop {
+                    store.upkeep().await.expect("upkeep");
+                }
+            })
+        })
+        .collect();
+    let mut served = 0;
+    for round in 0..60 {
+        let sends = (0..4).map(|number| scene.sending(keyed(&format!("{round}-{number}"), 1)));
+        for sending in sends.collect::<Vec<_>>() {
+            timeout(DEADLINE, sending).await.expect("in time").expect("and well");
+        }
+        let claimed = scene.claim().await;
+        served += claimed.len();
+        let ended = claimed.into_iter().map(|task| Settle { task, end: End::Done { result: Vec::new() } });
+        let turn = Turn { settles: ended.collect(), ..Turn::default() };
+        assert_eq!(scene.store.turn(scene.worker, turn).await.expect("a turn").lost, []);
+    }
+    for keeper in keepers {
+        assert!(!keeper.is_finished(), "upkeep goes on");
+        keeper.abort();
+    }
+    assert_eq!(scene.count("lanes WHERE NOT EXISTS (SELECT FROM keys WHERE keys.id = lanes.key)").await, 0);
+    // What a turn left because a sweep had its key.
+    for _ in 0..100 {
+        served += scene.claim().await.len();
+    }
+    assert_eq!(served, 240);
+}
+
+#[tokio::test]
+async fn t1_lanes_that_an_older_program_left_without_their_key_are_found_and_mended() {
+    // Seen to fail: without the audit's question, it found nothing; without the migration, nothing was claimed.
+    let scene = start("lost_key").await;
+    scene.store.send(vec![keyed("k", 1), keyed("k", 1)]).await.expect("sent");
+    scene.client.batch_execute("DELETE FROM keys").await.expect("as that sweep did");
+    let found = scene.store.audit().await.expect("an audit");
+    assert_eq!(found, ["lane without its key 1: 0 counted, 2 found"]);
+    for _ in 0..2 {
+        scene.client.batch_execute(MEND).await.expect("mended, and nothing to mend");
+    }
+    let claimed = scene.claim().await;
+    assert_eq!(claimed.len(), 1, "its limits hold");
+    scene.check().await;
+    let key = scene.store.look_at_task(claimed[0].id).await.expect("a look").expect("a task").key;
+    assert_eq!(key.as_deref(), Some("recovered-1"));
+}
