@@ -13,6 +13,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
 
 use super::{
     lanes::Lanes,
+    memory::Memory,
     migrate,
     notify::Listener,
     rows::stored,
@@ -53,7 +54,7 @@ pub(super) struct Shared {
     /// Up to which key those that hold nothing were swept away.
     pub(super) swept: AtomicI64,
     pub(super) lanes: Lanes,
-    pub(super) turning: turn::Memory,
+    pub(super) turning: Memory,
     pub(super) wakes: broadcast::Sender<Wake>,
     /// What this store's own wake-ups for others are marked with: it wakes its own workers without a detour.
     pub(super) mark: String,
@@ -96,7 +97,7 @@ impl Postgres {
             rest: Arc::default(),
             swept: AtomicI64::new(0),
             lanes: Lanes::default(),
-            turning: turn::Memory::default(),
+            turning: Memory::default(),
             wakes,
             mark: format!("{:016x}", RandomState::new().hash_one(0)),
             listener: Mutex::default(),

@@ -15,6 +15,7 @@ mod keys;
 mod lanes;
 mod limits;
 mod look;
+mod memory;
 mod migrate;
 mod notify;
 mod rows;

@@ -6,10 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use super::{
@@ -97,57 +94,30 @@ pub(super) const STATEMENTS: &[&str] = &[
     settle::ADD_RESULTS,
 ];
 
-/// What a process remembers between turns. Nothing depends on it but speed and fairness.
-#[derive(Default)]
-pub(super) struct Memory {
-    /// The lane that was served last: the rotation goes on behind it.
-    cursor: AtomicI64,
-    /// How long to wait before lanes are looked at again that could not be made idle.
-    pub(super) idling: idle::Backoff,
-    /// The tasks of each lease that this process has not settled yet.
-    open: Mutex<HashMap<i64, HashSet<i64>>>,
-}
-
-impl Memory {
-    fn open(&self) -> MutexGuard<'_, HashMap<i64, HashSet<i64>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The leases of which these are all that is left. Of a lease this process does not know, it settles everything.
-    fn whole(&self, settles: &[Settle]) -> HashSet<i64> {
-        let ending: HashSet<(i64, i64)> =
-            settles.iter().map(|settle| (settle.task.lease, settle.task.id.0)).collect();
-        let open = self.open();
-        let is_whole = |lease: &i64| {
-            open.get(lease).is_none_or(|tasks| tasks.iter().all(|&task| ending.contains(&(*lease, task))))
-        };
-        settles.iter().map(|settle| settle.task.lease).filter(is_whole).collect()
-    }
-
-    fn settled(&self, settles: &[Settle], whole: &HashSet<i64>) {
-        let mut open = self.open();
-        for Settle { task, .. } in settles {
-            if let Some(tasks) = open.get_mut(&task.lease) {
-                tasks.remove(&task.id.0);
-            }
-        }
-        open.retain(|lease, _| !whole.contains(lease));
-    }
-
-    fn claimed(&self, tasks: &[Claimed]) {
-        let mut open = self.open();
-        for task in tasks {
-            open.entry(task.lease).or_default().insert(task.id.0);
-        }
-    }
-}
-
 impl Postgres {
     /// What was claimed may start as soon as it is committed: lanes that came up short are seen to after that.
     pub(super) async fn take_turn(&self, worker: WorkerId, turn: Turn) -> Result<Turned, StoreError> {
+        let turned = self.turn_of(worker, turn, None).await;
+        if let Err(StoreError::Gone { .. }) = turned {
+            self.shared.turning.forget(worker);
+        }
+        turned
+    }
+
+    /// Settles all that was left of this lease when it was read; what was settled since stays as it is.
+    pub(super) async fn end_lease(
+        &self,
+        worker: WorkerId,
+        lease: i64,
+        settles: Vec<Settle>,
+    ) -> Result<Turned, StoreError> {
+        self.turn_of(worker, Turn { settles, ..Turn::default() }, Some(lease)).await
+    }
+
+    async fn turn_of(&self, worker: WorkerId, turn: Turn, ending: Option<i64>) -> Result<Turned, StoreError> {
         let (turned, short) = self
             .job(Line::Turns, move |shared, session| async move {
-                Box::pin(run(&shared, session, worker, turn)).await
+                Box::pin(run(&shared, session, worker, turn, ending)).await
             })
             .await?;
         if !turned.claimed.is_empty() {
@@ -166,8 +136,9 @@ async fn run(
     mut session: Lease,
     worker: WorkerId,
     turn: Turn,
+    ending: Option<i64>,
 ) -> Result<(Turned, Option<Short>), StoreError> {
-    let whole = shared.turning.whole(&turn.settles);
+    let whole = ending.map_or_else(|| shared.turning.whole(&turn.settles), |lease| HashSet::from([lease]));
     session.begin();
     match Box::pin(transact(shared, &session, worker, turn, whole)).await {
         Ok((turned, lanes)) => {
@@ -250,8 +221,8 @@ async fn transact(
         shared.turning.cursor.store(lane, Ordering::Relaxed);
     }
     shared.turning.settled(&settles, &whole);
-    shared.turning.claimed(&taken);
-    shared.turning.claimed(&ahead);
+    shared.turning.claimed(worker, &taken);
+    shared.turning.claimed(worker, &ahead);
     Ok((Turned { claimed: taken, ahead, lost, now: scene.now, again }, short))
 }
 

@@ -15,7 +15,7 @@ use super::{
     send::{READY_LANES, SHARE_LANES},
     session::{failed, flight},
 };
-use crate::store::{Claimed, End, Kept, NewWorker, Place, Settle, StoreError, Turn, WorkerId};
+use crate::store::{Claimed, End, Kept, NewWorker, Place, Settle, StoreError, WorkerId};
 
 /// No step handles more rows at once than these; what is left is handled at once again.
 const BATCH: i64 = 1000;
@@ -104,9 +104,10 @@ impl Postgres {
             if orphans.is_empty() {
                 return Ok(recovered);
             }
-            for (worker, settles) in orphans {
+            for (worker, lease, settles) in orphans {
                 let all = settles.len();
-                let turned = self.take_turn(worker, Turn { settles, ..Turn::default() }).await?;
+                // Whatever this process remembers of it: nobody is left who would settle the rest.
+                let turned = self.end_lease(worker, lease, settles).await?;
                 recovered += (all - turned.lost.len()) as u32;
             }
         }
@@ -118,9 +119,9 @@ impl Postgres {
             settles(&session, &leases, &End::Returned).await
         });
         let mut returned = 0;
-        for (worker, settles) in unknown.await? {
+        for (worker, lease, settles) in unknown.await? {
             let all = settles.len();
-            let turned = self.take_turn(worker, Turn { settles, ..Turn::default() }).await?;
+            let turned = self.end_lease(worker, lease, settles).await?;
             returned += (all - turned.lost.len()) as u32;
         }
         Ok(returned)
@@ -164,14 +165,19 @@ impl Postgres {
             let changed = |message: &tokio_postgres::SimpleQueryMessage| {
                 matches!(message, tokio_postgres::SimpleQueryMessage::CommandComplete(1))
             };
-            Ok(said.iter().any(changed))
+            let is_known = said.iter().any(changed);
+            if !is_known {
+                shared.turning.forget(worker);
+            }
+            Ok(is_known)
         })
         .await
     }
 
     pub(super) async fn make_unknown(&self, worker: WorkerId) -> Result<(), StoreError> {
-        self.job(Line::Rest, move |_, session| async move {
+        self.job(Line::Rest, move |shared, session| async move {
             let remove = session.client().execute("DELETE FROM workers WHERE id = $1", &[&worker.0]).await;
+            shared.turning.forget(worker);
             remove.map(drop).map_err(failed("made a worker unknown"))
         })
         .await?;
@@ -239,12 +245,12 @@ async fn sweep(shared: &Shared, session: &mut Lease) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What is left of these leases, with one end for all.
+/// What is left of each of these leases, which may be nothing, with one end for all.
 async fn settles(
     session: &Lease,
     leases: &[Row],
     end: &End,
-) -> Result<Vec<(WorkerId, Vec<Settle>)>, StoreError> {
+) -> Result<Vec<(WorkerId, i64, Vec<Settle>)>, StoreError> {
     let mut found = Vec::new();
     for row in leases {
         let lanes = session.query(LANES, [&row.get::<_, Vec<i64>>("lanes")]).await?;
@@ -261,7 +267,7 @@ async fn settles(
         };
         let settles =
             rows::claimed(row).filter(|task| !done.contains(&task.id.0)).filter_map(settle).collect();
-        found.push((WorkerId(row.get("worker")), settles));
+        found.push((WorkerId(row.get("worker")), row.get("id"), settles));
     }
     Ok(found)
 }

@@ -1,0 +1,72 @@
+//! What a process remembers between turns.
+//!
+//! Owns which leases are settled by one delete, and where the rotation of lanes goes on. What is forgotten costs speed, never a task: a
+//! lease that is not known is settled task by task.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicI64},
+};
+
+use super::idle;
+use crate::store::{Claimed, Settle, WorkerId};
+
+/// What a process remembers between turns. Nothing depends on it but speed and fairness.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// The lane that was served last: the rotation goes on behind it.
+    pub(super) cursor: AtomicI64,
+    /// How long to wait before lanes are looked at again that could not be made idle.
+    pub(super) idling: idle::Backoff,
+    /// The tasks of each lease that this process has not settled yet, and whose lease it is.
+    open: Mutex<HashMap<i64, Open>>,
+}
+
+/// What is known of a lease: its worker, and its tasks that are not settled.
+type Open = (WorkerId, HashSet<i64>);
+
+/// More leases than these are forgotten, all at once: what is left of one that is not known is found when its worker is gone.
+const MOST_OPEN: usize = 100_000;
+
+impl Memory {
+    fn open(&self) -> MutexGuard<'_, HashMap<i64, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker is gone: what it held is no longer this process's to settle.
+    pub(super) fn forget(&self, worker: WorkerId) {
+        self.open().retain(|_, (holder, _)| *holder != worker);
+    }
+
+    /// The leases of which these are all that is left, as far as is known here.
+    pub(super) fn whole(&self, settles: &[Settle]) -> HashSet<i64> {
+        let ending: HashSet<(i64, i64)> =
+            settles.iter().map(|settle| (settle.task.lease, settle.task.id.0)).collect();
+        let open = self.open();
+        let is_whole = |lease: &i64| {
+            open.get(lease)
+                .is_some_and(|(_, tasks)| tasks.iter().all(|&task| ending.contains(&(*lease, task))))
+        };
+        settles.iter().map(|settle| settle.task.lease).filter(is_whole).collect()
+    }
+
+    pub(super) fn settled(&self, settles: &[Settle], whole: &HashSet<i64>) {
+        let mut open = self.open();
+        for Settle { task, .. } in settles {
+            if let Some((_, tasks)) = open.get_mut(&task.lease) {
+                tasks.remove(&task.id.0);
+            }
+        }
+        open.retain(|lease, _| !whole.contains(lease));
+    }
+
+    pub(super) fn claimed(&self, worker: WorkerId, tasks: &[Claimed]) {
+        let mut open = self.open();
+        if open.len() >= MOST_OPEN {
+            open.clear();
+        }
+        for task in tasks {
+            open.entry(task.lease).or_insert_with(|| (worker, HashSet::new())).1.insert(task.id.0);
+        }
+    }
+}
