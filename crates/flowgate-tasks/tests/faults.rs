@@ -194,3 +194,21 @@ async fn t5_who_lost_its_lease_settles_no_more_than_what_it_says() {
     scene.store.leave(scene.worker).await.expect("it leaves");
     assert_eq!((scene.count("tasks").await, scene.count("leases").await), (1, 0), "the other one goes back");
 }
+
+#[tokio::test]
+async fn s1_connections_notice_a_peer_that_is_gone() {
+    // Seen to fail: with the driver's own settings, the first probe was two hours away.
+    let scene = start("keepalive").await;
+    let port = flowgate_testkit::postgres::Postgres::shared().port();
+    let table = std::fs::read_to_string("/proc/self/net/tcp").expect("what Linux tells");
+    let peer = format!("0100007F:{port:04X}");
+    // Where it goes, its state (01: established), which timer runs (02: the next probe), and when it ends, in hundredths.
+    let probes: Vec<u64> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|line| line[2] == peer && line[3] == "01")
+        .filter_map(|line| line[5].strip_prefix("02:").and_then(|left| u64::from_str_radix(left, 16).ok()))
+        .collect();
+    assert!(probes.iter().filter(|&&left| left <= 1_000).count() >= 2, "{probes:?}");
+    drop(scene);
+}
