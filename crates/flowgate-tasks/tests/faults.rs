@@ -8,7 +8,10 @@ use std::{sync::Arc, time::Duration};
 use flowgate_core::Limits;
 use flowgate_tasks::{
     NewTask,
-    store::{Claimed, End, NewWorker, Postgres, Settle, Store, Turn, Want, WorkerId},
+    store::{
+        Claimed, End, KeyChange, NewStep, NewWorker, Postgres, RunChange, RunWrite, Settle, Shelf, Store,
+        Turn, Want, WorkerId,
+    },
 };
 use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
@@ -211,4 +214,85 @@ async fn s1_connections_notice_a_peer_that_is_gone() {
         .collect();
     assert!(probes.iter().filter(|&&left| left <= 1_000).count() >= 2, "{probes:?}");
     drop(scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t1_a_change_for_all_keys_waits_for_turns_before_it_locks_anything() {
+    // Seen to fail: with the cluster's row locked first, the turn waited for it, and the change for the turn's key.
+    let scene = start("latest").await;
+    scene.store.set_cluster_cap(Some(9)).await.expect("a cap");
+    scene.store.send(vec![keyed("k", 1)]).await.expect("sent");
+    let turn = connect(&scene.url).await;
+    let locks = "SET lock_timeout TO '5s'; BEGIN; LOCK TABLE leases IN ROW EXCLUSIVE MODE; SELECT FROM keys FOR NO KEY UPDATE";
+    turn.batch_execute(locks).await.expect("as a turn does");
+    let store = Arc::clone(&scene.store);
+    let changing = tokio::spawn(async move { store.set_latest(true).await });
+    scene.until_it_waits(&changing, &turn).await;
+    turn.batch_execute("UPDATE cluster SET in_use = in_use; COMMIT").await.expect("nobody has it");
+    timeout(DEADLINE, changing).await.expect("in time").expect("no panic").expect("and well");
+    assert_eq!(scene.count("keys WHERE latest").await, 1);
+}
+
+/// Locks the lane, lets the work lock the key and wait for the lane, and then asks for the key: of the two, it is the work that is
+/// told to give way.
+async fn in_a_circle<T: Send + 'static>(scene: &Scene, work: tokio::task::JoinHandle<T>) -> T {
+    scene.until_it_waits(&work, &scene.client).await;
+    scene.client.batch_execute("SELECT FROM keys FOR UPDATE; COMMIT").await.expect("the other gave way");
+    timeout(DEADLINE, work).await.expect("in time").expect("and well")
+}
+
+const LOCK_LANE: &str = "SET deadlock_timeout TO '1min'; BEGIN; SELECT FROM lanes FOR NO KEY UPDATE";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s1_who_is_told_to_give_way_tries_again() {
+    // Seen to fail: without another try, the change of the key, and then the send, failed with 40P01.
+    let scene = start("circle").await;
+    scene.store.send(vec![keyed("k", 1), keyed("k", 1)]).await.expect("sent");
+    assert_eq!(scene.claim().await.len(), 1, "the other one is held");
+    scene.client.batch_execute(LOCK_LANE).await.expect("a lock");
+    let store = Arc::clone(&scene.store);
+    let change = tokio::spawn(async move { store.change_key("k".to_owned(), KeyChange::Pause).await });
+    in_a_circle(&scene, change).await.expect("the key is changed");
+
+    // Other limits than the last, so that a send takes the key; and an idle lane, which it makes ready.
+    let other = "UPDATE keys SET sent = ''; UPDATE lanes SET state = 0";
+    scene.client.batch_execute(other).await.expect("as before the first send");
+    scene.client.batch_execute(LOCK_LANE).await.expect("a lock");
+    in_a_circle(&scene, scene.sending(keyed("k", 1))).await;
+    assert_eq!(scene.count("tasks").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s1_runs_are_locked_in_the_order_of_their_names() {
+    // Seen to fail: in the caller's order, `b` was locked while `a` was waited for.
+    let scene = start("runs").await;
+    let begin = |name: &str| {
+        let write = RunWrite::Start { id: name.to_owned(), origin: None, head: Vec::new() };
+        RunChange { name: name.to_owned(), write, steps: Vec::new(), tasks: Vec::new() }
+    };
+    let append = |name: &str| {
+        let steps = vec![NewStep { name: format!("{name}-step"), body: Vec::new(), task: None }];
+        RunChange {
+            name: name.to_owned(),
+            write: RunWrite::append(),
+            steps,
+            tasks: vec![NewTask::new(name, Vec::new())],
+        }
+    };
+    scene.store.change_runs(vec![begin("a"), begin("b")]).await.expect("two runs");
+    scene.client.batch_execute("BEGIN; SELECT FROM runs WHERE name = 'a' FOR UPDATE").await.expect("a lock");
+    let (store, changes) = (Arc::clone(&scene.store), vec![append("b"), append("a")]);
+    let writing = tokio::spawn(async move { store.change_runs(changes).await });
+    scene.until_it_waits(&writing, &scene.client).await;
+    let other = "SELECT FROM runs WHERE name = 'b' FOR UPDATE NOWAIT; COMMIT";
+    scene.client.batch_execute(other).await.expect("nobody has it");
+    let outcomes = timeout(DEADLINE, writing).await.expect("in time").expect("no panic").expect("and well");
+    let tasks = outcomes.iter().map(|outcome| match outcome {
+        flowgate_tasks::store::RunOutcome::Written { tasks, .. } => tasks[0],
+        other => panic!("{other:?}"),
+    });
+    for (task, kind) in tasks.zip(["b", "a"]) {
+        let look = scene.store.look_at_task(task).await.expect("a look").expect("a task");
+        assert_eq!(look.record.expect("kept").kind, kind, "outcomes are in the caller's order");
+    }
 }

@@ -4,7 +4,7 @@
 
 use super::{
     connect::{Line, Postgres},
-    session::failed,
+    session::{Tries, failed},
 };
 use crate::{
     store::{KeyChange, QueueLimits, StoreError},
@@ -32,12 +32,11 @@ impl Postgres {
     pub(super) async fn choose_latest(&self, is_latest: bool) -> Result<(), StoreError> {
         self.change(move |transaction| {
             Box::pin(async move {
+                // Turns first, which end with the cluster's row; then all who have keys, and those who make one by the rule so far.
+                transaction.batch_execute(ALONE).await?;
+                transaction.batch_execute("LOCK TABLE keys IN EXCLUSIVE MODE").await?;
                 transaction.execute("UPDATE cluster SET latest = $1 WHERE latest <> $1", &[&is_latest]).await?;
-                // As in a send: the keys first, and their lanes as they are then.
-                let lock = "SELECT FROM keys WHERE NOT chosen AND latest <> $1 ORDER BY id FOR NO KEY UPDATE";
-                transaction.execute(lock, &[&is_latest]).await?;
-                let set = "WITH changing AS (SELECT id FROM keys WHERE NOT chosen AND latest <> $1 ORDER BY id FOR NO KEY UPDATE), \
-                    changed AS (UPDATE keys SET latest = $1 FROM changing WHERE keys.id = changing.id RETURNING keys.id), \
+                let set = "WITH changed AS (UPDATE keys SET latest = $1 WHERE NOT chosen AND latest <> $1 RETURNING keys.id), \
                     held AS (SELECT lanes.id FROM lanes JOIN changed ON lanes.key = changed.id WHERE state IN (2, 3) \
                     ORDER BY lanes.id FOR NO KEY UPDATE OF lanes) \
                     UPDATE lanes SET state = 1, wake_at = NULL FROM held WHERE lanes.id = held.id";
@@ -49,6 +48,7 @@ impl Postgres {
 
     pub(super) async fn change_queue(&self, queue: QueueLimits) -> Result<(), StoreError> {
         self.change(move |transaction| {
+            let queue = queue.clone();
             Box::pin(async move {
                 let max = queue.max.map(|max| i32::try_from(max).unwrap_or(i32::MAX));
                 transaction.batch_execute(ALONE).await?;
@@ -66,6 +66,7 @@ impl Postgres {
 
     pub(super) async fn stop_queue(&self, name: String, is_paused: bool) -> Result<bool, StoreError> {
         self.change(move |transaction| {
+            let name = name.clone();
             Box::pin(async move {
                 let set = "UPDATE queues SET paused = $2 WHERE name = $1";
                 transaction.execute(set, &[&name, &is_paused]).await.map(|changed| changed > 0)
@@ -76,8 +77,11 @@ impl Postgres {
 
     pub(super) async fn alter_key(&self, key: String, change: KeyChange) -> Result<(), StoreError> {
         self.change(move |transaction| {
+            let (key, change) = (key.clone(), change.clone());
             Box::pin(async move {
-                let add = "INSERT INTO keys (name, latest) SELECT $1, latest FROM cluster ON CONFLICT DO NOTHING";
+                // One that is there is locked, so that it is not swept away before it is changed.
+                let add = "INSERT INTO keys (name, latest) SELECT $1, latest FROM cluster \
+                    ON CONFLICT (name) DO UPDATE SET name = excluded.name";
                 transaction.execute(add, &[&key]).await?;
                 let pinned = match &change {
                     KeyChange::Pin(limits) => terms::to_text(Some(limits)),
@@ -106,24 +110,30 @@ impl Postgres {
         .await
     }
 
-    /// One transaction, after which everybody looks again.
+    /// One transaction, after which everybody looks again. Told to give way to another one, it tries again.
     async fn change<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: for<'a> FnOnce(&'a tokio_postgres::Client) -> Changing<'a, T> + Send + 'static,
+        F: for<'a> Fn(&'a tokio_postgres::Client) -> Changing<'a, T> + Send + 'static,
     {
         self.job(Line::Rest, move |_, mut session| async move {
-            session.begin();
-            session.run("BEGIN").await?;
-            match work(session.client()).await {
-                Ok(value) => {
-                    session.run("SELECT pg_notify('flowgate', 'w'); COMMIT").await?;
-                    session.end();
-                    Ok(value)
-                }
-                Err(error) => {
-                    session.roll_back().await;
-                    Err(failed("changed limits")(error))
+            let mut tries = Tries::default();
+            loop {
+                session.begin();
+                session.run("BEGIN").await?;
+                match work(session.client()).await {
+                    Ok(value) => {
+                        session.run("SELECT pg_notify('flowgate', 'w'); COMMIT").await?;
+                        session.end();
+                        return Ok(value);
+                    }
+                    Err(error) => {
+                        session.roll_back().await;
+                        let error = failed("changed limits")(error);
+                        if !tries.may_go_on_after(&error) {
+                            return Err(error);
+                        }
+                    }
                 }
             }
         })

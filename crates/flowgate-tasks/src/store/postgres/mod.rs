@@ -6,7 +6,9 @@
 //! **Order of locks.** A turn that gives something back locks its keys in the order of their ids and waits for them; a turn
 //! that may take more than it gives back locks the cluster's row, then queues in the order of their ids. After that nobody
 //! waits: further keys and tasks are taken only where nobody else has them, and counters that only go down come last. So no
-//! two turns can wait for each other.
+//! two turns can wait for each other. Whoever changes what all turns read (a cap, the rule for all keys) waits for them first, by
+//! the table of leases. Who makes a lane shares its key, and a sweep takes only keys that nobody has: so no lane is without its
+//! key. Should two transactions wait for each other all the same, the one that is told to give way tries again.
 
 mod ahead;
 mod connect;

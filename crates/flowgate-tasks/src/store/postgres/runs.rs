@@ -12,7 +12,7 @@ use super::{
     lanes::LaneName,
     rows::tick,
     send::{self, Named},
-    session::flight,
+    session::{Tries, flight},
     shelf,
 };
 use crate::{
@@ -85,6 +85,7 @@ impl Postgres {
         self.job(Line::Sends, move |shared, mut session| async move {
             let tasks: Vec<NewTask> = changes.iter().flat_map(tasks_of).cloned().collect();
             let names: Vec<LaneName> = tasks.iter().map(LaneName::of).collect();
+            let mut tries = Tries::default();
             loop {
                 let lanes = shared.lanes.resolve(&session, &names).await?;
                 session.begin();
@@ -95,10 +96,11 @@ impl Postgres {
                     }
                     Err(error) => {
                         session.roll_back().await;
-                        if !send::lost_a_lane(&error) {
+                        if send::lost_a_lane(&error) {
+                            shared.lanes.forget();
+                        } else if !tries.may_go_on_after(&error) {
                             return Err(error);
                         }
-                        shared.lanes.forget();
                     }
                 }
             }
@@ -163,15 +165,20 @@ async fn write(
     lanes: &[i64],
 ) -> Result<Vec<RunOutcome>, StoreError> {
     let told = shared.told_time();
+    // In the order of their names, so that no two who change the same runs wait for each other; several of one run in theirs.
+    let mut order: Vec<usize> = (0..changes.len()).collect();
+    order.sort_by_key(|&index| &changes[index].name);
     // All in one flight: the statements arrive in this order.
     let (_, written) = flight!(
         session.run("BEGIN"),
-        try_join_all(changes.iter().map(|change| write_one(session, change, told))),
+        try_join_all(order.iter().map(|&index| write_one(session, &changes[index], told))),
     )?;
+    let mut written: Vec<(usize, Written)> = order.into_iter().zip(written).collect();
+    written.sort_by_key(|&(index, _)| index);
     let mut named = Vec::with_capacity(tasks.len());
     let mut kept = Vec::with_capacity(tasks.len());
     let mut outcomes = Vec::with_capacity(changes.len());
-    for (change, written) in changes.iter().zip(written) {
+    for (change, (_, written)) in changes.iter().zip(written) {
         let steps = match written {
             Written::Steps(steps) => steps,
             Written::Refused(refused) => {

@@ -12,7 +12,7 @@ use super::{
     connect::{Lease, Line, Postgres, Shared},
     lanes::{self, LaneName},
     runs,
-    session::{Params, failed, flight},
+    session::{Params, Tries, failed, flight},
 };
 use crate::{
     store::{Sent, StoreError, Wake},
@@ -169,6 +169,7 @@ impl Postgres {
 
 async fn send(shared: &Arc<Shared>, mut session: Lease, tasks: &[NewTask]) -> Result<Vec<Sent>, StoreError> {
     let names: Vec<LaneName> = tasks.iter().map(LaneName::of).collect();
+    let mut tries = Tries::default();
     loop {
         let lanes = shared.lanes.resolve(&session, &names).await?;
         session.begin();
@@ -179,10 +180,11 @@ async fn send(shared: &Arc<Shared>, mut session: Lease, tasks: &[NewTask]) -> Re
             }
             Err(error) => {
                 session.roll_back().await;
-                if !lost_a_lane(&error) {
+                if lost_a_lane(&error) {
+                    shared.lanes.forget();
+                } else if !tries.may_go_on_after(&error) {
                     return Err(error);
                 }
-                shared.lanes.forget();
             }
         }
     }

@@ -114,3 +114,17 @@ pub(super) fn failed(doing: &'static str) -> impl FnOnce(tokio_postgres::Error) 
         StoreError::Database { doing, why }
     }
 }
+
+/// How often a transaction was tried that had to give way to another: 40P01, they waited for each other; 40001, they could not be told apart.
+#[derive(Default)]
+pub(super) struct Tries(u32);
+
+impl Tries {
+    /// Whether it is worth another try. Nothing of it was done.
+    pub(super) fn may_go_on_after(&mut self, error: &StoreError) -> bool {
+        const MOST: u32 = 5;
+        let gave_way = |why: &str| why.ends_with("(40P01)") || why.ends_with("(40001)");
+        self.0 += 1;
+        self.0 < MOST && matches!(error, StoreError::Database { why, .. } if gave_way(why))
+    }
+}
