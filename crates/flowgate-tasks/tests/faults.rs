@@ -296,3 +296,15 @@ async fn s1_runs_are_locked_in_the_order_of_their_names() {
         assert_eq!(look.record.expect("kept").kind, kind, "outcomes are in the caller's order");
     }
 }
+
+#[tokio::test]
+async fn s1_tables_of_a_newer_program_are_refused() {
+    // Seen to fail: without the comparison, it connected.
+    let scene = start("newer").await;
+    let more = "INSERT INTO migrations SELECT max(step) + 1 FROM migrations";
+    scene.client.batch_execute(more).await.expect("a newer program was here");
+    let known = scene.count("migrations").await - 1;
+    let refused = Postgres::connect(&scene.url).await.map(drop).expect_err("refused").to_string();
+    let said = format!("it has version {} of the tables, and this program knows {known}", known + 1);
+    assert!(refused.contains(&said), "{refused}");
+}

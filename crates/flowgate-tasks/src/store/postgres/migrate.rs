@@ -20,13 +20,20 @@ const LOCK: i64 = 35_694_283;
 pub(super) async fn run(address: &Address) -> Result<(), StoreError> {
     let (mut client, connection) = address.connect().await.map_err(failed("connected"))?;
     let connection = tokio::spawn(connection);
-    let done = steps(&mut client).await.map_err(failed("brought its tables up to date"));
+    let done = match steps(&mut client).await {
+        Ok(done) if done > STEPS.len() => Err(StoreError::Database {
+            doing: "connected",
+            why: format!("it has version {done} of the tables, and this program knows {}", STEPS.len()),
+        }),
+        done => done.map(drop).map_err(failed("brought its tables up to date")),
+    };
     drop(client);
     let _ = connection.await;
     done
 }
 
-async fn steps(client: &mut tokio_postgres::Client) -> Result<(), tokio_postgres::Error> {
+/// Runs the steps that were not run yet. Gives how many were run in all, which is more than there are if a newer program was here.
+async fn steps(client: &mut tokio_postgres::Client) -> Result<usize, tokio_postgres::Error> {
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
     transaction
@@ -38,9 +45,10 @@ async fn steps(client: &mut tokio_postgres::Client) -> Result<(), tokio_postgres
         )
         .await?;
     let done: i64 = transaction.query_one("SELECT count(*) FROM migrations", &[]).await?.get(0);
-    for (index, step) in STEPS.iter().enumerate().skip(done as usize) {
+    let done = done as usize;
+    for (index, step) in STEPS.iter().enumerate().skip(done) {
         transaction.batch_execute(step).await?;
         transaction.execute("INSERT INTO migrations VALUES ($1)", &[&(index as i32 + 1)]).await?;
     }
-    transaction.commit().await
+    transaction.commit().await.map(|()| done.max(STEPS.len()))
 }
