@@ -245,7 +245,7 @@ const LOCK_LANE: &str = "SET deadlock_timeout TO '1min'; BEGIN; SELECT FROM lane
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_who_is_told_to_give_way_tries_again() {
-    // Seen to fail: without another try, the change of the key, and then the send, failed with 40P01.
+    // Seen to fail: without another try, the change of the key failed with 40P01; and so did the send, without the change.
     let scene = start("circle").await;
     scene.store.send(vec![keyed("k", 1), keyed("k", 1)]).await.expect("sent");
     assert_eq!(scene.claim().await.len(), 1, "the other one is held");

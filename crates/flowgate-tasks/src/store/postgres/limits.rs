@@ -32,6 +32,11 @@ impl Postgres {
     pub(super) async fn choose_latest(&self, is_latest: bool) -> Result<(), StoreError> {
         self.change(move |transaction| {
             Box::pin(async move {
+                // Every server says so when it starts: where it is so already, nobody has to wait.
+                let is_so = "SELECT latest = $1 AND NOT EXISTS (SELECT FROM keys WHERE NOT chosen AND latest <> $1) FROM cluster";
+                if transaction.query_one(is_so, &[&is_latest]).await?.get(0) {
+                    return Ok(());
+                }
                 // Turns first, which end with the cluster's row; then all who have keys, and those who make one by the rule so far.
                 transaction.batch_execute(ALONE).await?;
                 transaction.batch_execute("LOCK TABLE keys IN EXCLUSIVE MODE").await?;
