@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     message::{Message, Role, message_view},
-    office::{Desk, Entry, Stage},
+    office::{Desk, Entry, Queue, Stage},
 };
 
 const DEFAULT_COUNT: usize = 100;
@@ -150,12 +150,17 @@ enum Asking {
 }
 
 async fn cancel_one(desk: &Desk, id: TaskId) -> Result<Asking, Problem> {
-    let Some(message) = desk.store.look_at_task(id).await?.and_then(|look| desk.message_of(&look)) else {
-        return Ok(Asking::Nothing);
-    };
+    let Some(look) = desk.store.look_at_task(id).await? else { return Ok(Asking::Nothing) };
+    let Some(message) = desk.message_of(&look) else { return Ok(Asking::Nothing) };
     match desk.client.cancel(id).await? {
         Cancelled::Unknown => Ok(Asking::Nothing),
-        Cancelled::Waiting => bury(desk, id, &message).await.map(|()| Asking::Done),
+        Cancelled::Waiting => {
+            // Tried before, it is what its queue waits for.
+            if look.attempt > 0 || message.head.holds.is_some() {
+                Queue::go_on_without(&*desk.store, &message).await?;
+            }
+            bury(desk, id, &message).await.map(|()| Asking::Done)
+        }
         Cancelled::Running => {
             let entry = Entry::plain(Stage::CancelRequested, message.without_body());
             desk.journal.add(id, &entry).await;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use flowgate_tasks::{
     TaskId,
-    store::{NoteQuery, Run, RunState, RunStep},
+    store::{Run, RunState, RunStep},
     worker::{Context, Failure},
 };
 use serde_json::{Map, json};
@@ -94,20 +94,6 @@ impl Courier {
             run.state != RunState::Live || steps.iter().any(|step| step.name == SDK_INIT)
         });
         Ok((!is_answered).then_some(NO_WORKFLOW))
-    }
-
-    /// How many attempts were answered and failed. Those that a crash cut off are not among them: a server that is killed often
-    /// costs a run none of its retries.
-    async fn failed_before(&self, context: &Context) -> Result<u32, Failure> {
-        let starts = context.attempt - 1;
-        if starts == 0 {
-            return Ok(0);
-        }
-        let query = NoteQuery { tasks: vec![context.id], before: None, most: 5000 };
-        let notes = self.desk.store.notes(query).await?;
-        let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
-        let failed = entries.filter(|entry| entry.stage == Stage::Error).count() as u32;
-        Ok(failed.min(starts))
     }
 
     /// The message as it is sent: with the steps so far, and what says which run it is of.

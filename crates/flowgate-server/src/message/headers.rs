@@ -142,8 +142,8 @@ fn start(given: &Given) -> Result<Option<Start>, Fault> {
 
 fn dedupe(given: &Given) -> Result<Option<Dedupe>, Fault> {
     if let Some(id) = given.last("upstash-deduplication-id") {
-        if id.len() > 400 {
-            return Err(Fault::new("Upstash-Deduplication-Id", id, "up to 400 bytes of text"));
+        if id.len() > 400 || id.contains('\0') {
+            return Err(Fault::new("Upstash-Deduplication-Id", id, "up to 400 bytes of text without NUL"));
         }
         return Ok(Some(Dedupe::Id(id.to_owned())));
     }

@@ -1,6 +1,6 @@
 //! The one way in for messages: checked, made tasks, stored, and noted.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flowgate_tasks::{
@@ -25,9 +25,6 @@ use crate::{
 
 /// More of a body is not taken.
 pub(crate) const MOST_OF_A_BODY: usize = 10 * 1024 * 1024;
-
-/// How long the end of a message that is waited for is remembered.
-const AWAITED: Duration = Duration::from_secs(60);
 
 /// What the API and the deliveries share. One for each server.
 #[derive(Clone)]
@@ -182,12 +179,6 @@ impl Desk {
     pub(crate) async fn accept(&self, message: Message) -> Result<Accepted, StoreError> {
         self.make_queues(std::slice::from_ref(&message)).await?;
         let sent = self.client.send(posting::task(&message)).await?;
-        Ok(self.accepted(sent, message))
-    }
-
-    /// The same, for one whose end is waited for: that is told at once.
-    pub(crate) async fn accept_awaited(&self, message: Message) -> Result<Accepted, StoreError> {
-        let sent = self.client.send(posting::task(&message).keep_result(AWAITED)).await?;
         Ok(self.accepted(sent, message))
     }
 

@@ -25,7 +25,7 @@ pub(crate) use groups::{Endpoint, Group};
 pub(crate) use journal::{Journal, Tally};
 pub(crate) use note::{Answered, Entry, Stage};
 pub(crate) use posting::{queue_key, task as message_task};
-pub(crate) use queues::Queue;
+pub(crate) use queues::{Queue, RETRY};
 pub(crate) use runs::{
     CHORE, Errand, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused,
 };

@@ -5,11 +5,13 @@ use flowgate_tasks::store::{Document, KeyChange, Shelf, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::queue_key;
-use crate::clock;
+use crate::{clock, message::Message};
 
 const KIND: &str = "queue";
 /// More are not listed.
 const MOST: u32 = 10_000;
+/// The number of the rest of a queue whose message is tried again; there is one at a time.
+pub(crate) const RETRY: u32 = 0;
 
 /// A queue. Moments are milliseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +75,16 @@ impl Queue {
         store.remove_document(KIND.into(), name.to_owned()).await?;
         store.change_key(queue_key(name), KeyChange::Unpin).await?;
         store.change_key(queue_key(name), KeyChange::Resume).await
+    }
+
+    /// What waited for this message goes on without it.
+    pub(crate) async fn go_on_without(store: &dyn Shelf, message: &Message) -> Result<(), StoreError> {
+        let own = message.head.queue.as_ref().map(|queue| (queue, RETRY));
+        let held = message.head.holds.as_ref().map(|(queue, by)| (queue, *by));
+        for (queue, by) in own.into_iter().chain(held) {
+            store.change_key(queue_key(queue), KeyChange::Wake { by }).await?;
+        }
+        Ok(())
     }
 
     async fn apply(&self, store: &dyn Shelf) -> Result<(), StoreError> {

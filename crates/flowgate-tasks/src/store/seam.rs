@@ -8,6 +8,7 @@ use std::{future::Future, pin::Pin, time::Duration};
 use flowgate_core::{Hold, Limits, OptionError, Tick};
 
 use crate::{
+    ledger::Ledger,
     record::{Record, Unreadable},
     task::{NewTask, TaskId},
 };
@@ -245,6 +246,34 @@ pub enum KeyChange {
     LatestAsOthers,
     /// Forgets what was spent of its rates.
     ResetRate,
+    /// Nothing of it starts for so long, or until a [`Wake`](KeyChange::Wake) by the same number. It keeps its line, and holds no
+    /// slot meanwhile.
+    Rest {
+        /// Whose rest it is: several may want one at the same time.
+        by: u32,
+        /// How long at most.
+        lasting: Duration,
+    },
+    /// Ends a rest.
+    Wake {
+        /// Whose rest it was.
+        by: u32,
+    },
+}
+
+impl KeyChange {
+    /// What is kept of a key's rates and rests after this change, as text.
+    pub(crate) fn book(&self, kept: &str, now: Tick) -> Result<String, OptionError> {
+        let mut ledger = Ledger::from_text(kept)?;
+        match self {
+            KeyChange::ResetRate => ledger.reset(),
+            KeyChange::Rest { by, lasting } => ledger.rest(*by, now.after(*lasting)),
+            KeyChange::Wake { by } => ledger.wake(*by),
+            _ => {}
+        }
+        ledger.tidy(now);
+        Ok(ledger.to_text())
+    }
 }
 
 /// What is known of a key.
@@ -404,6 +433,8 @@ pub struct Standing {
     pub in_force: Option<Limits>,
     /// Why its key does not let it start, if it does not.
     pub hold: Option<Hold>,
+    /// Until when its key rests, if it does.
+    pub resting: Option<Tick>,
     /// How many slots of its key are taken.
     pub in_use: u32,
     /// How many of its key stand before it in line.

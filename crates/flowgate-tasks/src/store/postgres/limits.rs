@@ -4,6 +4,7 @@
 
 use super::{
     connect::{Line, Postgres},
+    rows,
     session::failed,
 };
 use crate::{
@@ -75,25 +76,34 @@ impl Postgres {
     }
 
     pub(super) async fn alter_key(&self, key: String, change: KeyChange) -> Result<(), StoreError> {
+        let told = self.shared.told_time();
         self.change(move |transaction| {
             Box::pin(async move {
                 let add = "INSERT INTO keys (name, latest) SELECT $1, latest FROM cluster ON CONFLICT DO NOTHING";
                 transaction.execute(add, &[&key]).await?;
-                let pinned = match &change {
+                let text = match &change {
                     KeyChange::Pin(limits) => terms::to_text(Some(limits)),
+                    KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } => {
+                        let find = "SELECT rates, now_ns($2) FROM keys WHERE name = $1 FOR NO KEY UPDATE";
+                        let row = transaction.query_one(find, &[&key, &told]).await?;
+                        // What cannot be read says nothing, here as in a turn.
+                        change.book(row.get(0), rows::tick(row.get(1))).unwrap_or_default()
+                    }
                     _ => String::new(),
                 };
                 let (set, value): (&str, Option<&str>) = match &change {
                     KeyChange::Pause => ("paused = true", None),
                     KeyChange::Resume => ("paused = false", None),
-                    KeyChange::Pin(_) => ("pinned = $2", Some(&pinned)),
+                    KeyChange::Pin(_) => ("pinned = $2", Some(&text)),
                     KeyChange::Unpin => ("pinned = NULL", None),
                     KeyChange::Latest(true) => ("latest = true, chosen = true", None),
                     KeyChange::Latest(false) => ("latest = false, chosen = true", None),
                     KeyChange::LatestAsOthers => {
                         ("latest = (SELECT latest FROM cluster), chosen = false", None)
                     }
-                    KeyChange::ResetRate => ("rates = ''", None),
+                    KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } => {
+                        ("rates = $2", Some(&text))
+                    }
                 };
                 let set = format!("UPDATE keys SET {set} WHERE name = $1 AND ($2::text IS NULL OR true) RETURNING id");
                 let id: i64 = transaction.query_one(&set, &[&key, &value]).await?.get(0);
