@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 
 use super::{
     desk::Desk,
-    holding::{self, Held},
+    holding::{Guard, Held},
     look::Allowance,
     meta::Meta,
 };
@@ -118,10 +118,17 @@ impl Pass {
         self.scope_at(Spot::here(), work)
     }
 
-    /// Does something that this pass is held for; see [`Pass::scope`].
+    /// Notes that what is polled from now on holds this pass; see [`Pass::scope`].
+    #[inline]
+    pub(crate) fn note(&self, guard: &mut Guard, spot: Spot) {
+        guard.hold(Held { desk: self.desk.address(), lane: self.lane, weight: self.weight, spot });
+    }
+
+    /// Does something that this pass is held for.
+    #[cfg(feature = "http")]
     pub(crate) fn holding<R>(&self, spot: Spot, work: impl FnOnce() -> R) -> R {
-        let held = Held { desk: self.desk.address(), lane: self.lane, weight: self.weight, spot };
-        let _held = holding::hold(held);
+        let mut held = Guard::default();
+        self.note(&mut held, spot);
         work()
     }
 
@@ -186,7 +193,10 @@ impl<F: Future> Future for Scoped<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let me = self.project();
         let pass = me.pass.as_ref().expect("a future is not polled after it is done");
-        let output = ready!(pass.holding(*me.spot, || me.work.poll(cx)));
+        let mut held = Guard::default();
+        pass.note(&mut held, *me.spot);
+        let output = ready!(me.work.poll(cx));
+        drop(held);
         me.pass.take();
         Poll::Ready(output)
     }
