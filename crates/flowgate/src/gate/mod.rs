@@ -28,6 +28,7 @@ mod seat;
 mod slab;
 mod state;
 mod timing;
+mod told;
 mod wakes;
 
 pub use crate::mailbox::Subscription;

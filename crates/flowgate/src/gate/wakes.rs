@@ -37,6 +37,12 @@ impl Wakes {
         self.spent = Some(waker);
     }
 
+    /// Whether nobody has to be woken before all others.
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.first.is_none()
+    }
+
     /// Whether there is nothing to do but to wake one, if that.
     #[inline]
     pub(crate) fn is_one_at_most(&self) -> bool {
