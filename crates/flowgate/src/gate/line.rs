@@ -17,6 +17,7 @@ use super::{
 const KEEP: usize = 64;
 
 /// Those who wait at one desk.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Line {
     waiters: Slab<Waiter, KEEP>,

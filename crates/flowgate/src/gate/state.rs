@@ -46,10 +46,11 @@ pub(crate) struct State {
     /// Whether other desks were shown that there are idle lanes.
     pub(super) is_idle_shown: bool,
     pub(crate) lanes: Lanes,
-    pub(crate) line: Line,
-    pub(crate) wakes: Wakes,
     /// What is beyond this in `spare` is given back.
     pub(super) most_spare: u32,
+    /// From here on what those who wait and those who hand over write: another cache line, which the keys' own steps only read.
+    pub(crate) line: Line,
+    pub(crate) wakes: Wakes,
     /// The gate this desk belongs to; `None` while it waits in the pool for one.
     pub(crate) owner: Option<Arc<Meta>>,
     /// Until when those in line may still start, once the gate is closed.

@@ -10,7 +10,8 @@ use std::{
 
 use super::seat::Seat;
 
-/// Whom to wake, and what to drop, after the lock is gone.
+/// Whom to wake, and what to drop, after the lock is gone. The first in front: nearly always it is all there is.
+#[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     first: Option<(Waker, Arc<Seat>)>,
