@@ -14,11 +14,12 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Those that belong to one connection, whether `Connection` names them or not.
-static HOP_BY_HOP: [HeaderName; 6] = [
+static HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
     header::TE,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
+    HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
 ];
@@ -51,7 +52,7 @@ impl Marks {
                 header::EXPECT => marks.expect = true,
                 header::FORWARDED => marks.forwarded = true,
                 _ => match name.as_str() {
-                    "keep-alive" | "proxy-connection" => marks.hop_by_hop = true,
+                    "http2-settings" | "keep-alive" | "proxy-connection" => marks.hop_by_hop = true,
                     "x-forwarded-for" => marks.forwarded_for = true,
                     "x-forwarded-proto" => marks.forwarded_proto = true,
                     "x-forwarded-host" => marks.forwarded_host = true,
@@ -243,6 +244,7 @@ mod tests {
             ("te", "gzip"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "h2c"),
+            ("http2-settings", "AAMAAABk"),
             ("x-mine", "1"),
             ("host", "a"),
             ("content-length", "1"),
