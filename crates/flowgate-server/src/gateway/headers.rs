@@ -78,6 +78,46 @@ pub(super) fn strip(headers: &mut HeaderMap, marks: Marks) {
     }
 }
 
+/// Takes out of the trailers of a request what has to be known before its body is read: what frames it, says where it goes,
+/// who sent it, or how it is to be taken (RFC 9110, 6.5.1). An upstream that adds trailers to the headers would believe them.
+pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
+    let forbidden: Vec<HeaderName> = trailers.keys().filter(|name| !may_trail(name)).cloned().collect();
+    for name in forbidden {
+        trailers.remove(name);
+    }
+}
+
+fn may_trail(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    let is_one = matches!(
+        text,
+        "authorization"
+            | "cache-control"
+            | "content-encoding"
+            | "content-range"
+            | "content-type"
+            | "cookie"
+            | "expect"
+            | "forwarded"
+            | "max-forwards"
+            | "origin"
+            | "pragma"
+            | "range"
+            | "referer"
+            | "set-cookie"
+            | "trailer"
+            | "true-client-ip"
+            | "via"
+            | "www-authenticate"
+            | "x-client-ip"
+            | "x-original-url"
+            | "x-real-ip"
+            | "x-rewrite-url"
+    );
+    let is_of_those = ["if-", "proxy-", "sec-", "x-forwarded-"].iter().any(|start| text.starts_with(start));
+    !(is_one || is_of_those || HOP_BY_HOP.contains(name) || NEEDED.contains(name))
+}
+
 /// Whether a header that is a list has this item.
 pub(super) fn lists(headers: &HeaderMap, name: &HeaderName, item: &str) -> bool {
     listed(headers, name).any(|listed| listed.eq_ignore_ascii_case(item))
