@@ -458,9 +458,7 @@ pub trait Store: Send + Sync + 'static {
     /// A worker has free slots and nothing else to ask for: a send of this process may claim for it, in the transaction that
     /// stores its tasks. One offer of a worker at a time, and no turn of it while a send has the offer. `None`: sends of this
     /// store claim for nobody.
-    fn offer(&self, _offer: Offer) -> Option<Offered> {
-        None
-    }
+    fn offer(&self, offer: Offer) -> Option<Offered>;
 
     /// Gives back what a worker holds but does not know of: claims whose reply it never got. `known` are the leases it
     /// knows. Gives how many tasks went back to their lines.
