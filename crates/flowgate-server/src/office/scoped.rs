@@ -12,9 +12,9 @@ use flowgate_tasks::{
     NewTask, TaskId,
     store::{
         Cancelled, Census, Document, Holder, Kept, KeyChange, KeyLook, KeyPage, KeyQuery, KeySpent, NewNote,
-        NewWorker, Note, NoteQuery, Of, QueueLimits, QueueLook, Reply, Run, RunChange, RunOutcome, RunQuery,
-        RunStep, RunWrite, Sent, Shelf, Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId,
-        WorkerLook,
+        NewWorker, Note, NoteQuery, Of, Offer, Offered, QueueLimits, QueueLook, Reply, Run, RunChange,
+        RunOutcome, RunQuery, RunStep, RunWrite, Sent, Shelf, Standing, Store, StoreError, TaskLook, Turn,
+        Turned, Wake, WorkerId, WorkerLook,
     },
 };
 
@@ -165,6 +165,10 @@ impl Store for Scoped {
 
     fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned> {
         self.inner.turn(worker, turn)
+    }
+
+    fn offer(&self, offer: Offer) -> Option<Offered> {
+        self.inner.offer(offer)
     }
 
     fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32> {

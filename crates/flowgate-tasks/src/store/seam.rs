@@ -7,6 +7,7 @@ use std::{future::Future, pin::Pin, time::Duration};
 
 use flowgate_core::{Hold, Limits, OptionError, Tick};
 
+use super::offers::{Offer, Offered};
 use crate::{
     ledger::Ledger,
     record::{Record, Unreadable},
@@ -484,6 +485,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Settles and claims for a worker, in one transaction.
     fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned>;
+
+    /// A worker has free slots and nothing else to ask for: a send of this process may claim for it, in the transaction that
+    /// stores its tasks. One offer of a worker at a time, and no turn of it while a send has the offer. `None`: sends of this
+    /// store claim for nobody.
+    fn offer(&self, offer: Offer) -> Option<Offered>;
 
     /// Gives back what a worker holds but does not know of: claims whose reply it never got. `known` are the leases it
     /// knows. Gives how many tasks went back to their lines.

@@ -7,9 +7,17 @@
 //! that may take more than it gives back locks the cluster's row, then queues in the order of their ids. After that nobody
 //! waits: further keys and tasks are taken only where nobody else has them, and counters that only go down come last. So no
 //! two turns can wait for each other.
+//!
+//! A send locks the keys whose newest limits it changes, in the order of their ids, then the idle lanes it fills, in theirs. One that
+//! claims for a worker goes on as a turn that waits for nobody: the cluster's row, queues, keys and tasks are taken only where
+//! nobody else has them. Lanes it writes last are of keys that it has, and were ready when it began: whoever had filled one of them
+//! and waited for a lane of ours would have to have begun before us and after us.
 
 mod ahead;
+mod columns;
 mod connect;
+mod direct;
+mod gather;
 mod idle;
 mod keys;
 mod lanes;
@@ -29,5 +37,6 @@ mod tls;
 mod turn;
 mod upkeep;
 mod why;
+mod write;
 
 pub use connect::{Postgres, PostgresOptions};

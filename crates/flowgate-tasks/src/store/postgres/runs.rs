@@ -9,15 +9,17 @@ use tokio_postgres::Row;
 
 use super::{
     connect::{Lease, Line, Postgres, Shared},
+    direct,
     lanes::LaneName,
     rows::tick,
-    send::{self, Named},
+    send::{self, Batch, Named},
     session::flight,
     shelf,
+    turn::Turnout,
 };
 use crate::{
     store::{
-        Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite, Sent, StoreError,
+        Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite, Sent, StoreError, Taken,
         runs::{LAST, MAX_BYTES, MAX_STEPS},
     },
     task::{NewTask, TaskId},
@@ -85,20 +87,28 @@ impl Postgres {
         self.job(Line::Sends, move |shared, mut session| async move {
             let tasks: Vec<NewTask> = changes.iter().flat_map(tasks_of).cloned().collect();
             let names: Vec<LaneName> = tasks.iter().map(LaneName::of).collect();
+            let mut may_claim = true;
             loop {
                 let lanes = shared.lanes.resolve(&session, &names).await?;
+                let taken = may_claim.then(|| shared.offers.take(&tasks)).flatten();
+                may_claim = false;
                 session.begin();
-                match write(&shared, &session, &changes, &tasks, &lanes).await {
-                    Ok(outcomes) => {
+                match write(&shared, &session, &changes, (&tasks, &lanes), taken.as_ref()).await {
+                    Ok((outcomes, claimed)) => {
                         session.end();
+                        match claimed {
+                            Some(_) => direct::hand_over(&shared, taken, claimed),
+                            // Nothing of it was to be sent.
+                            None => taken.into_iter().for_each(Taken::give_back),
+                        }
                         return Ok(outcomes);
                     }
                     Err(error) => {
-                        session.roll_back().await;
-                        if !send::lost_a_lane(&error) {
-                            return Err(error);
+                        let is_swept = send::lost_a_lane(&error);
+                        direct::fail(&mut session, taken, error, is_swept).await?;
+                        if is_swept {
+                            shared.lanes.forget();
                         }
-                        shared.lanes.forget();
                     }
                 }
             }
@@ -159,13 +169,13 @@ async fn write(
     shared: &Shared,
     session: &Lease,
     changes: &[RunChange],
-    tasks: &[NewTask],
-    lanes: &[i64],
-) -> Result<Vec<RunOutcome>, StoreError> {
+    (tasks, lanes): (&[NewTask], &[i64]),
+    taken: Option<&Taken>,
+) -> Result<(Vec<RunOutcome>, Option<Turnout>), StoreError> {
     let told = shared.told_time();
     // All in one flight: the statements arrive in this order.
     let (_, written) = flight!(
-        session.run("BEGIN"),
+        session.run(send::beginning(taken)),
         try_join_all(changes.iter().map(|change| write_one(session, change, told))),
     )?;
     let mut named = Vec::with_capacity(tasks.len());
@@ -197,16 +207,17 @@ async fn write(
         tasks.iter().enumerate().filter(|(index, _)| wanted(*index)).map(|(_, task)| task.clone()).collect();
     if tasks.is_empty() {
         session.run("COMMIT").await?;
-        return Ok(outcomes);
+        return Ok((outcomes, None));
     }
-    let sent = send::add(shared, session, &tasks, &lanes, &named, true).await?;
+    let batch = Batch { tasks: &tasks, lanes: &lanes, named: &named, begin: None };
+    let (sent, claimed) = send::add(shared, session, batch, taken).await?;
     let mut sent = sent.into_iter();
     for (change, outcome) in changes.iter().zip(&mut outcomes) {
         let RunOutcome::Written { tasks, .. } = outcome else { continue };
         let with_task = change.steps.iter().filter(|step| step.task.is_some()).count();
         tasks.extend(sent.by_ref().skip(with_task).take(change.tasks.len()).map(|sent| sent.id));
     }
-    Ok(outcomes)
+    Ok((outcomes, claimed))
 }
 
 async fn write_one(session: &Lease, change: &RunChange, told: Option<i64>) -> Result<Written, StoreError> {

@@ -64,7 +64,7 @@ impl Shelf for Postgres {
             );
             match written {
                 Ok(_) => session.end(),
-                Err(_) => session.roll_back().await,
+                Err(_) => drop(session.roll_back().await),
             }
             written.map(drop)
         })
