@@ -185,9 +185,8 @@ impl Fleet {
             }
             let limits = Limits::builder().max(plan.max_per_key).build().expect("limits");
             let task = |number: usize| {
-                if plan.chains > 0 {
-                    let left = plan.tasks / plan.chains - 1;
-                    return link(number, left, (plan.keys, plan.max_per_key));
+                if let Some(links) = plan.tasks.checked_div(plan.chains) {
+                    return link(number, links - 1, (plan.keys, plan.max_per_key));
                 }
                 if plan.ahead > 0 && number.is_multiple_of(2) {
                     return patient(NewTask::json("work", &plan.keys).expect("a number"));
