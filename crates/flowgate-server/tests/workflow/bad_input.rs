@@ -89,7 +89,7 @@ on_every_store! {
 
     #[test]
     async fn s2_what_would_break_a_run_later_is_told_at_once(kit: &Kit) {
-        // Seen to fail: with a server of before, which took a wait whose step is a list with 200.
+        // Seen to fail: with the URL of an invocation taken as it is, the answer was 201.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         let begun = server.ask(Method::POST, &format!("/v2/trigger/{}", endpoint.url("/hold/run")), &[], "{}").await.json();
         let run = begun["workflowRunId"].as_str().unwrap().to_owned();

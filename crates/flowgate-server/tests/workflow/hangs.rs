@@ -66,15 +66,7 @@ fn body(told: &Value) -> String {
 }
 
 /// A call of a run to this URL, whose answer goes to the workflow.
-async fn call(
-    server: &Server,
-    to: &str,
-    back: &str,
-    id: &str,
-    step: &str,
-    more: &[(&str, &str)],
-    body: &str,
-) {
+async fn call(server: &Server, to: &str, back: &str, id: &str, step: &str, body: &str) {
     let own = [
         ("Upstash-Workflow-RunId", id),
         ("Upstash-Workflow-CallType", "toCallback"),
@@ -82,8 +74,7 @@ async fn call(
         ("Upstash-Callback", back),
         ("Upstash-Callback-Forward-Upstash-Workflow-StepId", step),
     ];
-    let headers: Vec<_> = own.iter().chain(more).copied().collect();
-    let sent = server.ask(Method::POST, &format!("/v2/publish/{to}"), &headers, body).await;
+    let sent = server.ask(Method::POST, &format!("/v2/publish/{to}"), &own, body).await;
     assert!(sent.status.is_success(), "{sent:?}");
 }
 
@@ -153,7 +144,7 @@ on_every_store! {
         });
         let batch = json!([{ "destination": url, "headers": headers, "body": "1" }]).to_string();
         assert!(server.ask(Method::POST, "/v2/batch", &[], &batch).await.status.is_success());
-        call(&server, &endpoint.url("/ok/third"), &url, "wfr_1", "1", &[], &"a".repeat(LARGEST)).await;
+        call(&server, &endpoint.url("/ok/third"), &url, "wfr_1", "1", &"a".repeat(LARGEST)).await;
         let failure = told(&server, &endpoint, "wfr_1").await;
         assert!(body(&failure).contains("the call was made") && body(&failure).contains("body"), "{failure}");
         assert_eq!(endpoint.calls().iter().filter(|call| call.path == "/ok/third").count(), 1);
@@ -164,22 +155,27 @@ on_every_store! {
 
     #[test]
     async fn f5_answers_of_calls_come_back_whatever_id_they_bring(kit: &Kit) {
-        // Seen to fail: with the id of the callback, the second answer was taken for the first and never came.
+        // Seen to fail: with the id of the callback, which PostgreSQL cannot store, the call was made again instead.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         begin(&server, &endpoint, "wfr_1", &[]).await;
-        let (third, back) = (endpoint.url("/ok/third"), endpoint.url("/ok/back"));
-        let same = [("Upstash-Callback-Deduplication-Id", "same")];
-        for step in ["1", "2"] {
-            call(&server, &third, &back, "wfr_1", step, &same, "").await;
-        }
-        // The first delivery, two calls, two answers.
-        let calls = endpoint.came(5).await;
-        assert_eq!(calls.iter().filter(|call| call.path == "/ok/back").count(), 2, "{calls:?}");
+        let headers = json!({
+            "Upstash-Workflow-RunId": "wfr_1",
+            "Upstash-Workflow-CallType": "toCallback",
+            "Upstash-Callback": endpoint.url("/ok/back"),
+            "Upstash-Callback-Forward-Upstash-Workflow-StepId": "1",
+            "Upstash-Callback-Deduplication-Id": "a\0b",
+        });
+        let batch = json!([{ "destination": endpoint.url("/ok/third"), "headers": headers }]).to_string();
+        let sent = server.ask(Method::POST, "/v2/batch", &[], &batch).await;
+        assert!(sent.status.is_success(), "{sent:?}");
+        // The first delivery, the call, its answer.
+        let calls = endpoint.came(3).await;
+        assert!(calls.iter().any(|call| call.path == "/ok/back"), "{calls:?}");
     }
 
     #[test]
     async fn f5_a_step_invokes_no_run_that_tells_somebody_else(kit: &Kit) {
-        // Seen to fail: the answer was 201 and deduplicated, and the invoker waited for a result that went to nobody.
+        // Seen to fail: the answer was 202 and deduplicated, and the invoker waited for a result that went to nobody.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         let url = endpoint.url("/ok/run");
         begin(&server, &endpoint, "wfr_parent", &[]).await;
