@@ -7,6 +7,7 @@
 mod asked;
 mod auth;
 mod batch;
+mod caught;
 mod dlq;
 mod events;
 mod explain;

@@ -13,7 +13,7 @@ use flowgate::http::{ConcurrencyLimit, Scope};
 
 use super::{
     auth::{self, Doors},
-    batch, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish, queues,
+    batch, caught, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish, queues,
     reply::Problem,
     run_letters, runs, schedules, trigger, wait,
 };
@@ -36,7 +36,7 @@ pub(crate) fn gate(at_once: u32) -> Result<ConcurrencyLimit, flowgate::OptionErr
 /// All paths of the API, for whoever has a token.
 pub(crate) fn routes(desk: Desk, gate: ConcurrencyLimit) -> Router {
     let check = middleware::from_fn_with_state(Doors::new(desk.clone()), auth::check);
-    open().layer(check).layer(gate).with_state(desk)
+    open().layer(check).layer(middleware::from_fn(caught::caught)).layer(gate).with_state(desk)
 }
 
 /// The paths as one namespace has them.

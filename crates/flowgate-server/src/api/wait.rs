@@ -61,7 +61,7 @@ fn view(desk: &Desk, notified: &Notified) -> Value {
     let mut view = json!({
         "waiter": notified.waiter,
         "messageId": notified.task.map(|task| desk.numbers.message(task)).unwrap_or_default(),
-        "error": "",
+        "error": notified.error.as_deref().unwrap_or_default(),
         "workflowRunId": notified.id,
         "workflowCreatedAt": notified.created,
     });

@@ -88,8 +88,8 @@ impl Message {
     pub(crate) fn not_before(&self) -> u64 {
         match self.head.spec.start {
             None => self.head.created,
-            Some(Start::After(delay)) => self.head.created + delay,
-            Some(Start::At(at)) => at * 1000,
+            Some(Start::After(delay)) => self.head.created.saturating_add(delay),
+            Some(Start::At(at)) => at.saturating_mul(1000),
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) use note::{Answered, Entry, Stage};
 pub(crate) use posting::{queue_key, task as message_task};
 pub(crate) use queues::{Queue, RETRY};
 pub(crate) use runs::{
-    CHORE, Errand, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused,
+    CHORE, Errand, FULL, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused,
 };
 pub(crate) use schedules::{Schedule, TICK, Tick};
 pub(crate) use secrets::{DEV_TOKEN, Secrets, is_same, kept_as, random_text};
