@@ -60,6 +60,17 @@ fn without_port(authority: &str) -> &str {
     }
 }
 
+/// A body comes in chunks, if its length is not told: another coding would be lost with the header that names it, and belongs
+/// to this connection alone (RFC 9112, 6.1).
+pub(super) fn check_coding(request: &Parts) -> Result<(), Fault> {
+    let mut codings = request.headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        (Some(_), _) => Err(Fault::Coding),
+    }
+}
+
 /// The only protocol that a connection can become. In any other, `h2c` above all, requests could follow that no limit would see.
 pub(super) const WEB_SOCKET: &str = "websocket";
 
