@@ -1,5 +1,6 @@
 //! Where tasks wait: one seam, two stores.
 
+mod pins;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod runs;
@@ -8,6 +9,7 @@ mod shelf;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+pub use pins::Half;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresOptions};
 pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite};
