@@ -197,7 +197,8 @@ impl Shelf for Postgres {
             WHERE note.id < coalesce((SELECT id FROM notes WHERE at >= $1 ORDER BY id LIMIT 1), 9223372036854775807) \
             AND NOT EXISTS (SELECT FROM dead WHERE dead.id = note.task) \
             AND NOT EXISTS (SELECT FROM tasks WHERE tasks.id = note.task) \
-            AND note.task NOT IN (SELECT unnest(ids) FROM leases) ORDER BY note.id LIMIT $3) RETURNING 1), \
+            AND note.task NOT IN (SELECT held.id FROM leases CROSS JOIN LATERAL unnest(ids) AS held (id) \
+            WHERE held.id <> ALL(done)) ORDER BY note.id LIMIT $3) RETURNING 1), \
             gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $2 ORDER BY id LIMIT $3) RETURNING 1), \
             ended AS (DELETE FROM runs WHERE name IN (SELECT name FROM runs WHERE ended < $2 ORDER BY ended LIMIT $3 / 10) \
             RETURNING name), \
