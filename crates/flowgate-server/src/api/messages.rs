@@ -12,9 +12,11 @@ use serde_json::{Value, json};
 
 use super::{
     asked::Asked,
+    dlq::size,
     filter::{self, Filter},
     reply::{Answer, Problem, ok},
     sent::Sent,
+    slice::Slice,
 };
 use crate::{
     message::{Message, Role, message_view},
@@ -23,7 +25,6 @@ use crate::{
 
 const DEFAULT_COUNT: usize = 100;
 const MOST: usize = 500;
-const PAGE: u32 = 500;
 /// How long what is under way is waited for, and how often it is looked for.
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: u32 = 200;
@@ -86,10 +87,11 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
     }
     let filter = Filter::read(&asked)?;
     let most = asked.count(DEFAULT_COUNT, MOST)? as u64;
-    let (mut cancelled, mut after) = (0, TaskId(0));
+    let (mut cancelled, mut after, mut slice) = (0, TaskId(0), Slice::first());
     while cancelled < most {
-        let page = desk.store.live_tasks(after, PAGE).await?;
+        let page = desk.store.live_tasks(after, slice.up_to(usize::MAX)).await?;
         let Some(last) = page.last() else { break };
+        slice = slice.after(page.iter().map(size));
         let mut meant = Vec::new();
         for look in &page {
             let is_meant =

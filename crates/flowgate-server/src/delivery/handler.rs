@@ -258,7 +258,7 @@ impl Courier {
         let mut callback = callback::message(callback, &told, clock::now());
         callback.head = self.desk.traced(&attempt.above(message), callback.head);
         let name = format!("{kind}/{id}/{}", attempt.retried);
-        callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Id(name)));
+        callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Own(name)));
         if self.is_in_order(message).await? {
             callback.head.holds = self.hold_queue(message).await?;
         }

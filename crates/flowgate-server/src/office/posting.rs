@@ -56,6 +56,7 @@ pub(crate) fn task(message: &Message) -> NewTask {
             let part = endpoint.map(|_| digest(&[message.head.url.as_bytes()])).unwrap_or_default();
             task.dedupe(format!("id/{id}/{part}"), DEDUPE)
         }
+        Some(Dedupe::Own(id)) => task.dedupe(format!("own/{id}"), DEDUPE),
         Some(Dedupe::Content) => task.dedupe(format!("content/{}", content(message)), DEDUPE),
     }
 }

@@ -5,6 +5,7 @@
     expect(dead_code, reason = "sends of the other store claim for nobody")
 )]
 mod offers;
+mod pins;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod runs;
@@ -16,6 +17,7 @@ mod sqlite;
 #[cfg(feature = "postgres")]
 pub(crate) use offers::{Board, Taken};
 pub use offers::{Offer, Offered};
+pub use pins::Half;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresOptions};
 pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite};

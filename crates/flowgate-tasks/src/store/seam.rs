@@ -5,9 +5,12 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
-use flowgate_core::{Hold, Limits, OptionError, Tick};
+use flowgate_core::{Hold, Limits, OptionError, Rate, Tick};
 
-use super::offers::{Offer, Offered};
+use super::{
+    offers::{Offer, Offered},
+    pins::Half,
+};
 use crate::{
     ledger::Ledger,
     record::{Record, Unreadable},
@@ -239,6 +242,14 @@ pub enum KeyChange {
     /// These limits overrule all that were sent: a pinned max every max, a pinned rate every rate. What is not pinned holds
     /// as it was sent.
     Pin(Limits),
+    /// Changes what is pinned by halves, whatever others change at the same time. With a new rate, what was spent of the old
+    /// one is forgotten.
+    Halves {
+        /// The max.
+        max: Half<u32>,
+        /// The rate.
+        rate: Half<Rate>,
+    },
     /// The limits that were sent hold again.
     Unpin,
     /// From now on (`true`) the newest limits sent govern all that wait, or (`false`) each waits under its own.

@@ -8,7 +8,7 @@ use super::{
     session::failed,
 };
 use crate::{
-    store::{KeyChange, QueueLimits, StoreError},
+    store::{Half, KeyChange, QueueLimits, StoreError, pins},
     terms,
 };
 
@@ -77,6 +77,10 @@ impl Postgres {
 
     pub(super) async fn alter_key(&self, key: String, change: KeyChange) -> Result<(), StoreError> {
         let told = self.shared.told_time();
+        if let KeyChange::Halves { max, rate } = &change {
+            // What cannot be pinned is refused here; what can goes with what is pinned already.
+            pins::changed(None, *max, *rate)?;
+        }
         self.change(move |transaction| {
             Box::pin(async move {
                 let add = "INSERT INTO keys (name, latest) SELECT $1, latest FROM cluster ON CONFLICT DO NOTHING";
@@ -89,12 +93,23 @@ impl Postgres {
                         // What cannot be read says nothing, here as in a turn.
                         change.book(row.get(0), rows::tick(row.get(1))).unwrap_or_default()
                     }
+                    KeyChange::Halves { max, rate } => {
+                        let sql = "SELECT pinned FROM keys WHERE name = $1 FOR NO KEY UPDATE";
+                        let known: Option<String> = transaction.query_one(sql, &[&key]).await?.get(0);
+                        let known = known.and_then(|known| terms::from_text(&known).ok().flatten());
+                        let pinned = pins::changed(known, *max, *rate).ok().flatten();
+                        terms::to_text(pinned.as_ref())
+                    }
                     _ => String::new(),
                 };
                 let (set, value): (&str, Option<&str>) = match &change {
                     KeyChange::Pause => ("paused = true", None),
                     KeyChange::Resume => ("paused = false", None),
                     KeyChange::Pin(_) => ("pinned = $2", Some(&text)),
+                    KeyChange::Halves { rate: Half::Pin(_), .. } => {
+                        ("pinned = nullif($2, ''), rates = ''", Some(&text))
+                    }
+                    KeyChange::Halves { .. } => ("pinned = nullif($2, '')", Some(&text)),
                     KeyChange::Unpin => ("pinned = NULL", None),
                     KeyChange::Latest(true) => ("latest = true, chosen = true", None),
                     KeyChange::Latest(false) => ("latest = false, chosen = true", None),

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::{error::Fault, lanes, leases, threads::Hand};
 use crate::{
-    store::{KeyChange, QueueLimits},
+    store::{Half, KeyChange, QueueLimits, pins},
     terms,
 };
 
@@ -59,6 +59,16 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
         KeyChange::Resume => set("UPDATE keys SET paused = ?2 WHERE id = ?1", &false)?,
         KeyChange::Pin(limits) => {
             set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &terms::to_text(Some(limits)))?;
+        }
+        KeyChange::Halves { max, rate } => {
+            let sql = "SELECT pinned FROM keys WHERE id = ?1";
+            let known: Option<String> = hand.db.prepare_cached(sql)?.query_row([id], |row| row.get(0))?;
+            let known = known.map(|text| terms::from_text(&text)).transpose()?.flatten();
+            let pinned = pins::changed(known, *max, *rate)?.map(|limits| terms::to_text(Some(&limits)));
+            set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &pinned)?;
+            if matches!(rate, Half::Pin(_)) {
+                set("UPDATE keys SET rates = ?2 WHERE id = ?1", &"")?;
+            }
         }
         KeyChange::Unpin => set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &None::<String>)?,
         KeyChange::Latest(is_latest) => {
