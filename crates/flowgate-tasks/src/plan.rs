@@ -89,6 +89,9 @@ impl Key {
         if self.is_paused {
             return Some(Hold::Paused);
         }
+        if let Some(until) = self.ledger.resting(now) {
+            return Some(Hold::Rate { until });
+        }
         let limits = limits?;
         let spent = limits.rate().map(|rate| self.ledger.spent(rate, now)).unwrap_or_default();
         Lane::with_counts(self.in_use, spent).hold(limits, weight, now)
@@ -131,7 +134,7 @@ pub(crate) enum LaneState {
     Ready,
     /// Its key is full or paused: until something of the key comes back or changes.
     Held,
-    /// Its key's rate is spent until then.
+    /// Its key's rate is spent until then, or its key rests.
     Until(Tick),
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
+use std::{future::Future, pin::Pin};
+
 use flowgate::{Gate, Limits, Reason};
 use flowgate_testkit::Driven;
 
@@ -129,4 +131,28 @@ fn g12_another_key_is_another_lane() {
     assert_eq!(refusal.reason, Reason::Reentrant);
     assert_eq!(refusal.key.as_ref().unwrap().as_str(), "a");
     assert_eq!(gate.look().lanes, 0);
+}
+
+#[test]
+fn g12_a_pass_is_known_however_many_more_the_work_holds() {
+    // Seen to fail: with `holding::held` looking at the notes in place alone, the outermost is found and the innermost hangs.
+    for deep in [1, 15, 16, 17, 40] {
+        let gates: Vec<_> = (0..=deep).map(|_| Gate::builder().max(1).build().unwrap()).collect();
+        let (last, others) = gates.split_last().unwrap();
+        let mut work: Pin<Box<dyn Future<Output = Reason> + '_>> = Box::pin(async {
+            for gate in &gates {
+                assert_eq!(gate.enter().await.unwrap_err().reason, Reason::Reentrant);
+            }
+            last.enter().await.unwrap_err().reason
+        });
+        work = Box::pin(async move { last.run(work).await.unwrap() });
+        for gate in others.iter().rev() {
+            let inner = work;
+            work = Box::pin(async move { gate.run(inner).await.unwrap() });
+        }
+        assert_eq!(Driven::new(work).poll(), Some(Reason::Reentrant), "{deep} deep");
+        let pass = others[0].try_enter().unwrap();
+        assert_eq!(others[0].try_enter().unwrap_err().reason, Reason::Busy, "nothing stays noted");
+        drop(pass);
+    }
 }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Webhooks are called by whoever was given their URL: nobody guesses the run's id in it.
-const HOOKS: &str = "/v2/workflows/hooks/";
+pub(super) const HOOKS: &str = "/v2/workflows/hooks/";
 
 /// Who has no namespace of their own may name one for a request.
 const NAMESPACE: &str = "flowgate-namespace";

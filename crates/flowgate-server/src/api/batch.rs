@@ -20,10 +20,12 @@ use super::{
 };
 use crate::{
     message::{Destination, Given, Message, Target, name},
-    office::{Desk, Planned, Sending},
+    office::{Desk, MOST_OF_A_REQUEST, Planned, Sending},
 };
 
 const MOST: usize = 10_000;
+/// With those of URL groups.
+const MOST_MESSAGES: usize = 100_000;
 const FORM: &str = r#"send a list of {"destination": "https://…", "headers": {"Name": "value"}, "body": "text", "queue": "name"}"#;
 
 #[derive(Deserialize)]
@@ -64,9 +66,12 @@ pub(super) async fn batch(
         let read = desk.read(sending).await.map_err(|refused| Problem::from(refused).at(index))?;
         shapes.push(Shape::Plain { count: read.len(), is_group });
         messages.extend(read);
+        is_bounded(&messages).map_err(|problem| problem.at(index))?;
     }
-    let mut accepted = desk.accept_all(messages).await?.into_iter();
+    // What belongs to runs first: it can be refused, and sent again it is known. The others are stored in one transaction; if the
+    // store fails just there, the whole batch sent again makes up for them, and for nothing twice.
     let mut stored = desk.commit(planned).await?.into_iter();
+    let mut accepted = desk.accept_all(messages).await?.into_iter();
     let mut views = Vec::with_capacity(shapes.len());
     for shape in shapes {
         let told = match shape {
@@ -79,6 +84,19 @@ pub(super) async fn batch(
         views.push(told);
     }
     Ok(Json(views).into_response())
+}
+
+/// URL groups make many messages of one entry: what they come to has a bound.
+fn is_bounded(messages: &[Message]) -> Result<(), Problem> {
+    let bytes: usize = messages.iter().map(|message| message.body.len()).sum();
+    if messages.len() > MOST_MESSAGES || bytes > MOST_OF_A_REQUEST {
+        return Err(Problem::bad(format!(
+            "up to here the batch makes {} messages of {bytes} bytes; send up to {MOST_MESSAGES} and {} MiB at once",
+            messages.len(),
+            MOST_OF_A_REQUEST / 1024 / 1024
+        )));
+    }
+    Ok(())
 }
 
 /// Where the request stands in a trace: so do its entries, unless they say it themselves.

@@ -23,6 +23,7 @@ use super::{
     publish::given,
     reply::{Answer, Problem, done, ok},
     sent::Sent,
+    slice::{Slice, TOLD},
 };
 use crate::{
     clock,
@@ -33,8 +34,9 @@ use crate::{
 
 const DEFAULT_COUNT: usize = 100;
 const MOST: usize = 1000;
-const PAGE: u32 = 500;
 const LOOKED_AT: usize = 20_000;
+/// Those that are named come all at once, without a cursor.
+const MOST_NAMED: usize = 64 * 1024 * 1024;
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: u32 = 200;
 pub(super) const OWN: [&str; 13] = [
@@ -111,6 +113,8 @@ pub(super) async fn retry_many(State(desk): State<Desk>, asked: Asked, Sent(body
     let is_named = !names.is_empty() || !asked.all("dlqIds").is_empty() || !asked.all("dlqId").is_empty();
     let asked = if is_named { asked } else { asked.with("source", "qstash") };
     let page = page(&desk, &asked, &names).await?;
+    // All of them or none: before the first is sent.
+    page.letters.iter().try_for_each(can_be_sent)?;
     let mut responses = Vec::new();
     for letter in page.letters {
         responses.push(again(&desk, letter).await?);
@@ -135,16 +139,22 @@ pub(super) async fn retry(
     ok(again(&desk, letter).await?)
 }
 
-/// Sends a letter as a new message. Stored under an id of the letter first: a crash in between sends nothing twice.
-async fn again(desk: &Desk, letter: Letter) -> Result<Value, Problem> {
-    let mut message = letter.message;
-    if message.head.part.is_some() {
+/// A run is resumed or restarted, not sent again.
+fn can_be_sent(letter: &Letter) -> Result<(), Problem> {
+    if letter.message.head.part.is_some() {
         let text = "this letter ended a run of a workflow; POST /v2/workflows/dlq/resume or /restart with its dlqIds";
         return Err(Problem::bad(text));
     }
+    Ok(())
+}
+
+/// Sends a letter as a new message. Stored under an id of the letter first: a crash in between sends nothing twice.
+async fn again(desk: &Desk, letter: Letter) -> Result<Value, Problem> {
+    can_be_sent(&letter)?;
+    let mut message = letter.message;
     message.head.created = clock::now();
     message.head.spec.start = None;
-    message.head.spec.dedupe = Some(Dedupe::Id(format!("dlq/{}", letter.id)));
+    message.head.spec.dedupe = Some(Dedupe::Own(format!("dlq/{}", letter.id)));
     let accepted = desk.accept(message).await?;
     desk.store.remove_dead(letter.id).await?;
     Ok(json!({ "messageId": desk.numbers.message(accepted.id) }))
@@ -210,32 +220,51 @@ pub(super) async fn page(desk: &Desk, asked: &Asked, more: &[String]) -> Result<
     };
     let mut letters = Vec::new();
     if !names.is_empty() {
+        let mut bytes = 0;
         for id in names.iter().filter_map(|name| desk.numbers.read_dead(name)) {
+            if letters.len() > MOST || bytes > MOST_NAMED {
+                let text = format!(
+                    "the letters that are named are more than {MOST}, or their bodies more than {} MiB; name fewer at once",
+                    MOST_NAMED / 1024 / 1024
+                );
+                return Err(Problem::bad(text));
+            }
             let letter = match buried(desk, id).await? {
                 Some(look) => Letter::of(desk, &look).await?,
                 None => None,
             };
+            bytes += letter.as_ref().map_or(0, |letter| letter.message.body.len());
             letters.extend(letter.filter(is_meant));
         }
         return Ok(Page { letters, cursor: None });
     }
     let mut before = cursor(asked)?.map(|before| TaskId(before as i64));
-    let (mut looked_at, mut is_end) = (0, false);
-    while !is_end && letters.len() < count && looked_at < LOOKED_AT {
-        let page = desk.store.dead(before, PAGE).await?;
-        is_end = page.len() < PAGE as usize;
+    let (mut looked_at, mut is_end, mut bytes, mut slice) = (0, false, 0, Slice::first());
+    while !is_end && letters.len() < count && bytes < TOLD && looked_at < LOOKED_AT {
+        let most = slice.up_to(usize::MAX);
+        let page = desk.store.dead(before, most).await?;
+        is_end = page.len() < most as usize;
         looked_at += page.len();
+        slice = slice.after(page.iter().map(size));
         for look in &page {
-            if letters.len() == count {
+            if letters.len() == count || bytes >= TOLD {
                 is_end = false;
                 break;
             }
             before = Some(look.id);
-            letters.extend(Letter::of(desk, look).await?.filter(is_meant));
+            if let Some(letter) = Letter::of(desk, look).await?.filter(is_meant) {
+                bytes += letter.message.body.len();
+                letters.push(letter);
+            }
         }
     }
     let cursor = before.filter(|_| !is_end).map(|before| before.to_string());
     Ok(Page { letters, cursor })
+}
+
+/// How much of a store a task takes.
+pub(super) fn size(look: &TaskLook) -> usize {
+    look.record.as_ref().map_or(0, |record| record.body.len())
 }
 
 impl Letter {

@@ -1,19 +1,26 @@
 //! `/v2/events` and `/v2/logs`: what happened to messages, the newest first.
 
-use axum::extract::State;
+use std::convert::Infallible;
+
+use axum::{
+    body::{Body, Bytes},
+    extract::State,
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse, Response},
+};
 use flowgate_tasks::store::NoteQuery;
 use serde_json::{Value, json};
 
 use super::{
     asked::Asked,
     filter::{self, Filter},
-    reply::{Answer, Problem, ok},
+    reply::{Answer, Problem},
+    slice::{Slice, TOLD},
 };
 use crate::office::{Desk, Entry, Stage};
 
 const DEFAULT_COUNT: usize = 100;
 const MOST: usize = 1000;
-const PAGE: u32 = 500;
 /// So many entries are looked at for one page; then the cursor goes on from there.
 const LOOKED_AT: usize = 20_000;
 const STATES: [Stage; 8] = [
@@ -37,13 +44,19 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     names.extend(asked.all("messageId"));
     let tasks: Vec<_> = names.iter().filter_map(|name| desk.numbers.read_message(name)).collect();
     let mut before = cursor(&asked)?.map(|before| before as i64);
-    let (mut events, mut looked_at, mut is_end) = (Vec::new(), 0, !names.is_empty() && tasks.is_empty());
-    while !is_end && events.len() < count && looked_at < LOOKED_AT {
-        let page = desk.store.notes(NoteQuery { tasks: tasks.clone(), before, most: PAGE }).await?;
-        is_end = page.len() < PAGE as usize;
-        looked_at += page.len();
-        for note in page {
-            if events.len() == count {
+    let is_all = filter.is_empty() && states.len() == STATES.len() && desk.space.is_root();
+    let mut page = Page::default();
+    let (mut looked_at, mut is_end, mut slice) = (0, !names.is_empty() && tasks.is_empty(), Slice::first());
+    while !is_end && page.has_room(count) && looked_at < LOOKED_AT {
+        // Where every entry is meant, no more are read than are told, and one that says whether there are more.
+        let wanted = if is_all { count + 1 - page.count } else { usize::MAX };
+        let most = slice.up_to(wanted);
+        let notes = desk.store.notes(NoteQuery { tasks: tasks.clone(), before, most }).await?;
+        is_end = notes.len() < most as usize;
+        looked_at += notes.len();
+        slice = slice.after(notes.iter().map(|note| note.body.len()));
+        for note in notes {
+            if !page.has_room(count) {
                 is_end = false;
                 break;
             }
@@ -52,15 +65,48 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
             let at = note.at.as_nanos() / 1_000_000;
             let is_own = entry.message.head.space == desk.space;
             if is_own && states.contains(&entry.stage) && filter.matches(&entry.message, at) {
-                events.push(entry.view(&desk.numbers.message(note.task), at));
+                page.add(&entry.view(&desk.numbers.message(note.task), at));
             }
         }
     }
-    let mut view = json!({ "events": events, "logs": events });
-    if let Some(before) = before.filter(|_| !is_end) {
-        view["cursor"] = json!(before.to_string());
+    Ok(page.told(before.filter(|_| !is_end)))
+}
+
+/// A page of the log as it is sent.
+#[derive(Default)]
+struct Page {
+    /// The entries in JSON, with commas between them.
+    text: Vec<u8>,
+    count: usize,
+}
+
+impl Page {
+    fn has_room(&self, count: usize) -> bool {
+        self.count < count && self.text.len() < TOLD
     }
-    ok(view)
+
+    fn add(&mut self, entry: &Value) {
+        if self.count > 0 {
+            self.text.push(b',');
+        }
+        serde_json::to_writer(&mut self.text, entry).expect("JSON is written to memory");
+        self.count += 1;
+    }
+
+    /// The list under both of its names: written once, and sent twice from the same memory.
+    fn told(self, cursor: Option<i64>) -> Response {
+        let cursor = cursor.map(|cursor| format!("\"cursor\":\"{cursor}\",")).unwrap_or_default();
+        let list = Bytes::from(self.text);
+        let parts = [
+            Bytes::from(format!("{{{cursor}\"events\":[")),
+            list.clone(),
+            Bytes::from_static(b"],\"logs\":["),
+            list,
+            Bytes::from_static(b"]}"),
+        ];
+        let parts = futures_util::stream::iter(parts.map(Ok::<_, Infallible>));
+        ([(CONTENT_TYPE, "application/json")], Body::from_stream(parts)).into_response()
+    }
 }
 
 /// Where the last page ended.

@@ -1,6 +1,9 @@
 //! Why something waits: the same answer as `flowgate explain`, from the same function.
 
-use axum::extract::{Path, State};
+use axum::{
+    extract::{Path, State},
+    http::StatusCode,
+};
 use flowgate_tasks::{
     TaskId,
     explain::{Explanation, Subject, explain_with},
@@ -13,7 +16,7 @@ use super::{
 };
 use crate::{
     delivery::KIND,
-    office::{Desk, Recorded},
+    office::{Desk, NOBODY, Recorded},
 };
 
 pub(super) async fn key(State(desk): State<Desk>, Path(key): Path<String>) -> Answer {
@@ -22,6 +25,7 @@ pub(super) async fn key(State(desk): State<Desk>, Path(key): Path<String>) -> An
 
 pub(super) async fn message(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
     let id = desk.numbers.read_message(&name).ok_or_else(|| Problem::missing("message", &name))?;
+    is_own(&desk, id, &name).await?;
     tell(&desk, Subject::Task(id)).await
 }
 
@@ -31,13 +35,31 @@ pub(super) async fn any(State(desk): State<Desk>, asked: Asked) -> Answer {
     let what = asked.one("what").unwrap_or_default();
     let named = desk.numbers.read_message(what).or_else(|| desk.numbers.read_dead(what));
     let subject = match named {
-        Some(id) => Subject::Task(id),
+        Some(id) => {
+            is_own(&desk, id, what).await?;
+            Subject::Task(id)
+        }
         None => what.parse().map_err(|_| {
             let form = "send a message id, the number of a task, key:<key> or queue:<queue>";
             Problem::bad(format!("what is {what:?}; {form}"))
         })?,
     };
+    if named.is_none() && !desk.space.is_root() && !matches!(subject, Subject::Key(_)) {
+        let text = "queues and numbers of tasks are of the whole server; use a token without a namespace, or a message id";
+        return Err(Problem::new(StatusCode::FORBIDDEN, text));
+    }
     tell(&desk, subject).await
+}
+
+/// A message of another namespace is not there.
+async fn is_own(desk: &Desk, id: TaskId, name: &str) -> Result<(), Problem> {
+    let look = desk.store.look_at_task(id).await?;
+    // Of what has ended no message is left to say whose it was: then its own namespace is not told either.
+    let is_own = look.is_some_and(|look| match &look.record {
+        Some(_) => desk.message_of(&look).is_some(),
+        None => desk.space.is_root(),
+    });
+    if is_own { Ok(()) } else { Err(Problem::missing("message", name)) }
 }
 
 async fn tell(desk: &Desk, subject: Subject) -> Answer {
@@ -50,6 +72,14 @@ async fn tell(desk: &Desk, subject: Subject) -> Answer {
 /// The explanation, with the names of messages beside the numbers of their tasks.
 fn view(desk: &Desk, told: &Explanation) -> Value {
     let mut view = json!(told);
+    if let Some(holders) = view["holders"].as_array_mut() {
+        let all = holders.len();
+        holders.retain(|holder| holder["task"] != NOBODY.0);
+        let others = all - holders.len();
+        if others > 0 {
+            view["holdersOfOthers"] = json!(others);
+        }
+    }
     for holder in view["holders"].as_array_mut().into_iter().flatten() {
         if holder["kind"] == KIND
             && let Some(id) = holder["task"].as_i64()

@@ -20,7 +20,7 @@ pub(super) const NAMES: [&str; 12] = [
 ];
 
 /// A filter of messages. Without anything in it, it lets all of them through.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     url: Vec<String>,
     topic: Vec<String>,
@@ -54,6 +54,11 @@ impl Filter {
             to: asked.number("toDate")?,
             search: asked.one("search").map(str::to_lowercase),
         })
+    }
+
+    /// Whether it lets all of them through.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Filter::default()
     }
 
     /// Whether this message, or what happened to it at that moment, is meant.

@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use flowgate_core::{Limits, Period, Rate, Shape};
-use flowgate_tasks::store::{KeyChange, KeySpent};
+use flowgate_tasks::store::{Half, KeyChange, KeySpent};
 use serde_json::{Value, json};
 
 use super::{
@@ -114,41 +114,35 @@ pub(super) async fn pin(State(desk): State<Desk>, Path(key): Path<String>, asked
     if max.is_none() && rate.is_none() {
         return Err(Problem::bad("nothing to pin; send parallelism=<number>, rate=<number>, or both"));
     }
-    if rate.is_none() && (period.is_some() || smooth(&asked)?.is_some()) {
+    if rate.is_none() && (period.is_some() || boolean(&asked, "smooth")?.is_some()) {
         return Err(Problem::bad("period and smooth say how a rate counts; send rate=<number> with them"));
     }
-    let known = desk.store.look_at_key(key.clone()).await?.and_then(|look| look.pinned);
-    let new_rate = match rate {
+    let rate = match rate {
         Some(rate) => {
             let period = seconds(period.unwrap_or(1))?;
-            let is_smooth = smooth(&asked)?.unwrap_or(false);
+            let is_smooth = boolean(&asked, "smooth")?.unwrap_or(false);
             let rate = if is_smooth { Rate::smooth(rate, period) } else { Rate::window(rate, period) };
-            Some(rate.map_err(|error| Problem::bad(error.to_string()))?)
+            Half::Pin(rate.map_err(|error| Problem::bad(error.to_string()))?)
         }
-        None => known.as_ref().and_then(Limits::rate).copied(),
+        None => Half::Keep,
     };
-    let limits = limits(max.or(known.and_then(|known| known.max())), new_rate)?;
-    desk.store.change_key(key.clone(), KeyChange::Pin(limits)).await?;
-    if rate.is_some() {
-        desk.store.change_key(key, KeyChange::ResetRate).await?;
-    }
+    let max = max.map_or(Half::Keep, Half::Pin);
+    desk.store.change_key(key, KeyChange::Halves { max, rate }).await?;
     done()
 }
 
 pub(super) async fn unpin(State(desk): State<Desk>, Path(key): Path<String>, asked: Asked) -> Answer {
     asked.only(&["parallelism", "rate"])?;
     let key = name("the flow-control key", &key)?.to_owned();
-    let Some(pinned) = desk.store.look_at_key(key.clone()).await?.and_then(|look| look.pinned) else {
+    let is_gone = |name: &str| boolean(&asked, name).map(|said| said == Some(true));
+    let (max, rate) = (is_gone("parallelism")?, is_gone("rate")?);
+    // A key is made by what changes it: one that is not there has nothing to unpin.
+    if desk.store.look_at_key(key.clone()).await?.is_none_or(|look| look.pinned.is_none()) {
         return done();
-    };
-    let gone = |name: &str| asked.one(name).is_some_and(|text| text.eq_ignore_ascii_case("true"));
-    let max = pinned.max().filter(|_| !gone("parallelism"));
-    let rate = pinned.rate().filter(|_| !gone("rate"));
-    let change = match (max, rate) {
-        (None, None) => KeyChange::Unpin,
-        (max, rate) => KeyChange::Pin(limits(max, rate.copied())?),
-    };
-    desk.store.change_key(key, change).await?;
+    }
+    let max = if max { Half::Unpin } else { Half::Keep };
+    let rate = if rate { Half::Unpin } else { Half::Keep };
+    desk.store.change_key(key, KeyChange::Halves { max, rate }).await?;
     done()
 }
 
@@ -164,31 +158,17 @@ fn seconds(period: u64) -> Result<Period, Problem> {
     Period::from_millis(period * 1000).map_err(|_| wrong())
 }
 
-fn smooth(asked: &Asked) -> Result<Option<bool>, Problem> {
-    match asked.one("smooth").map(str::to_ascii_lowercase).as_deref() {
+fn boolean(asked: &Asked, name: &str) -> Result<Option<bool>, Problem> {
+    match asked.one(name).map(str::to_ascii_lowercase).as_deref() {
         None => Ok(None),
         Some("true") => Ok(Some(true)),
         Some("false") => Ok(Some(false)),
-        Some(text) => Err(Problem::bad(format!("smooth is {text:?}; send true or false"))),
+        Some(text) => Err(Problem::bad(format!("{name} is {text:?}; send true or false"))),
     }
 }
 
 fn is_smooth(rate: &Rate) -> bool {
     matches!(rate.shape(), Shape::Bucket { .. })
-}
-
-fn limits(max: Option<u32>, rate: Option<Rate>) -> Result<Limits, Problem> {
-    let mut limits = Limits::builder();
-    if let Some(max) = max {
-        limits = limits.max(max);
-    }
-    if let Some(rate) = rate {
-        limits = limits.rate(rate.rate(), rate.period());
-        if let Shape::Bucket { burst } = rate.shape() {
-            limits = limits.burst(burst.get());
-        }
-    }
-    limits.build().map_err(|error| Problem::bad(error.to_string()))
 }
 
 pub(super) async fn global(State(desk): State<Desk>) -> Answer {

@@ -12,18 +12,19 @@ use serde_json::{Value, json};
 
 use super::{
     asked::Asked,
+    dlq::size,
     filter::{self, Filter},
     reply::{Answer, Problem, ok},
     sent::Sent,
+    slice::Slice,
 };
 use crate::{
     message::{Message, Role, message_view},
-    office::{Desk, Entry, Stage},
+    office::{Desk, Entry, Queue, Stage},
 };
 
 const DEFAULT_COUNT: usize = 100;
 const MOST: usize = 500;
-const PAGE: u32 = 500;
 /// How long what is under way is waited for, and how often it is looked for.
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: u32 = 200;
@@ -86,10 +87,11 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
     }
     let filter = Filter::read(&asked)?;
     let most = asked.count(DEFAULT_COUNT, MOST)? as u64;
-    let (mut cancelled, mut after) = (0, TaskId(0));
+    let (mut cancelled, mut after, mut slice) = (0, TaskId(0), Slice::first());
     while cancelled < most {
-        let page = desk.store.live_tasks(after, PAGE).await?;
+        let page = desk.store.live_tasks(after, slice.up_to(usize::MAX)).await?;
         let Some(last) = page.last() else { break };
+        slice = slice.after(page.iter().map(size));
         let mut meant = Vec::new();
         for look in &page {
             let is_meant =
@@ -150,12 +152,17 @@ enum Asking {
 }
 
 async fn cancel_one(desk: &Desk, id: TaskId) -> Result<Asking, Problem> {
-    let Some(message) = desk.store.look_at_task(id).await?.and_then(|look| desk.message_of(&look)) else {
-        return Ok(Asking::Nothing);
-    };
+    let Some(look) = desk.store.look_at_task(id).await? else { return Ok(Asking::Nothing) };
+    let Some(message) = desk.message_of(&look) else { return Ok(Asking::Nothing) };
     match desk.client.cancel(id).await? {
         Cancelled::Unknown => Ok(Asking::Nothing),
-        Cancelled::Waiting => bury(desk, id, &message).await.map(|()| Asking::Done),
+        Cancelled::Waiting => {
+            // Tried before, it is what its queue waits for.
+            if look.attempt > 0 || message.head.holds.is_some() {
+                Queue::go_on_without(&*desk.store, &message).await?;
+            }
+            bury(desk, id, &message).await.map(|()| Asking::Done)
+        }
         Cancelled::Running => {
             let entry = Entry::plain(Stage::CancelRequested, message.without_body());
             desk.journal.add(id, &entry).await;

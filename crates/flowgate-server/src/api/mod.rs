@@ -1,12 +1,14 @@
 //! The API of the flow-control server: the QStash v2 protocol, so that its official clients work unmodified.
 //!
-//! Reading order: [`router`] says which path is whose; [`auth`] who may; [`reply`] is what is told when something cannot be;
+//! Reading order: [`router`] says which path is whose; [`auth`] who may; [`carried`] what goes on when its client has gone; [`reply`] is what is told when something cannot be;
 //! [`asked`] and [`filter`] are what requests say beside their path. The rest is one file for each family of paths. Handlers
 //! decide nothing about limits: they read, ask the desk or the store, and write JSON.
 
 mod asked;
 mod auth;
 mod batch;
+mod carried;
+mod caught;
 mod dlq;
 mod events;
 mod explain;
@@ -27,14 +29,16 @@ mod runs;
 mod schedules;
 mod schema;
 mod sent;
+mod slice;
 mod table;
 mod trigger;
 mod wait;
 
 pub(crate) use asked::Asked;
 pub(crate) use auth::with_token;
+pub(crate) use carried::{begin, carry};
 pub(crate) use flow_control::view as key_view;
 pub(crate) use reference::reference;
 pub(crate) use reply::{Answer, Problem, done, ok};
-pub(crate) use router::{gate, open, routes};
+pub(crate) use router::{gate, open, plain, routes};
 pub(crate) use sent::Sent;

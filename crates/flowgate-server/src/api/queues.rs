@@ -50,6 +50,9 @@ pub(super) async fn read(State(desk): State<Desk>, Path(name): Path<String>) -> 
 
 async fn view(desk: &Desk, queue: &Queue) -> Result<Value, Problem> {
     let look = desk.store.look_at_key(queue_key(&queue.name)).await?;
+    if !queue.agrees(look.as_ref()) {
+        Queue::settle(&*desk.store, &queue.name).await?;
+    }
     let lag = look.map_or(0, |look| look.waiting + look.delayed + u64::from(look.in_use));
     Ok(json!({
         "name": queue.name,

@@ -1,5 +1,7 @@
 //! What is told when a request cannot be answered as it was meant.
 
+use std::sync::{Mutex, PoisonError};
+
 use axum::{
     Json,
     http::StatusCode,
@@ -8,7 +10,7 @@ use axum::{
 use flowgate_tasks::store::StoreError;
 use serde_json::json;
 
-use crate::{message::Fault, office::Refused};
+use crate::{message::Fault, office::Refused, terminal::say};
 
 /// A status and a sentence.
 #[derive(Debug)]
@@ -52,8 +54,25 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Option(error) => Problem::bad(error.to_string()),
-            error => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            error => {
+                told(&error);
+                let text =
+                    "the store failed or cannot be reached; try again (the server's own output says why)";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, text)
+            }
         }
+    }
+}
+
+/// Says on the server's own output why the store failed: once, until it fails in another way. Clients are told nothing of it,
+/// for it has words of the database in it.
+fn told(error: &StoreError) {
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    let text = error.to_string();
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if *last != text {
+        say(&text);
+        *last = text;
     }
 }
 

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
+    extract::{DefaultBodyLimit, Request},
     http::StatusCode,
-    middleware,
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
     routing::{any, delete, get, post},
 };
 use flowgate::http::{ConcurrencyLimit, Scope};
 
 use super::{
     auth::{self, Doors},
-    batch, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish, queues,
+    batch, carried, caught, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish,
+    queues,
     reply::Problem,
     run_letters, runs, schedules, trigger, wait,
 };
@@ -36,7 +38,23 @@ pub(crate) fn gate(at_once: u32) -> Result<ConcurrencyLimit, flowgate::OptionErr
 /// All paths of the API, for whoever has a token.
 pub(crate) fn routes(desk: Desk, gate: ConcurrencyLimit) -> Router {
     let check = middleware::from_fn_with_state(Doors::new(desk.clone()), auth::check);
-    open().layer(check).layer(gate).with_state(desk)
+    open()
+        .layer(check)
+        .layer(middleware::from_fn(carried::begin))
+        .layer(middleware::from_fn(caught::caught))
+        .layer(gate)
+        .layer(middleware::from_fn(carried::carry))
+        .layer(middleware::from_fn(plain))
+        .with_state(desk)
+}
+
+/// Refuses what no store can look up, before anybody looks: a zero byte is part of no name.
+pub(crate) async fn plain(request: Request, next: Next) -> Response {
+    let asked = request.uri().path_and_query().map_or("", |asked| asked.as_str());
+    if asked.contains("%00") {
+        return Problem::bad("the path or the query has a zero byte (%00); send it without").into_response();
+    }
+    next.run(request).await
 }
 
 /// The paths as one namespace has them.

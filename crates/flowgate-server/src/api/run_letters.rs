@@ -15,7 +15,7 @@ use super::{
     sent::Sent,
 };
 use crate::{
-    delivery::{Answer as Heard, NoAnswer, failure_message},
+    delivery::{Answer as Heard, Fallen, NoAnswer, failure_message},
     message::read,
     office::{Desk, InRun, Overrides, RunRefused},
     workflow::RunHead,
@@ -86,7 +86,9 @@ pub(super) async fn callback(State(desk): State<Desk>, Path(name): Path<String>)
         None => Err(NoAnswer::Broken(failed.error.clone())),
     };
     let retried = letter.message.head.spec.retries();
-    let message = failure_message(&desk, letter.id, &letter.message, &part, &heard, retried, &steps);
+    let (task, message) = (letter.id, &letter.message);
+    let fallen = Fallen { task, message, part: &part, head: &head, steps: &steps, retried, has_letter: true };
+    let message = failure_message(&desk, &fallen, &heard);
     let none = || Problem::bad(format!("the run {:?} has no failure function", run.id));
     let mut message = message.ok_or_else(none)?;
     message.head = desk.traced(&head.above, message.head);

@@ -1,5 +1,7 @@
 //! `/v2/workflows/runs` and `/v2/workflows/events`: runs of workflows, one or many.
 
+use std::io;
+
 use axum::{
     Json,
     extract::{Path, State},
@@ -17,8 +19,8 @@ use super::{
 };
 use crate::{
     message::{Destination, Given},
-    office::{Desk, InRun, Planned, RunFilter, RunRefused, Sending},
-    workflow::{Ask, RunHead, Slice, slice, state_name},
+    office::{Desk, FULL, InRun, Planned, RunFilter, RunRefused, Sending},
+    workflow::{Ask, RunHead, Slice, run_id, slice, state_name},
 };
 
 const STATES: [RunState; 4] = [RunState::Live, RunState::Done, RunState::Failed, RunState::Cancelled];
@@ -29,6 +31,8 @@ const MOST_CANCEL: usize = 500;
 const PAGE: u32 = 200;
 /// So many runs are looked at for one page; then the cursor goes on from there.
 const LOOKED_AT: usize = 10_000;
+/// So many bytes are on one page, and one run more; then the cursor goes on.
+const LARGEST: usize = 4 * 1024 * 1024;
 const FILTERS: [&str; 9] = [
     "workflowRunId",
     "workflowRunIds",
@@ -47,10 +51,7 @@ impl From<RunRefused> for Problem {
         match refused {
             RunRefused::Fault(fault) => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, fault.to_string()),
             RunRefused::Over(id) => Problem::bad(format!("the run {id:?} has ended, or there is none")),
-            RunRefused::Full(id) => {
-                let text = format!("the run {id:?} has as many steps, waits or events as a run may have");
-                Problem::new(StatusCode::PRECONDITION_FAILED, text)
-            }
+            RunRefused::Full(id) => Problem::new(StatusCode::PRECONDITION_FAILED, format!("{id:?}: {FULL}")),
             RunRefused::Store(error) => error.into(),
         }
     }
@@ -92,8 +93,11 @@ pub(super) fn sent(desk: &Desk, sent: &InRun) -> Value {
 /// The steps of a live run.
 pub(super) async fn steps(State(desk): State<Desk>, Path(id): Path<String>) -> Answer {
     let missing = || Problem::missing("live run", &id);
-    let query = RunQuery { id: Some(id.clone()), is_live: true, most: 1, before: None };
-    let run = desk.store.runs(query).await?.pop().ok_or_else(missing)?;
+    let run = match desk.live_run(&id).await {
+        Ok((run, _)) => run,
+        Err(RunRefused::Over(_)) => return Err(missing()),
+        Err(refused) => return Err(refused.into()),
+    };
     let (_, steps) = desk.store.run(run.name).await?.ok_or_else(missing)?;
     let body = slice(&steps, Slice::All, |task| desk.numbers.message(task));
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
@@ -183,15 +187,18 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     let count = asked.count(DEFAULT_COUNT, MOST)?;
     let messages = asked.all("messageId");
     let id = (filter.ids.len() == 1).then(|| filter.ids[0].clone());
-    let mut before = asked.one("cursor").map(str::to_owned);
-    let (mut runs, mut looked_at, mut is_end) = (Vec::new(), 0, false);
-    while !is_end && runs.len() < count && looked_at < LOOKED_AT {
+    let mut before = asked.one("cursor").map(cursor).transpose()?;
+    if id.as_ref().is_some_and(|id| run_id(id).is_err()) {
+        return ok(json!({ "runs": [] }));
+    }
+    let (mut runs, mut looked_at, mut is_end, mut size) = (Vec::new(), 0, false, 0);
+    while !is_end && runs.len() < count && looked_at < LOOKED_AT && size < LARGEST {
         let query = RunQuery { before: before.clone(), id: id.clone(), is_live: false, most: PAGE };
         let page = desk.store.runs(query).await?;
         is_end = page.len() < PAGE as usize;
         looked_at += page.len();
         for run in page {
-            if runs.len() == count {
+            if runs.len() == count || size >= LARGEST {
                 is_end = false;
                 break;
             }
@@ -201,6 +208,7 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
             }
             let Some(log) = desk.run_log(&run.name).await? else { continue };
             if messages.is_empty() || has_message(&log, &messages) {
+                size += length(&log);
                 runs.push(log);
             }
         }
@@ -210,6 +218,34 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
         view["cursor"] = json!(before);
     }
     ok(view)
+}
+
+/// A cursor, if it can be one of ours.
+fn cursor(text: &str) -> Result<String, Problem> {
+    let is_ours = text.len() <= 100 && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_ours.then(|| text.to_owned()).ok_or_else(|| {
+        let text: String = text.chars().take(100).collect();
+        Problem::bad(format!("cursor is {text:?}; send the one of the page before"))
+    })
+}
+
+/// How many bytes a value is as JSON.
+fn length(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Nothing is written anywhere, so nothing can fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 fn has_message(log: &Value, messages: &[String]) -> bool {

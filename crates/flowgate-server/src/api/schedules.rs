@@ -15,6 +15,7 @@ use super::{
     publish::{given, target},
     reply::{Answer, Problem, done, ok},
     sent::Sent,
+    slice::TOLD,
 };
 use crate::{
     clock,
@@ -25,7 +26,7 @@ use crate::{
 const PREFIX: &str = "/v2/schedules/";
 
 pub(super) async fn list(State(desk): State<Desk>) -> Answer {
-    let schedules = Schedule::all(&*desk.store).await?;
+    let schedules = Schedule::all(&*desk.store, TOLD).await?;
     ok(schedules.iter().map(view).collect::<Vec<_>>())
 }
 
@@ -100,7 +101,7 @@ async fn create(desk: &Desk, uri: &Uri, headers: &HeaderMap, body: &Bytes, peer:
             Destination::Url(url) => url,
             Destination::Group(name) => name,
         },
-        headers: given.pairs().filter(|(name, _)| name != "authorization").collect(),
+        headers: given.kept().collect(),
         body: STANDARD.encode(body),
         queue,
         caller: Some(peer.ip().to_canonical().to_string()),

@@ -19,8 +19,8 @@ use super::{
 use crate::{
     delivery::{BY_REST, UNKNOWN_SDK},
     message::{Destination, Given},
-    office::{Desk, InRun, Planned, Sending, random_text},
-    workflow::{Ask, Kind},
+    office::{Desk, InRun, Planned, RunRefused, Sending, random_text},
+    workflow::{Ask, Kind, run_id},
 };
 
 const FEATURES: [&str; 4] = ["LazyFetch", "InitialBody", "WF_DetectTrigger", "WF_TriggerOnConfig"];
@@ -76,6 +76,7 @@ async fn plan(
         Some(id) => format!("wfr_{id}"),
         None => format!("wfr_{}", random_text(21)),
     };
+    let id = run_id(&id).map_err(RunRefused::Fault)?;
     let url = url.clone();
     let forwarded: Vec<(String, String)> = given
         .pairs()

@@ -1,7 +1,7 @@
 //! `/v2/wait`, `/v2/notify`, `/v2/waiters` and webhooks: events, and the runs that wait for them.
 
 use axum::{
-    extract::{Path, State},
+    extract::{FromRequest, Path, Request, State},
     http::{HeaderMap, Method, Uri, Version, header::HOST},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -61,7 +61,7 @@ fn view(desk: &Desk, notified: &Notified) -> Value {
     let mut view = json!({
         "waiter": notified.waiter,
         "messageId": notified.task.map(|task| desk.numbers.message(task)).unwrap_or_default(),
-        "error": "",
+        "error": notified.error.as_deref().unwrap_or_default(),
         "workflowRunId": notified.id,
         "workflowCreatedAt": notified.created,
     });
@@ -84,8 +84,15 @@ pub(super) async fn hook(
     uri: Uri,
     version: Version,
     headers: HeaderMap,
-    Sent(body): Sent,
+    request: Request,
 ) -> Answer {
+    let missing = || Problem::missing("live run", &run);
+    // Whoever calls needs no token: so nothing of a body is read that is for nobody.
+    match desk.live_run(&run).await {
+        Err(RunRefused::Over(_)) => return Err(missing()),
+        found => drop(found.map_err(Problem::from)?),
+    }
+    let Sent(body) = Sent::from_request(request, &()).await?;
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let said = |name: &str| headers.get(name).map(text);
     let secure = said("x-forwarded-proto").unwrap_or_else(|| "http".to_owned());
@@ -100,7 +107,7 @@ pub(super) async fn hook(
     });
     let told = desk.notify(event(&name)?, Some(&run), &data.to_string().into()).await;
     match told {
-        Err(RunRefused::Over(_)) => Err(Problem::missing("live run", &run)),
+        Err(RunRefused::Over(_)) => Err(missing()),
         told => told.map(drop).map_err(Problem::from).and_then(|()| done()),
     }
 }

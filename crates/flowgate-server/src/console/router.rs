@@ -92,7 +92,10 @@ pub(crate) fn routes(console: Console) -> Router {
         .route("/console/data/gates", get(gates::read))
         .nest("/console/api", api::open().with_state(console.desk.clone()))
         .layer(check())
-        .layer(console.requests.clone());
+        .layer(middleware::from_fn(api::begin))
+        .layer(console.requests.clone())
+        .layer(middleware::from_fn(api::carry))
+        .layer(middleware::from_fn(api::plain));
     // A stream holds no slot of the API for as long as it lasts: it has a gate of its own.
     let watched = Router::new().route("/console/live", get(live::live)).layer(check());
     let open = Router::new()

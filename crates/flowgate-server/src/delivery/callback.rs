@@ -23,6 +23,8 @@ pub(super) struct Told<'a> {
 pub(super) fn message(callback: &Callback, told: &Told<'_>, now: u64) -> Message {
     let mut spec = callback.spec.clone();
     spec.retries = spec.retries.or(told.message.head.spec.retries);
+    // Its body has in it what the message hides: it is told to the endpoint, and to nobody else.
+    spec.redact.body |= !told.message.head.spec.redact.is_empty();
     if !spec.headers.iter().any(|(name, _)| name == "Content-Type") {
         spec.headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
     }

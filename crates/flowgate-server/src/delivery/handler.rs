@@ -8,6 +8,7 @@ use std::{
 use bytes::Bytes;
 use flowgate_tasks::{
     TaskId,
+    store::StoreError,
     worker::{Context, Failure, Handlers},
 };
 use tokio::sync::watch;
@@ -109,25 +110,16 @@ impl Courier {
         }
         let bare = Message::bare(&bytes).map_err(Failure::last)?;
         let parcel = Parcel { task: context.id, message, bare };
-        let mut retried = context.attempt - 1;
-        loop {
-            let attempt = Box::pin(courier.attempt(&parcel, retried)).await;
-            Box::pin(courier.tell(&parcel, &attempt)).await?;
-            match attempt.verdict {
-                Verdict::Delivered => return Ok(Vec::new()),
-                Verdict::Failed => return Err(Failure::last(words(&attempt.answer))),
-                // In a queue nobody overtakes: the message keeps its place while it waits.
-                Verdict::Again(wait) if parcel.message.head.queue.is_some() => {
-                    let mut closing = courier.closing.clone();
-                    tokio::select! {
-                        () = tokio::time::sleep(wait) => {}
-                        _ = closing.wait_for(|is_closing| *is_closing) => {
-                            return Err(Failure::new("the server stopped").after(std::time::Duration::ZERO));
-                        }
-                    }
-                    retried += 1;
-                }
-                Verdict::Again(wait) => return Err(Failure::new(words(&attempt.answer)).after(wait)),
+        let retried = courier.failed_before(&context).await?;
+        let attempt = Box::pin(courier.attempt(&parcel, retried)).await;
+        Box::pin(courier.tell(&parcel, &attempt)).await?;
+        courier.tell_queue(&parcel.message, &attempt.verdict).await?;
+        match attempt.verdict {
+            Verdict::Delivered => Ok(Vec::new()),
+            Verdict::Failed => Err(Failure::last(words(&attempt.answer))),
+            Verdict::Again(wait) => {
+                let wait = courier.wait_in_order(&parcel.message, wait).await?;
+                Err(Failure::new(words(&attempt.answer)).after(wait))
             }
         }
     }
@@ -231,7 +223,8 @@ impl Courier {
         match attempt.verdict {
             Verdict::Delivered => journal.add_stored(task, Stage::Delivered, bare).await,
             Verdict::Again(wait) => {
-                journal.add(task, &entry(Stage::Error)).await;
+                // How often it failed is counted by these: it is there before the next attempt is.
+                journal.add_now(task, &entry(Stage::Error)).await;
                 let next = Some(clock::now() + wait.as_millis() as u64);
                 journal
                     .add(task, &Entry { next, ..Entry::plain(Stage::Retry, message.without_body()) })
@@ -265,22 +258,19 @@ impl Courier {
         let mut callback = callback::message(callback, &told, clock::now());
         callback.head = self.desk.traced(&attempt.above(message), callback.head);
         let name = format!("{kind}/{id}/{}", attempt.retried);
-        callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Id(name)));
-        if message.head.queue.is_none() {
-            return self.desk.accept(callback).await.map_err(Failure::from).map(drop);
+        callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Own(name)));
+        if self.is_in_order(message).await? {
+            callback.head.holds = self.hold_queue(message).await?;
         }
-        let sent = self.desk.accept_awaited(callback).await?;
-        self.wait_for(sent.id).await;
-        Ok(())
-    }
-
-    /// In a queue the next message starts when those that tell of this one have ended, too.
-    async fn wait_for(&self, callback: TaskId) {
-        let mut closing = self.closing.clone();
-        tokio::select! {
-            // A store that cannot be asked is no reason to hold the queue.
-            _ = self.desk.client.wait(callback) => {}
-            _ = closing.wait_for(|is_closing| *is_closing) => {}
+        match self.desk.accept(callback).await {
+            // What cannot be stored now cannot be stored later: the delivery itself is not to be made again for that.
+            Err(StoreError::Option(error)) => {
+                let said = format!("its callback cannot be stored: {error}");
+                let entry = Entry { error: Some(said), ..Entry::plain(Stage::Error, message.without_body()) };
+                self.desk.journal.add(task, &entry).await;
+                Ok(())
+            }
+            accepted => accepted.map_err(Failure::from).map(drop),
         }
     }
 }

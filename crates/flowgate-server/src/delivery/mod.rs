@@ -2,11 +2,13 @@
 //!
 //! Reading order: [`handler`] is what a worker runs for each message; [`request`] writes the request, [`sign`] signs it and
 //! [`egress`] sends it, by the [`road`] there is; [`verdict`] says what the answer means and when to try again; [`callback`] tells others.
+//! [`in_order`] keeps the messages of a queue one after the other.
 //! [`run`] does what is different for the messages of a workflow's run.
 
 mod callback;
 mod egress;
 mod handler;
+mod in_order;
 mod request;
 mod resolver;
 mod road;
@@ -17,6 +19,6 @@ mod verdict;
 
 pub(crate) use egress::{Answer, Egress, NoAnswer, Outward};
 pub(crate) use handler::{Courier, KIND, QUEUE};
-pub(crate) use run::{BY_REST, UNKNOWN_SDK, failure_message};
+pub(crate) use run::{BY_REST, Fallen, UNKNOWN_SDK, cut_off, failure_message};
 pub(crate) use sign::{Signer, SigningKeys};
 pub(crate) use trust::TrustError;

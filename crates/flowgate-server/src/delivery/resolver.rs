@@ -71,7 +71,7 @@ fn is_private(address: IpAddr) -> bool {
 }
 
 fn is_private_v4(address: Ipv4Addr) -> bool {
-    let [first, second, ..] = address.octets();
+    let [first, second, third, _] = address.octets();
     address.is_loopback()
         || address.is_private()
         || address.is_link_local()
@@ -81,6 +81,7 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
         || first == 0
         || first >= 240
         || first == 100 && (64..128).contains(&second)
+        || first == 192 && second == 0 && third == 0
         || first == 198 && (second == 18 || second == 19)
 }
 
@@ -97,6 +98,7 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         || address.is_multicast()
         || first & 0xfe00 == 0xfc00
         || first & 0xffc0 == 0xfe80
+        || first & 0xffc0 == 0xfec0
         || inner.is_some_and(is_private_v4)
 }
 
@@ -116,6 +118,8 @@ mod tests {
             "0.0.0.0",
             "100.64.0.1",
             "198.18.0.1",
+            "192.0.0.170",
+            "[fec0::1]",
             "255.255.255.255",
             "224.0.0.1",
             "[::1]",

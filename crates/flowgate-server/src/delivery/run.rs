@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use flowgate_tasks::{
     TaskId,
-    store::{NoteQuery, Run, RunState, RunStep},
+    store::{Run, RunState, RunStep, StoreError},
     worker::{Context, Failure},
 };
 use serde_json::{Map, json};
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock,
-    message::{Callback, Message, Part, Role},
+    message::{Callback, Head, Message, Part, Role},
     office::{Answered, Desk, Entry, Failing, RunRefused, Stage},
     workflow::{Kept, RunHead, SDK_INIT, Slice, from_init, inherit, is_superseded, slice},
 };
@@ -40,7 +40,7 @@ impl Courier {
         let head = RunHead::from_bytes(&run.head);
         if run.state != RunState::Live && part.role != Role::Failure {
             // A crash between the end of the run and the end of the message that ended it.
-            if let Some(failed) = head.failed.filter(|failed| failed.task == task.0) {
+            if let Some(failed) = head.failed.filter(|failed| failed.task == task.0 && failed.has_letter) {
                 return Err(Failure::last(failed.error));
             }
             self.desk.journal.add(task, &Entry::plain(Stage::Canceled, message.without_body())).await;
@@ -74,11 +74,11 @@ impl Courier {
                 }
             }
             (_, Verdict::Again(wait)) => Err(Failure::new(words(&attempt.answer)).after(wait)),
-            (Role::Call, _) => self.bring_back(task, &message, &part, &run, &attempt).await,
+            (Role::Call, _) => self.bring_back(task, &message, &part, (&run, &steps), &attempt).await,
             (_, Verdict::Delivered) => Ok(Vec::new()),
             (_, Verdict::Failed) => {
                 let error = words(&attempt.answer);
-                self.fail_run(task, &message, &part, &attempt, &steps).await?;
+                self.fail_run(task, &message, &part, &attempt, (&head, &steps)).await?;
                 Err(Failure::last(error))
             }
         }
@@ -94,20 +94,6 @@ impl Courier {
             run.state != RunState::Live || steps.iter().any(|step| step.name == SDK_INIT)
         });
         Ok((!is_answered).then_some(NO_WORKFLOW))
-    }
-
-    /// How many attempts were answered and failed. Those that a crash cut off are not among them: a server that is killed often
-    /// costs a run none of its retries.
-    async fn failed_before(&self, context: &Context) -> Result<u32, Failure> {
-        let starts = context.attempt - 1;
-        if starts == 0 {
-            return Ok(0);
-        }
-        let query = NoteQuery { tasks: vec![context.id], before: None, most: 5000 };
-        let notes = self.desk.store.notes(query).await?;
-        let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
-        let failed = entries.filter(|entry| entry.stage == Stage::Error).count() as u32;
-        Ok(failed.min(starts))
     }
 
     /// The message as it is sent: with the steps so far, and what says which run it is of.
@@ -148,7 +134,7 @@ impl Courier {
         task: TaskId,
         message: &Message,
         part: &Part,
-        run: &Run,
+        (run, steps): (&Run, &[RunStep]),
         attempt: &Attempt,
     ) -> Result<Vec<u8>, Failure> {
         let Some(callback) = &message.head.spec.callback else { return Ok(Vec::new()) };
@@ -168,17 +154,22 @@ impl Courier {
         back.head.spec.retries = own.spec.retries;
         back.head = self.desk.traced(&attempt.above(message), back.head);
         let step = part.step.replacen("call/", "back/", 1);
-        match self.desk.bring_back(run, step, back).await {
-            Ok(()) | Err(RunRefused::Over(_)) => Ok(Vec::new()),
-            Err(RunRefused::Store(error)) => Err(error.into()),
-            Err(RunRefused::Fault(fault)) => Err(Failure::last(fault)),
-            Err(RunRefused::Full(_)) => {
-                let error = "the run has as many steps as a run may have".to_owned();
-                let failing = Failing { task, error: error.clone(), answer: None, callback: None };
-                self.desk.fail_run(&part.run, failing).await?;
-                Err(Failure::last(error))
-            }
+        let why = match self.desk.bring_back(run, step, back).await {
+            Ok(()) | Err(RunRefused::Over(_)) => return Ok(Vec::new()),
+            // What cannot be stored now cannot be stored later: to call again would change nothing.
+            Err(RunRefused::Store(StoreError::Option(error))) => error.to_string(),
+            Err(RunRefused::Store(error)) => return Err(error.into()),
+            Err(refused) => refused.to_string(),
+        };
+        let error = format!("the call was made, and its answer cannot be stored: {why}");
+        let (failing, _) = cut_off(&self.desk, task, run, steps, error.clone(), true);
+        for stage in [Stage::Error, Stage::Failed] {
+            let mut entry = Entry::plain(stage, message.without_body());
+            entry.error = Some(error.clone());
+            self.desk.journal.add_now(task, &entry).await;
         }
+        self.desk.fail_run(&part.run, failing).await?;
+        Err(Failure::last(error))
     }
 
     async fn fail_run(
@@ -187,11 +178,11 @@ impl Courier {
         message: &Message,
         part: &Part,
         attempt: &Attempt,
-        steps: &[RunStep],
+        (head, steps): (&RunHead, &[RunStep]),
     ) -> Result<(), Failure> {
-        let answer = attempt.answer.as_ref().ok();
-        let mut callback =
-            failure_message(&self.desk, task, message, part, &attempt.answer, attempt.retried, steps);
+        let (answer, retried) = (attempt.answer.as_ref().ok(), attempt.retried);
+        let fallen = Fallen { task, message, part, head, steps, retried, has_letter: true };
+        let mut callback = failure_message(&self.desk, &fallen, &attempt.answer);
         if let Some(told) = &mut callback {
             told.head = self.desk.traced(&attempt.above(message), std::mem::take(&mut told.head));
         }
@@ -200,6 +191,7 @@ impl Courier {
             error: words(&attempt.answer),
             answer: answer.map(|answer| Answered::new(answer.status.as_u16(), &answer.headers, &answer.body)),
             callback,
+            has_letter: true,
         };
         Ok(self.desk.fail_run(&part.run, failing).await?)
     }
@@ -225,17 +217,51 @@ impl Courier {
     }
 }
 
+/// A message that ended its run.
+pub(crate) struct Fallen<'a> {
+    pub(crate) task: TaskId,
+    pub(crate) message: &'a Message,
+    pub(crate) part: &'a Part,
+    pub(crate) head: &'a RunHead,
+    pub(crate) steps: &'a [RunStep],
+    pub(crate) retried: u32,
+    /// Whether it is a dead letter.
+    pub(crate) has_letter: bool,
+}
+
+/// The end of a run whose next step cannot be stored, with the message that stands for it. Its failure function is told of it
+/// as of any other.
+pub(crate) fn cut_off(
+    desk: &Desk,
+    task: TaskId,
+    run: &Run,
+    steps: &[RunStep],
+    error: String,
+    has_letter: bool,
+) -> (Failing, Message) {
+    let head = RunHead::from_bytes(&run.head);
+    let part = Part { run: run.name.clone(), id: run.id.clone(), role: Role::Step, step: String::new() };
+    let (url, created, spec) = (head.url.clone(), head.created, head.spec.clone());
+    let own = Head { url, created, spec, caller: head.caller.clone(), ..Head::default() };
+    let mut message = Message { head: desk.traced(&head.above, own), body: Bytes::new() };
+    message.head.part = Some(part.clone());
+    let fallen = Fallen { task, message: &message, part: &part, head: &head, steps, retried: 0, has_letter };
+    let mut callback = failure_message(desk, &fallen, &Err(NoAnswer::Broken(error.clone())));
+    if let Some(told) = &mut callback {
+        told.head = desk.traced(&head.above, std::mem::take(&mut told.head));
+    }
+    (Failing { task, error, answer: None, callback, has_letter }, message)
+}
+
 /// The message that tells a workflow of the failure of its run, if it wants to know.
 pub(crate) fn failure_message(
     desk: &Desk,
-    task: TaskId,
-    message: &Message,
-    part: &Part,
+    fallen: &Fallen<'_>,
     answer: &Result<Answer, NoAnswer>,
-    retried: u32,
-    steps: &[RunStep],
 ) -> Option<Message> {
-    let callback = message.head.spec.failure_callback.as_ref()?;
+    let &Fallen { task, message, part, head, steps, retried, has_letter } = fallen;
+    let own = message.head.spec.failure_callback.as_ref();
+    let callback = own.or(head.spec.failure_callback.as_ref())?;
     let (id, dead) = (desk.numbers.message(task), desk.numbers.dead(task));
     let mut source = message.clone();
     // The payload that the run began with, which is what its failure function gets.
@@ -244,12 +270,11 @@ pub(crate) fn failure_message(
         .map(|step| Kept::from_bytes(&step.body).body.to_vec())
         .unwrap_or_default()
         .into();
-    let created = message.head.spec.headers.iter().find(|(name, _)| name == "Upstash-Workflow-CreatedAt");
-    let created: u64 = created.and_then(|(_, value)| value.parse().ok()).unwrap_or_default();
     let mut more = Map::new();
     more.insert("workflowRunId".into(), json!(part.id));
-    more.insert("workflowCreatedAt".into(), json!(created));
-    let told = Told { id: &id, message: &source, retried, answer, dead: Some(&dead), more };
+    more.insert("workflowCreatedAt".into(), json!(head.created));
+    let dead = has_letter.then_some(dead.as_str());
+    let told = Told { id: &id, message: &source, retried, answer, dead, more };
     let mut message = callback::message(callback, &told, clock::now());
     message.head.part = Some(Desk::failure_part(part));
     message.head.spec.dedupe = None;

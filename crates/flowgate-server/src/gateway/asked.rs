@@ -60,11 +60,26 @@ fn without_port(authority: &str) -> &str {
     }
 }
 
-/// The other protocol that the request asks for on its connection.
-pub(super) fn upgrade(request: &Parts) -> Option<HeaderValue> {
-    let is_asked =
-        request.version == Version::HTTP_11 && lists(&request.headers, &header::CONNECTION, "upgrade");
-    request.headers.get(header::UPGRADE).filter(|_| is_asked).cloned()
+/// A body comes in chunks, if its length is not told: another coding would be lost with the header that names it, and belongs
+/// to this connection alone (RFC 9112, 6.1).
+pub(super) fn check_coding(request: &Parts) -> Result<(), Fault> {
+    let mut codings = request.headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        (Some(_), _) => Err(Fault::Coding),
+    }
+}
+
+/// The only protocol that a connection can become. In any other, `h2c` above all, requests could follow that no limit would see.
+pub(super) const WEB_SOCKET: &str = "websocket";
+
+/// Whether the request asks to make its connection a WebSocket. Whatever else it may ask for is passed over, as any server may
+/// (RFC 9110, 7.8).
+pub(super) fn asks_for_web_socket(request: &Parts) -> bool {
+    request.version == Version::HTTP_11
+        && lists(&request.headers, &header::CONNECTION, "upgrade")
+        && lists(&request.headers, &header::UPGRADE, WEB_SOCKET)
 }
 
 /// Makes the request one for HTTP/1.1: the host in its header, and the rest in the target.

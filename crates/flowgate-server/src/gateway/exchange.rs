@@ -12,10 +12,10 @@ use flowgate::{
     http::{Answer, GatedBody, ReleaseAt},
 };
 use http::{HeaderValue, Request, Response, Version, header, request::Parts, response};
-use hyper::body::Body;
+use hyper::body::{Body, SizeHint};
 
 use super::{
-    asked::Asked,
+    asked::{Asked, check_coding},
     client::Client,
     fault::Fault,
     forward::{Forwarded, Forwarding, Switched},
@@ -40,7 +40,7 @@ pub(super) async fn exchange(
     let watch = worker.watch();
     let view = worker.view();
     let (mut parts, body) = request.into_parts();
-    let way = match admit(&view.table, &mut parts, body.size_hint().lower(), &client).await {
+    let way = match admit(&view.table, &mut parts, &body.size_hint(), &client).await {
         Ok(way) => way,
         Err(mut told) => {
             if body.is_unread() {
@@ -90,18 +90,20 @@ struct Allowed<'t> {
 async fn admit<'t>(
     table: &'t Table,
     request: &mut Parts,
-    body: u64,
+    body: &SizeHint,
     client: &Client,
 ) -> Result<Allowed<'t>, Response<Bytes>> {
     let form = &table.answer;
-    let asked = Asked::of(request).map_err(|fault| fault.told(form))?;
+    // Where the length is known there is no coding, and nothing to look for.
+    let checked = if body.exact().is_none() { check_coding(request) } else { Ok(()) };
+    let asked = checked.and_then(|()| Asked::of(request)).map_err(|fault| fault.told(form))?;
     let (plan, limit) = match table.way(&asked.host, &asked.path, &request.method) {
         Way::Route(route) => (&route.plan, route.limit.as_ref()),
         Way::Unlisted(plan) => (plan, None),
         Way::None => return Err(Fault::NoRoute.told(form)),
     };
     let form = limit.map_or(form, |limit| &limit.answer);
-    if plan.max_body.is_some_and(|most| body > most) {
+    if plan.max_body.is_some_and(|most| body.lower() > most) {
         return Err(Fault::TooLarge.told(form));
     }
     let Some(limit) = limit else { return Ok(Allowed { plan, limit: None, form }) };

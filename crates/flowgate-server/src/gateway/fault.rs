@@ -15,6 +15,8 @@ pub(super) enum Fault {
     NoRoute,
     /// Asked to be a tunnel to elsewhere.
     Tunnel,
+    /// The body comes in a coding that is not understood here.
+    Coding,
     /// The client stopped sending its body.
     Stalled,
     /// The body is larger than the route allows.
@@ -44,6 +46,12 @@ impl Fault {
                 "PLATFORM.METHOD_NOT_ALLOWED",
                 "Method not allowed.",
                 "This gateway makes no tunnels.",
+            ),
+            Fault::Coding => (
+                StatusCode::NOT_IMPLEMENTED,
+                "PLATFORM.NOT_IMPLEMENTED",
+                "Not implemented.",
+                "The header Transfer-Encoding may say chunked, once, and nothing else.",
             ),
             Fault::Stalled => (
                 StatusCode::REQUEST_TIMEOUT,

@@ -136,7 +136,7 @@ impl Forwarding<'_> {
         let on_late = || self.opens(load);
         let (fault, unsent) = match line.ask(request, write, self.watch, on_late).await {
             Heard::Answer(head) => return Ok(Forwarded::Answer(head, From::Line(line, Rc::clone(pool)))),
-            Heard::Switched(head, protocol) if load.outgoing.is_upgrade() => {
+            Heard::Switched(head, protocol) if load.outgoing.allows(protocol.as_ref()) => {
                 let (upstream, early) = line.into_bare();
                 return Ok(Forwarded::Switched(Switched { head, protocol, upstream, early }));
             }

@@ -14,11 +14,12 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Those that belong to one connection, whether `Connection` names them or not.
-static HOP_BY_HOP: [HeaderName; 6] = [
+static HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
     header::TE,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
+    HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
 ];
@@ -51,7 +52,7 @@ impl Marks {
                 header::EXPECT => marks.expect = true,
                 header::FORWARDED => marks.forwarded = true,
                 _ => match name.as_str() {
-                    "keep-alive" | "proxy-connection" => marks.hop_by_hop = true,
+                    "http2-settings" | "keep-alive" | "proxy-connection" => marks.hop_by_hop = true,
                     "x-forwarded-for" => marks.forwarded_for = true,
                     "x-forwarded-proto" => marks.forwarded_proto = true,
                     "x-forwarded-host" => marks.forwarded_host = true,
@@ -75,6 +76,46 @@ pub(super) fn strip(headers: &mut HeaderMap, marks: Marks) {
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
+}
+
+/// Takes out of the trailers of a request what has to be known before its body is read: what frames it, says where it goes,
+/// who sent it, or how it is to be taken (RFC 9110, 6.5.1). An upstream that adds trailers to the headers would believe them.
+pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
+    let forbidden: Vec<HeaderName> = trailers.keys().filter(|name| !may_trail(name)).cloned().collect();
+    for name in forbidden {
+        trailers.remove(name);
+    }
+}
+
+fn may_trail(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    let is_one = matches!(
+        text,
+        "authorization"
+            | "cache-control"
+            | "content-encoding"
+            | "content-range"
+            | "content-type"
+            | "cookie"
+            | "expect"
+            | "forwarded"
+            | "max-forwards"
+            | "origin"
+            | "pragma"
+            | "range"
+            | "referer"
+            | "set-cookie"
+            | "trailer"
+            | "true-client-ip"
+            | "via"
+            | "www-authenticate"
+            | "x-client-ip"
+            | "x-original-url"
+            | "x-real-ip"
+            | "x-rewrite-url"
+    );
+    let is_of_those = ["if-", "proxy-", "sec-", "x-forwarded-"].iter().any(|start| text.starts_with(start));
+    !(is_one || is_of_those || HOP_BY_HOP.contains(name) || NEEDED.contains(name))
 }
 
 /// Whether a header that is a list has this item.
@@ -243,6 +284,7 @@ mod tests {
             ("te", "gzip"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "h2c"),
+            ("http2-settings", "AAMAAABk"),
             ("x-mine", "1"),
             ("host", "a"),
             ("content-length", "1"),

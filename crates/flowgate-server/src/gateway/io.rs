@@ -118,6 +118,15 @@ impl ClientIo {
         self
     }
 
+    /// Something was read, for the first time or again. Where nothing is under way it is the beginning of a request: what is
+    /// only read again has no socket that would tell of it, so without a time of its own it would never end.
+    fn came(&self) {
+        if matches!(self.watch.stage(), Stage::Idle | Stage::Pausing) {
+            self.watch.begin(Stage::Head, self.head);
+        }
+        self.moved();
+    }
+
     fn moved(&self) {
         match self.watch.stage() {
             Stage::Streaming | Stage::Tunnel | Stage::Closing => self.watch.touch(),
@@ -136,15 +145,13 @@ impl AsyncRead for ClientIo {
             let taken = self.early.len().min(buf.remaining());
             buf.put_slice(&self.early[..taken]);
             self.early.advance(taken);
+            self.came();
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.wire).poll_read(cx, buf));
         if buf.filled().len() > before {
-            if matches!(self.watch.stage(), Stage::Idle | Stage::Pausing) {
-                self.watch.begin(Stage::Head, self.head);
-            }
-            self.moved();
+            self.came();
         }
         Poll::Ready(read)
     }

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header, request:
 use hyper::body::Body;
 
 use super::{
-    asked::{to_http1, to_http2, upgrade},
+    asked::{WEB_SOCKET, asks_for_web_socket, to_http1, to_http2},
     headers::{Introduction, Marks, lists, strip},
     inbound::Inbound,
     upload::Upload,
@@ -20,7 +20,7 @@ pub(super) struct Outgoing {
     is_chunked: bool,
     has_no_length: bool,
     takes_trailers: bool,
-    protocol: Option<HeaderValue>,
+    is_web_socket: bool,
     /// Whether the client waits for word that its body is wanted.
     pub(super) expects: bool,
 }
@@ -35,7 +35,7 @@ impl Outgoing {
     ) -> Self {
         let marks = Marks::of(&parts.headers);
         let has_body = !body.is_end_stream();
-        let protocol = if marks.upgrade && !has_body { upgrade(parts) } else { None };
+        let is_web_socket = marks.upgrade && !has_body && asks_for_web_socket(parts);
         let takes_trailers = marks.te && lists(&parts.headers, &header::TE, "trailers");
         let expects = marks.expect && has_body && lists(&parts.headers, &header::EXPECT, "100-continue");
         to_http1(parts);
@@ -47,14 +47,15 @@ impl Outgoing {
                 && has_meaning(&parts.method)
                 && !parts.headers.contains_key(header::CONTENT_LENGTH),
             takes_trailers,
-            protocol,
+            is_web_socket,
             expects,
         }
     }
 
-    /// Whether it asks for another protocol on its connection.
-    pub(super) fn is_upgrade(&self) -> bool {
-        self.protocol.is_some()
+    /// Whether the upstream may switch to this protocol: the one that it was asked for.
+    pub(super) fn allows(&self, protocol: Option<&HeaderValue>) -> bool {
+        let is_one = |name: &HeaderValue| name.as_bytes().eq_ignore_ascii_case(WEB_SOCKET.as_bytes());
+        self.is_web_socket && protocol.is_some_and(is_one)
     }
 
     /// Writes the head for HTTP/1.1.
@@ -75,13 +76,13 @@ impl Outgoing {
         if self.takes_trailers {
             put(header::TE, b"trailers");
         }
-        match (&self.protocol, self.takes_trailers) {
-            (Some(protocol), _) => {
+        match (self.is_web_socket, self.takes_trailers) {
+            (true, _) => {
                 put(header::CONNECTION, if self.takes_trailers { b"upgrade, te" } else { b"upgrade" });
-                put(header::UPGRADE, protocol.as_bytes());
+                put(header::UPGRADE, WEB_SOCKET.as_bytes());
             }
-            (None, true) => put(header::CONNECTION, b"te"),
-            (None, false) => {}
+            (false, true) => put(header::CONNECTION, b"te"),
+            (false, false) => {}
         }
         text.extend_from_slice(b"\r\n");
     }

@@ -1,4 +1,4 @@
-//! Connections that became something else: WebSockets, and whatever else a response of 101 stands for.
+//! Connections that became something else: WebSockets.
 //!
 //! Owns the bytes both ways after the switch, and the pass, which lives until both sides have closed.
 

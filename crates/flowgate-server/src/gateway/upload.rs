@@ -19,6 +19,7 @@ use super::{
     client::Client,
     clock::Span,
     fault::Fault,
+    headers::strip_trailers,
     inbound::Inbound,
     table::Plan,
     watch::{Stage, Watch},
@@ -146,6 +147,21 @@ impl Flow {
         Ok(())
     }
 
+    /// What is sent on of a frame; `None` is the end of the body.
+    fn pass(&self, frame: Frame<Bytes>, is_last: bool) -> Option<Frame<Bytes>> {
+        // Nobody asks again for what is known to have ended, and nothing comes behind trailers.
+        if is_last || frame.is_trailers() {
+            self.end();
+        }
+        match frame.into_trailers() {
+            Ok(mut trailers) => {
+                strip_trailers(&mut trailers);
+                (!trailers.is_empty()).then(|| Frame::trailers(trailers))
+            }
+            Err(frame) => Some(frame),
+        }
+    }
+
     /// All of it is there: now it is the upstream's turn.
     fn end(&self) {
         self.stage.set(At::End);
@@ -183,14 +199,10 @@ impl Body for Upload {
         let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
         flow.stage.set(At::Upstream);
         Poll::Ready(match frame {
-            Some(Ok(frame)) => {
-                let noted = flow.note(&frame);
-                // Nobody asks again for what is known to have ended.
-                if noted.is_ok() && body.is_end_stream() {
-                    flow.end();
-                }
-                Some(noted.map(|()| frame))
-            }
+            Some(Ok(frame)) => match flow.note(&frame) {
+                Ok(()) => flow.pass(frame, body.is_end_stream()).map(Ok),
+                Err(cut) => Some(Err(cut)),
+            },
             Some(Err(_)) => Some(Err(flow.cut(Fault::Request("The body of the request is broken.")))),
             None => {
                 flow.end();

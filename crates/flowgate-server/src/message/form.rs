@@ -35,6 +35,9 @@ pub(crate) struct Head {
     /// Written by the store's side of a namespace, whoever made the message.
     #[serde(skip_serializing_if = "Space::is_root")]
     pub(crate) space: Space,
+    /// The queue whose next message waits for this one's end, and the number of that rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) holds: Option<(String, u32)>,
     /// The part it has in a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<Part>,
@@ -85,8 +88,8 @@ impl Message {
     pub(crate) fn not_before(&self) -> u64 {
         match self.head.spec.start {
             None => self.head.created,
-            Some(Start::After(delay)) => self.head.created + delay,
-            Some(Start::At(at)) => at * 1000,
+            Some(Start::After(delay)) => self.head.created.saturating_add(delay),
+            Some(Start::At(at)) => at.saturating_mul(1000),
         }
     }
 

@@ -66,6 +66,19 @@ impl Given {
         self.0.iter().cloned()
     }
 
+    /// What a message is made of, and nothing else of the request that brought it: settings, what is forwarded, and where it
+    /// stands in a trace. Names in lower case.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        let is_all =
+            self.last("upstash-header-forward").is_some_and(|text| text.eq_ignore_ascii_case("true"));
+        let is_kept = move |name: &str| {
+            name.starts_with(PREFIX)
+                || ["content-type", "traceparent", "tracestate"].contains(&name)
+                || is_all && is_forwarded_with_all(name)
+        };
+        self.0.iter().filter(move |(name, _)| is_kept(name)).cloned()
+    }
+
     /// Those with this prefix, under the plain one.
     fn behind(&self, prefix: &str) -> Given {
         let inner = |(name, value): &(String, String)| {
@@ -131,7 +144,9 @@ fn timeout(text: &str) -> Result<u64, Fault> {
 
 fn start(given: &Given) -> Result<Option<Start>, Fault> {
     if let Some(text) = given.last("upstash-not-before") {
-        let seconds = text.split('.').next().unwrap_or_default().parse().ok().filter(|at| *at < LATEST);
+        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        let is_number = part.bytes().all(|digit| digit.is_ascii_digit());
+        let seconds = whole.parse().ok().filter(|at| is_number && *at < LATEST);
         let wrong =
             || Fault::new("Upstash-Not-Before", text, "a moment in seconds since 1970, like 1767225600");
         return seconds.map(|at| Some(Start::At(at))).ok_or_else(wrong);
@@ -142,8 +157,12 @@ fn start(given: &Given) -> Result<Option<Start>, Fault> {
 
 fn dedupe(given: &Given) -> Result<Option<Dedupe>, Fault> {
     if let Some(id) = given.last("upstash-deduplication-id") {
-        if id.len() > 400 {
-            return Err(Fault::new("Upstash-Deduplication-Id", id, "up to 400 bytes of text"));
+        if id.len() > 400 || id.contains('\0') {
+            return Err(Fault::new(
+                "Upstash-Deduplication-Id",
+                id,
+                "up to 400 bytes of text, without a zero byte",
+            ));
         }
         return Ok(Some(Dedupe::Id(id.to_owned())));
     }
@@ -198,9 +217,7 @@ fn forwarded(given: &Given) -> Result<Vec<(String, String)>, Fault> {
             Some(target) => (target, true),
             None => (name.as_str(), false),
         };
-        let is_wanted = is_named
-            || target == "content-type"
-            || is_all && !target.starts_with(PREFIX) && target != "authorization";
+        let is_wanted = is_named || target == "content-type" || is_all && is_forwarded_with_all(target);
         if !is_wanted || NEVER_FORWARDED.contains(&target) {
             continue;
         }
@@ -225,6 +242,14 @@ fn forwarded(given: &Given) -> Result<Vec<(String, String)>, Fault> {
             .collect();
     }
     Ok(headers)
+}
+
+/// Whether a header goes along where all of them do: not what was meant for this server alone.
+fn is_forwarded_with_all(name: &str) -> bool {
+    !name.starts_with(PREFIX)
+        && !name.starts_with("x-flowgate-")
+        && !["authorization", "cookie", "flowgate-namespace"].contains(&name)
+        && !NEVER_FORWARDED.contains(&name)
 }
 
 /// A header's name as HTTP writes it: `content-type` is `Content-Type`.
@@ -283,6 +308,10 @@ mod tests {
         let both =
             spec(&[("Upstash-Delay", "1h"), ("Upstash-Not-Before", "1767225600")]).expect("both are fine");
         assert_eq!(both.start, Some(Start::At(1_767_225_600)));
+        assert!(spec(&[("Upstash-Not-Before", "1767225600.25")]).is_ok());
+        for text in ["5.x", "5.-1", ".5", "x", "-5"] {
+            assert!(spec(&[("Upstash-Not-Before", text)]).is_err(), "{text}");
+        }
         assert_eq!(spec(&[("Upstash-Delay", "0s")]).expect("no delay").start, None);
     }
 
@@ -315,6 +344,9 @@ mod tests {
             ("X-Github-Event", "push"),
             ("Authorization", "Bearer secret"),
             ("Host", "us"),
+            ("Cookie", "flowgate_console=secret"),
+            ("X-Flowgate-Csrf", "secret"),
+            ("Flowgate-Namespace", "a"),
             ("Upstash-Label", "l"),
         ];
         assert_eq!(spec(&given).expect("fine").headers, []);
@@ -322,6 +354,12 @@ mod tests {
         all.push(("Upstash-Header-Forward", "true"));
         let forwarded = [("X-Github-Event".to_owned(), "push".to_owned())];
         assert_eq!(spec(&all).expect("fine").headers, forwarded);
+        let kept = |given: &[(&str, &str)]| {
+            let given: Given = given.iter().copied().collect();
+            given.kept().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(&given), ["upstash-label"]);
+        assert_eq!(kept(&all), ["x-github-event", "upstash-label", "upstash-header-forward"]);
         // One that is named is meant.
         let named = [("Upstash-Forward-Authorization", "Bearer theirs")];
         assert_eq!(spec(&named).expect("fine").headers.len(), 1);

@@ -62,6 +62,8 @@ pub(crate) struct Callback {
 pub(crate) enum Dedupe {
     /// An id of the sender's.
     Id(String),
+    /// An id of the server's own, which no sender can choose.
+    Own(String),
     /// Destination, body, content type and forwarded headers.
     Content,
 }

@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-use super::{Message, canonical, redact::hidden};
+use super::{Message, Spec, canonical, redact::hidden};
 
 /// Headers as a map of lists, names as HTTP writes them.
 pub(crate) fn header_map<'a>(headers: impl IntoIterator<Item = (&'a str, String)>) -> Value {
@@ -13,6 +13,15 @@ pub(crate) fn header_map<'a>(headers: impl IntoIterator<Item = (&'a str, String)
         values.as_array_mut().expect("it was made as a list").push(Value::String(value));
     }
     Value::Object(map)
+}
+
+/// The headers of a callback without what its message hides, and what it hides itself.
+fn callback_headers(source: &Spec, callback: &Spec) -> Value {
+    let told = |name: &str, value: &str| match source.redact.header(name, value) {
+        same if same == value => callback.redact.header(name, value),
+        hidden => hidden,
+    };
+    header_map(callback.headers.iter().map(|(name, value)| (name.as_str(), told(name, value))))
 }
 
 /// The message as a JSON object: `messageId`, `url` and all that is known beside. What is not set is left out.
@@ -54,9 +63,8 @@ pub(crate) fn message_view(id: &str, message: &Message) -> Map<String, Value> {
     for (name, callback) in [("callback", &spec.callback), ("failureCallback", &spec.failure_callback)] {
         if let Some(callback) = callback {
             put(name, json!(callback.url));
-            let headers = callback.spec.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));
             if !callback.spec.headers.is_empty() {
-                put(&format!("{name}Header"), header_map(headers));
+                put(&format!("{name}Header"), callback_headers(spec, &callback.spec));
             }
         }
     }

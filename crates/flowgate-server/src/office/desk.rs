@@ -1,6 +1,6 @@
 //! The one way in for messages: checked, made tasks, stored, and noted.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flowgate_tasks::{
@@ -25,9 +25,6 @@ use crate::{
 
 /// More of a body is not taken.
 pub(crate) const MOST_OF_A_BODY: usize = 10 * 1024 * 1024;
-
-/// How long the end of a message that is waited for is remembered.
-const AWAITED: Duration = Duration::from_secs(60);
 
 /// What the API and the deliveries share. One for each server.
 #[derive(Clone)]
@@ -167,6 +164,7 @@ impl Desk {
                 let defaults: Given =
                     group.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
                 let spec = checked(&given.over(&defaults))?;
+                bound(group.endpoints.len(), body.len())?;
                 let each = group.endpoints.iter().map(|endpoint| {
                     let mut head = head(endpoint.url.clone(), spec.clone());
                     head.topic = Some(name.clone());
@@ -182,12 +180,6 @@ impl Desk {
     pub(crate) async fn accept(&self, message: Message) -> Result<Accepted, StoreError> {
         self.make_queues(std::slice::from_ref(&message)).await?;
         let sent = self.client.send(posting::task(&message)).await?;
-        Ok(self.accepted(sent, message))
-    }
-
-    /// The same, for one whose end is waited for: that is told at once.
-    pub(crate) async fn accept_awaited(&self, message: Message) -> Result<Accepted, StoreError> {
-        let sent = self.client.send(posting::task(&message).keep_result(AWAITED)).await?;
         Ok(self.accepted(sent, message))
     }
 
@@ -236,6 +228,20 @@ impl Desk {
         let message = Message::from_bytes(&Bytes::from(record.body.clone())).ok();
         message.filter(|message| message.head.space == self.space)
     }
+}
+
+/// One request makes no more than so many bytes of messages, however many endpoints its URL groups have.
+pub(crate) const MOST_OF_A_REQUEST: usize = 256 * 1024 * 1024;
+
+/// Whether so many messages may be made of one request, with so many bytes of body each.
+fn bound(count: usize, body: usize) -> Result<(), Fault> {
+    if count.saturating_mul(body) > MOST_OF_A_REQUEST {
+        return Err(Fault::text(format!(
+            "a body of {body} bytes for each of {count} endpoints is more than {} MiB; send a smaller body, or a URL to fetch it from",
+            MOST_OF_A_REQUEST / 1024 / 1024
+        )));
+    }
+    Ok(())
 }
 
 /// What tells this store's messages from those of every other.

@@ -3,11 +3,14 @@
 use flowgate_tasks::store::{Document, Shelf, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::clock;
+use super::Refused;
+use crate::{clock, message::Fault};
 
 const KIND: &str = "group";
 /// More are not listed.
 const MOST: u32 = 10_000;
+/// Each of them is a message of its own.
+const MOST_ENDPOINTS: usize = 1000;
 
 /// A group. Moments are milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,12 +42,13 @@ impl Group {
         Ok(found.iter().filter_map(|found| serde_json::from_slice(&found.body).ok()).collect())
     }
 
-    /// Changes a group, which is made if it is not there; one that is left without endpoints and settings is removed.
+    /// Changes a group, which is made if it is not there; one that is left without endpoints and settings is removed. What
+    /// others change at the same time is changed as well: whoever comes second looks again.
     pub(crate) async fn change(
         store: &dyn Shelf,
         name: &str,
         change: impl Fn(&mut Group) + Send,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), Refused> {
         loop {
             let found = store.document(KIND.into(), name.to_owned()).await?;
             let version = found.as_ref().map_or(Some(0), |found| found.version);
@@ -54,14 +58,22 @@ impl Group {
                 known.unwrap_or_else(|| Group { name: name.to_owned(), created: now, ..Group::default() });
             group.updated = now;
             change(&mut group);
-            if group.endpoints.is_empty() && group.headers.is_empty() {
-                return Self::remove(store, name).await;
+            if group.endpoints.len() > MOST_ENDPOINTS {
+                let text = format!(
+                    "the URL group would have {} endpoints; it can have up to {MOST_ENDPOINTS}",
+                    group.endpoints.len()
+                );
+                return Err(Fault::text(text).into());
             }
+            let is_left = !group.endpoints.is_empty() || !group.headers.is_empty();
             let body = serde_json::to_vec(&group).expect("a group is plain data");
-            if store
-                .put_document(Document { kind: KIND.into(), name: name.to_owned(), body, version })
-                .await?
-            {
+            let document = Document { kind: KIND.into(), name: name.to_owned(), body, version };
+            let is_done = match version {
+                _ if is_left => store.put_document(document).await?,
+                None | Some(0) => true,
+                Some(version) => store.remove_document_at(KIND.into(), name.to_owned(), version).await?,
+            };
+            if is_done {
                 return Ok(());
             }
         }

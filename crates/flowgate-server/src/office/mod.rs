@@ -20,15 +20,16 @@ mod service_times;
 mod traced;
 
 pub(crate) use cron::Cron;
-pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, Refused, Sending};
+pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, MOST_OF_A_REQUEST, Refused, Sending};
 pub(crate) use groups::{Endpoint, Group};
 pub(crate) use journal::{Journal, Tally};
 pub(crate) use note::{Answered, Entry, Stage};
 pub(crate) use posting::{queue_key, task as message_task};
-pub(crate) use queues::Queue;
+pub(crate) use queues::{Queue, RETRY};
 pub(crate) use runs::{
-    CHORE, Errand, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused,
+    CHORE, Errand, FULL, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused,
 };
 pub(crate) use schedules::{Schedule, TICK, Tick};
+pub(crate) use scoped::NOBODY;
 pub(crate) use secrets::{DEV_TOKEN, Secrets, is_same, kept_as, random_text};
 pub(crate) use service_times::Recorded;

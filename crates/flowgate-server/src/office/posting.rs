@@ -47,7 +47,7 @@ pub(crate) fn task(message: &Message) -> NewTask {
     task = match spec.start {
         None => task,
         Some(Start::After(millis)) => task.delay(Duration::from_millis(millis)),
-        Some(Start::At(seconds)) => task.not_before(clock::tick(seconds * 1000)),
+        Some(Start::At(seconds)) => task.not_before(clock::tick(seconds.saturating_mul(1000))),
     };
     match &spec.dedupe {
         None => task,
@@ -56,6 +56,7 @@ pub(crate) fn task(message: &Message) -> NewTask {
             let part = endpoint.map(|_| digest(&[message.head.url.as_bytes()])).unwrap_or_default();
             task.dedupe(format!("id/{id}/{part}"), DEDUPE)
         }
+        Some(Dedupe::Own(id)) => task.dedupe(format!("own/{id}"), DEDUPE),
         Some(Dedupe::Content) => task.dedupe(format!("content/{}", content(message)), DEDUPE),
     }
 }

@@ -26,9 +26,16 @@ const KIND: &str = "schedule";
 /// The kind of the tasks that make schedules go on.
 pub(crate) const TICK: &str = "tick";
 /// More are not listed.
-const MOST: u32 = 10_000;
+const MOST: usize = 10_000;
+/// So many are read at once: each can be as large as a body.
+const AT_ONCE: u32 = 8;
 /// Ids of what a schedule sent are remembered for longer than a task can be late.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How often the first tick of a schedule looks for it, and how many milliseconds lie between: longer than a store takes to
+/// write one document.
+const LOOKS: u32 = 60;
+const BETWEEN_LOOKS: u64 = 1000;
 
 /// A schedule. Moments are milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -59,6 +66,9 @@ pub(crate) struct Tick {
     schedule: String,
     edition: String,
     at: u64,
+    /// How often it looks again for a schedule that is not there yet.
+    #[serde(default)]
+    waits: u32,
     #[serde(default, skip_serializing_if = "Space::is_root")]
     pub(crate) space: Space,
 }
@@ -69,19 +79,36 @@ impl Schedule {
         Ok(found.and_then(|found| serde_json::from_slice(&found.body).ok()))
     }
 
-    pub(crate) async fn all(store: &dyn Shelf) -> Result<Vec<Self>, StoreError> {
-        let found = store.documents(KIND.into(), String::new(), MOST).await?;
-        Ok(found.iter().filter_map(|found| serde_json::from_slice(&found.body).ok()).collect())
+    /// All of them. The list has no pages: bodies beyond `bytes` in all are left out, and told of each one by itself.
+    pub(crate) async fn all(store: &dyn Shelf, bytes: usize) -> Result<Vec<Self>, StoreError> {
+        let (mut all, mut after, mut left) = (Vec::new(), String::new(), bytes);
+        while all.len() < MOST {
+            let page = store.documents(KIND.into(), after, AT_ONCE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.name.clone();
+            for found in page {
+                let Ok(mut schedule) = serde_json::from_slice::<Schedule>(&found.body) else { continue };
+                match left.checked_sub(schedule.body.len()) {
+                    Some(rest) => left = rest,
+                    None => schedule.body.clear(),
+                }
+                all.push(schedule);
+            }
+        }
+        Ok(all)
     }
 
     pub(crate) async fn remove(store: &dyn Shelf, id: &str) -> Result<bool, StoreError> {
         store.remove_document(KIND.into(), id.to_owned()).await
     }
 
-    /// Keeps it, and sends its first tick.
+    /// Sends its first tick, and keeps it. In this order: a crash in between leaves a tick that ends by itself, and the schedule
+    /// as it was before, never one that nothing makes go on.
     pub(crate) async fn put(&self, desk: &Desk) -> Result<(), StoreError> {
-        desk.store.put_document(self.document(None)).await?;
-        self.send_tick(desk, clock::now()).await
+        if let Some(at) = self.next(clock::now()) {
+            self.tick(at, LOOKS).post(desk, at).await?;
+        }
+        desk.store.put_document(self.document(None)).await.map(drop)
     }
 
     /// Pauses it, or lets it go on. `false`: there is none.
@@ -126,12 +153,12 @@ impl Schedule {
 
     async fn send_tick(&self, desk: &Desk, after: u64) -> Result<(), StoreError> {
         let Some(at) = self.next(after) else { return Ok(()) };
-        let tick =
-            Tick { schedule: self.id.clone(), edition: self.edition.clone(), at, space: Space::default() };
-        let retry = Retry { max_attempts: 1000, max_backoff: Duration::from_secs(60), ..Retry::default() };
-        let name = format!("tick/{}/{}/{at}", self.id, self.edition);
-        let task = NewTask::json(TICK, &tick)?.queue(QUEUE).not_before(clock::tick(at)).retry(retry);
-        desk.client.send(task.dedupe(name, REMEMBERED)).await.map(drop)
+        self.tick(at, 0).post(desk, at).await
+    }
+
+    fn tick(&self, at: u64, waits: u32) -> Tick {
+        let (schedule, edition) = (self.id.clone(), self.edition.clone());
+        Tick { schedule, edition, at, waits, space: Space::default() }
     }
 
     async fn messages(&self, desk: &Desk) -> Result<Vec<crate::message::Message>, Refused> {
@@ -157,10 +184,10 @@ impl Tick {
 
     /// Sends what is due, and makes the next tick.
     pub(crate) async fn run(self, desk: &Desk) -> Result<(), StoreError> {
-        let Some(schedule) = Schedule::find(&*desk.store, &self.schedule).await? else { return Ok(()) };
-        if schedule.edition != self.edition {
-            return Ok(());
-        }
+        let found = Schedule::find(&*desk.store, &self.schedule).await?;
+        let Some(schedule) = found.filter(|found| found.edition == self.edition) else {
+            return self.wait(desk).await;
+        };
         let error = match schedule.is_paused {
             true => None,
             false => self.send(desk, &schedule).await?,
@@ -176,6 +203,22 @@ impl Tick {
             .await?;
         }
         Ok(())
+    }
+
+    /// Its schedule is gone, or is another one by now. A first tick looks again for a while: its schedule is written after it.
+    async fn wait(self, desk: &Desk) -> Result<(), StoreError> {
+        match self.waits.checked_sub(1) {
+            Some(waits) => Tick { waits, ..self }.post(desk, clock::now() + BETWEEN_LOOKS).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn post(&self, desk: &Desk, due: u64) -> Result<(), StoreError> {
+        let Tick { schedule, edition, at, waits, .. } = self;
+        let retry = Retry { max_attempts: 1000, max_backoff: Duration::from_secs(60), ..Retry::default() };
+        let name = format!("tick/{schedule}/{edition}/{at}/{waits}");
+        let task = NewTask::json(TICK, self)?.queue(QUEUE).not_before(clock::tick(due)).retry(retry);
+        desk.client.send(task.dedupe(name, REMEMBERED)).await.map(drop)
     }
 
     /// Why nothing was sent, if nothing was.

@@ -12,9 +12,9 @@ use flowgate_tasks::{
     NewTask, TaskId,
     store::{
         Cancelled, Census, Document, Holder, Kept, KeyChange, KeyLook, KeyPage, KeyQuery, KeySpent, NewNote,
-        NewWorker, Note, NoteQuery, Of, QueueLimits, QueueLook, Reply, Run, RunChange, RunOutcome, RunQuery,
-        RunStep, RunWrite, Sent, Shelf, Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId,
-        WorkerLook,
+        NewWorker, Note, NoteQuery, Of, Offer, Offered, QueueLimits, QueueLook, Reply, Run, RunChange,
+        RunOutcome, RunQuery, RunStep, RunWrite, Sent, Shelf, Standing, Store, StoreError, TaskLook, Turn,
+        Turned, Wake, WorkerId, WorkerLook,
     },
 };
 
@@ -23,6 +23,11 @@ use crate::{
     delivery::KIND,
     message::{Message, Space},
 };
+
+/// Stands for a task of another namespace, which is not named. No task has this number.
+pub(crate) const NOBODY: TaskId = TaskId(0);
+/// So many holders without a key are looked at; more are counted as others'.
+const MOST_LOOKS: u32 = 200;
 
 /// The store, for one namespace.
 pub(super) struct Scoped {
@@ -68,6 +73,31 @@ impl Scoped {
             look.key = Some(self.space.take(key)?);
         }
         Some(look)
+    }
+
+    /// Whether a task carries a message of this namespace.
+    fn is_own(&self, look: &TaskLook) -> bool {
+        let record = look.record.as_ref().filter(|record| record.kind == KIND);
+        let message = record.and_then(|record| Message::from_bytes(&Bytes::from(record.body.clone())).ok());
+        message.is_some_and(|message| message.head.space == self.space)
+    }
+
+    /// A holder as it is told here. Whose one without a key is, its message says: so many of those are looked at.
+    async fn holder_told(&self, mut holder: Holder, looks: &mut u32) -> Result<Holder, StoreError> {
+        let own = match &holder.key {
+            Some(key) => self.space.take(key).map(Some),
+            None if *looks == 0 => None,
+            None => {
+                *looks -= 1;
+                let look = self.inner.look_at_task(holder.id).await?;
+                look.filter(|look| self.is_own(look)).map(|_| None)
+            }
+        };
+        match own {
+            Some(key) => holder.key = key,
+            None => (holder.id, holder.key, holder.kind) = (NOBODY, None, String::new()),
+        }
+        Ok(holder)
     }
 
     /// Up to `most` of a list in the order of names, whoever has the others.
@@ -167,6 +197,10 @@ impl Store for Scoped {
         self.inner.turn(worker, turn)
     }
 
+    fn offer(&self, offer: Offer) -> Option<Offered> {
+        self.inner.offer(offer)
+    }
+
     fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32> {
         self.inner.reconcile(worker, known)
     }
@@ -231,12 +265,31 @@ impl Store for Scoped {
         self.inner.revive(id)
     }
 
+    /// Others' are counted among them, and are [`NOBODY`].
     fn holders(&self, of: Of, most: u32) -> Reply<'_, Vec<Holder>> {
-        self.inner.holders(self.of(of), most)
+        Box::pin(async move {
+            let found = self.inner.holders(self.of(of), most).await?;
+            if self.space.is_root() {
+                return Ok(found);
+            }
+            let (mut told, mut looks) = (Vec::with_capacity(found.len()), MOST_LOOKS);
+            for holder in found {
+                told.push(self.holder_told(holder, &mut looks).await?);
+            }
+            Ok(told)
+        })
     }
 
+    /// Of what is not a key's, others' are left out.
     fn line(&self, of: Of, most: u32) -> Reply<'_, Vec<TaskLook>> {
-        self.inner.line(self.of(of), most)
+        Box::pin(async move {
+            let found = self.inner.line(self.of(of), most).await?;
+            if self.space.is_root() {
+                return Ok(found);
+            }
+            let own = found.into_iter().filter_map(|look| self.told(look));
+            Ok(own.filter(|look| look.key.is_some() || self.is_own(look)).collect())
+        })
     }
 
     fn standing(&self, id: TaskId) -> Reply<'_, Option<Standing>> {
@@ -285,6 +338,10 @@ impl Shelf for Scoped {
 
     fn remove_document(&self, kind: String, name: String) -> Reply<'_, bool> {
         self.inner.remove_document(kind, self.space.put(name))
+    }
+
+    fn remove_document_at(&self, kind: String, name: String, version: i64) -> Reply<'_, bool> {
+        self.inner.remove_document_at(kind, self.space.put(name), version)
     }
 
     /// Others' are among them, as in [`Scoped::dead`].

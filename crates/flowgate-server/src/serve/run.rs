@@ -91,7 +91,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     tokio::spawn(hub.run(until(closed.clone())));
     say(&greeting(here, url.as_deref(), &at, &token));
 
-    let serving = tokio::spawn(accepting.serve(paths, closed.clone()));
+    let mut serving = tokio::spawn(accepting.serve(paths, closed.clone()));
     let mut delivering = tokio::spawn(worker.run(until(closed.clone())));
     let gateway = gateway.map(|gateway| tokio::spawn(gateway.run(until(closed), say)));
     tokio::select! {
@@ -121,7 +121,9 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     };
     upkeep.iter().for_each(|task| task.abort());
     // Whoever is slower than this loses the end of an answer, not a message.
-    let _ = timeout(LAST_BYTES, serving).await;
+    if timeout(LAST_BYTES, &mut serving).await.is_err() {
+        serving.abort();
+    }
     let _ = timeout(DRAIN, log).await;
     let _ = timeout(LAST_BYTES, tracing).await;
     say(&farewell(&delivered.map_err(Failure::Deliver)?, cut));

@@ -68,7 +68,7 @@ impl Context {
 /// Whether this is worth passing on as a `tracestate`: vendors promise to pass on so much of it, and nobody reads more.
 pub(super) fn is_state(text: &str) -> bool {
     text.len() <= 512
-        && text.is_ascii()
+        && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
         && text.split(',').all(|member| member.trim().is_empty() || member.contains('='))
 }
 
@@ -88,7 +88,15 @@ fn random() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Context;
+    use super::{Context, is_state};
+
+    #[test]
+    fn a_tracestate_is_printable_text() {
+        assert!(is_state("a=1, b=2"));
+        for text in ["a=\u{1}", "a=1\t", "a=\u{7f}", "a=\u{e9}", "a"] {
+            assert!(!is_state(text), "{text:?}");
+        }
+    }
 
     #[test]
     fn a_traceparent_is_read_whole_or_not_at_all() {

@@ -2,9 +2,12 @@
 
 use serde_json::{Map, Value};
 
+use super::step::check_number;
 use crate::message::{Fault, Given};
 
 const RUN_ID: &str = "upstash-workflow-runid";
+/// Where a call says which step its answer becomes.
+const STEP_ID: &str = "Upstash-Callback-Forward-Upstash-Workflow-StepId";
 const LONGEST_ID: usize = 200;
 
 /// A message that belongs to a run, or begins one.
@@ -46,11 +49,16 @@ impl Ask {
             (true, true, _) => Kind::Invoke,
             (true, false, _) => Kind::Start,
             (false, _, "toCallback") => {
-                let field = "upstash-callback-forward-upstash-workflow-stepid";
-                let text = given.last(field).unwrap_or_default();
-                let wrong =
-                    || Fault::new("Upstash-Callback-Forward-Upstash-Workflow-StepId", text, "a whole number");
-                Kind::Call(text.parse().map_err(|_| wrong())?)
+                let text = given.last(&STEP_ID.to_ascii_lowercase()).unwrap_or_default();
+                let wrong = || Fault::new(STEP_ID, text, "a whole number");
+                let number = check_number(STEP_ID, text.parse().map_err(|_| wrong())?)?;
+                // Its answer has to go somewhere, or the run would wait for it for ever.
+                if given.last("upstash-callback").is_none() {
+                    return Err(Fault::text(
+                        "a call of a run is sent without Upstash-Callback; send the URL of the workflow, which gets the answer",
+                    ));
+                }
+                Kind::Call(number)
             }
             (false, _, "step" | "fromCallback") => Kind::Step,
             (false, _, other) => {
@@ -68,7 +76,7 @@ impl Ask {
 }
 
 /// The id of a run, if it can be one: it stands in paths and in headers.
-pub(super) fn run_id(text: &str) -> Result<String, Fault> {
+pub(crate) fn run_id(text: &str) -> Result<String, Fault> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#%\\\"".contains(&byte));
     if text.is_empty() || text.len() > LONGEST_ID || !is_plain {
         let accepted = "up to 200 letters, digits and signs like - _ . :";
@@ -88,7 +96,7 @@ fn flag(given: &Given, name: &str) -> Result<Option<bool>, Fault> {
 
 /// Headers in the form of a body: a name, and a list of values. Those of the client's own connection are left out, its token
 /// first of all.
-pub(crate) fn headers_of(map: &Map<String, Value>) -> Given {
+pub(crate) fn headers_of(map: &Map<String, Value>) -> Result<Given, Fault> {
     let mut given = Given::default();
     for (name, values) in map {
         let lower = name.to_ascii_lowercase();
@@ -96,14 +104,14 @@ pub(crate) fn headers_of(map: &Map<String, Value>) -> Given {
             continue;
         }
         let last = match values {
+            Value::Array(values) if values.is_empty() => continue,
             Value::Array(values) => values.last().and_then(Value::as_str),
             other => other.as_str(),
         };
-        if let Some(value) = last {
-            given.add(&lower, value);
-        }
+        let wrong = || Fault::new(name, &values.to_string(), "text, or a list of texts");
+        given.add(&lower, last.ok_or_else(wrong)?);
     }
-    given
+    Ok(given)
 }
 
 #[cfg(test)]
@@ -131,6 +139,7 @@ mod tests {
                 vec![
                     ("Upstash-Workflow-CallType", "toCallback"),
                     ("Upstash-Callback-Forward-Upstash-Workflow-StepId", "4"),
+                    ("Upstash-Callback", "https://e.com/workflow"),
                 ],
                 Kind::Call(4),
             ),
@@ -162,8 +171,11 @@ mod tests {
     #[test]
     fn no_token_is_kept_from_the_headers_of_a_body() {
         let map = json!({ "Authorization": ["Bearer secret"], "Upstash-Label": ["a", "b"], "Cookie": "c" });
-        let given = headers_of(map.as_object().expect("an object"));
+        let given = headers_of(map.as_object().expect("an object")).expect("texts");
         assert_eq!(given.last("authorization"), None);
         assert_eq!((given.last("upstash-label"), given.pairs().count()), (Some("b"), 1));
+        let map = json!({ "Upstash-Retries": [3] });
+        let fault = headers_of(map.as_object().expect("an object")).expect_err("a number").to_string();
+        assert!(fault.contains("Upstash-Retries") && fault.contains("text"), "{fault}");
     }
 }

@@ -7,8 +7,10 @@ use crate::message::Spec;
 const OWN: &str = "Upstash-Workflow-";
 
 /// The settings of a later message of a run: its own, over the run's. When it starts, where it calls back and what makes it
-/// one with another are its own alone. `next` is the step that its delivery will run, which may have limits of its own.
+/// one with another are its own alone, and the latter is none: a step whose message is another's would never be delivered.
+/// `next` is the step that its delivery will run, which may have limits of its own.
 pub(crate) fn inherit(mut own: Spec, run: &Spec, next: Option<u64>) -> Spec {
+    own.dedupe = None;
     own.retries = own.retries.or(run.retries);
     own.retry_delay = own.retry_delay.or_else(|| run.retry_delay.clone());
     own.timeout = own.timeout.or(run.timeout);

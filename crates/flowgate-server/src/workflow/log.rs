@@ -69,7 +69,7 @@ impl RunLog<'_> {
         if let Some(flow) = &head.spec.flow {
             put("flowControlKey", json!(flow.key));
         }
-        if let Some(failed) = &head.failed {
+        if let Some(failed) = head.failed.as_ref().filter(|failed| failed.has_letter) {
             put("dlqId", json!((self.dead)(TaskId(failed.task))));
         }
         if let Some(invoker) = &head.invoker {
@@ -89,11 +89,13 @@ impl RunLog<'_> {
     fn groups(&self) -> Vec<Value> {
         let mut groups: Vec<Group> = Vec::new();
         let mut last = None;
+        // Every branch of a group has its plan among the steps: there are no more places than steps, whatever they say.
+        let mut room = self.steps.len();
         for step in self.steps {
             let kept = Kept::from_bytes(&step.body);
             match kept.call_type {
                 CallType::Init => groups.push(Group::One(self.init(step, kept.body))),
-                CallType::Step => self.add(&mut groups, step, kept.body),
+                CallType::Step => self.add(&mut groups, &mut room, step, kept.body),
                 // What a call brought is told by the step that it becomes.
                 CallType::To | CallType::From => {}
             }
@@ -139,7 +141,7 @@ impl RunLog<'_> {
         Value::Object(view)
     }
 
-    fn add(&self, groups: &mut Vec<Group>, row: &RunStep, body: &[u8]) {
+    fn add(&self, groups: &mut Vec<Group>, room: &mut usize, row: &RunStep, body: &[u8]) {
         let Ok(step) = Step::read(body) else { return };
         let view = self.step(row, &step);
         if step.concurrent <= 1 && !step.is_plan() {
@@ -147,7 +149,9 @@ impl RunLog<'_> {
             return;
         }
         let number = if step.is_plan() { step.target_step.unwrap_or(0) } else { step.step_id };
-        let fits = |first: u64, places: &[Value]| (first..first + places.len() as u64).contains(&number);
+        let fits = |first: u64, places: &[Value]| {
+            (first..first.saturating_add(places.len() as u64)).contains(&number)
+        };
         let found = groups.iter_mut().rev().find_map(|group| match group {
             Group::Parallel(first, places) if fits(*first, places) => {
                 places.get_mut((number - *first) as usize)
@@ -157,7 +161,8 @@ impl RunLog<'_> {
         match found {
             Some(place) => *place = view,
             None => {
-                let count = step.concurrent.clamp(1, 10_000) as usize;
+                let count = usize::try_from(step.concurrent).unwrap_or(usize::MAX).min(*room).max(1);
+                *room = room.saturating_sub(count);
                 let mut places = vec![json!({ "state": "STEP_PROGRESS" }); count];
                 places[0] = view;
                 groups.push(Group::Parallel(number, places));
@@ -256,6 +261,9 @@ impl RunLog<'_> {
         }
         if let Some(Value::Object(call)) = seen.and_then(|seen| seen.call.clone()) {
             view.extend(call);
+            if let Some(body) = view.get_mut("callBody") {
+                *body = self.shown(body.take());
+            }
         }
         if let Some(next) = seen.and_then(|seen| seen.next) {
             view.insert("nextDeliveryTime".into(), json!(next));
@@ -294,8 +302,10 @@ impl RunLog<'_> {
             "failHeaders": headers,
             "failStatus": status,
             "failResponse": body,
-            "dlqId": (self.dead)(TaskId(failed.task)),
         });
+        if failed.has_letter {
+            view["dlqId"] = json!((self.dead)(TaskId(failed.task)));
+        }
         if let Some(answer) = &call.answer {
             let (status, headers, body) = told(Some(answer));
             view["responseStatus"] = json!(status);
@@ -338,9 +348,14 @@ mod tests {
     use flowgate_core::Tick;
 
     use super::*;
-    use crate::workflow::Failed;
+    use crate::{message::read, workflow::Failed};
 
     fn told(state: RunState, failed: Option<i64>, steps: &[(&str, &str)], seen: &[(i64, Seen)]) -> Value {
+        let failed = failed.map(|task| Failed { task, error: "no".into(), answer: None, has_letter: true });
+        told_of(state, &RunHead { failed, ..RunHead::default() }, steps, seen)
+    }
+
+    fn told_of(state: RunState, head: &RunHead, steps: &[(&str, &str)], seen: &[(i64, Seen)]) -> Value {
         let run = Run {
             name: "r".into(),
             id: "wfr_1".into(),
@@ -350,8 +365,6 @@ mod tests {
             ended: None,
             head: Vec::new(),
         };
-        let failed = failed.map(|task| Failed { task, error: "no".into(), answer: None });
-        let head = RunHead { failed, ..RunHead::default() };
         let row = |(number, (name, body)): (usize, &(&str, &str))| {
             let call_type = match name.split('/').next() {
                 Some("init") => CallType::Init,
@@ -364,7 +377,7 @@ mod tests {
         let steps: Vec<RunStep> = steps.iter().enumerate().map(row).collect();
         let seen = seen.iter().map(|(task, seen)| (TaskId(*task), seen.clone())).collect();
         let (message, dead) = (|task| format!("msg_{task}"), |task| format!("dlq_{task}"));
-        RunLog { run: &run, head: &head, steps: &steps, seen: &seen, message: &message, dead: &dead }.view()
+        RunLog { run: &run, head, steps: &steps, seen: &seen, message: &message, dead: &dead }.view()
     }
 
     /// The groups as `type:state,state`.
@@ -396,6 +409,32 @@ mod tests {
         assert_eq!((&failed["dlqId"], &failed["workflowState"]), (&json!("dlq_2"), &json!("RUN_FAILED")));
         let done = told(RunState::Done, None, &[INIT, FIRST], &[]);
         assert_eq!(shape(&done), ["sequential:STEP_SUCCESS", "sequential:STEP_SUCCESS"]);
+    }
+
+    #[test]
+    fn s4_there_are_no_more_places_than_steps_whatever_a_step_says() {
+        // Seen to fail: with as many places for each group as its first step says, up to 10,000.
+        let name = |number: u64| format!("step/{}", number * 1000);
+        let body = |number: u64| format!(r#"{{"stepId":{},"concurrent":10000}}"#, number * 1000);
+        let steps: Vec<(String, String)> = (1..=60).map(|number| (name(number), body(number))).collect();
+        let steps: Vec<(&str, &str)> =
+            steps.iter().map(|(name, body)| (name.as_str(), body.as_str())).collect();
+        let log = told(RunState::Live, None, &steps, &[]);
+        let groups = log["steps"].as_array().expect("groups").iter();
+        let places: usize = groups.map(|group| group["steps"].as_array().expect("steps").len()).sum();
+        assert!((60..=120).contains(&places), "{places}");
+    }
+
+    #[test]
+    fn s3_a_pending_call_of_a_run_that_hides_its_bodies_shows_none() {
+        // Seen to fail: with the call as it was sent among what is next.
+        let spec = read(&[("Upstash-Redact-Fields", "body")].into_iter().collect()).expect("headers");
+        let head = RunHead { spec, ..RunHead::default() };
+        let call = Some(json!({ "callUrl": "https://e.com", "callBody": "secret" }));
+        let seen = [(2, Seen { call, ..Seen::default() })];
+        let log = told_of(RunState::Live, &head, &[INIT, ("call/1", "")], &seen);
+        assert_eq!(log["steps"][1]["steps"][0]["callUrl"], "https://e.com", "{log}");
+        assert!(!log.to_string().contains("secret"), "{log}");
     }
 
     #[test]

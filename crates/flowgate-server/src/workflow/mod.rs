@@ -15,7 +15,7 @@ mod slice;
 mod step;
 mod waiting;
 
-pub(crate) use ask::{Ask, Kind, headers_of};
+pub(crate) use ask::{Ask, Kind, headers_of, run_id};
 pub(crate) use inherit::inherit;
 pub(crate) use log::{RunLog, Seen, state as state_name};
 pub(crate) use own_limits::{check_own_limits, own_limits};

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{StoredEvent, Wait};
+use super::{Step, StoredEvent, Wait};
 use crate::{message::Spec, office::Answered, traces::Above};
 
 /// A run's head: what it was started with, whom it waits for, and how it ended. Moments are milliseconds since the Unix epoch.
@@ -53,6 +53,15 @@ pub(crate) struct Invoker {
     pub(crate) step: Value,
 }
 
+impl Invoker {
+    /// The run and its step: it invokes once.
+    pub(crate) fn origin(&self) -> String {
+        let step = serde_json::to_vec(&self.step).unwrap_or_default();
+        let name = Step::read(&step).map(|step| step.name()).unwrap_or_default();
+        format!("{}/{name}", self.run)
+    }
+}
+
 /// The message that no attempt was left for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Failed {
@@ -60,6 +69,13 @@ pub(crate) struct Failed {
     pub(crate) error: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) answer: Option<Answered>,
+    /// Whether it is a dead letter. It is none where the message did its part, and what should have followed could not be.
+    #[serde(default = "yes")]
+    pub(crate) has_letter: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How far the run's failure function was told.

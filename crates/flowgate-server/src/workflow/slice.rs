@@ -71,7 +71,7 @@ pub(crate) fn is_superseded(steps: &[RunStep], name: &str) -> bool {
             let own = own.and_then(|own| Step::read(Kept::from_bytes(&own.body).body).ok());
             // Of several branches the last to end goes on, and which one that is nobody knows here.
             match (number.parse::<u64>(), own) {
-                (Ok(number), Some(own)) if own.concurrent == 1 => number + 1,
+                (Ok(number), Some(own)) if own.concurrent == 1 => number.saturating_add(1),
                 _ => return false,
             }
         }

@@ -7,6 +7,8 @@ use crate::message::Fault;
 
 const FORM: &str =
     r#"a step like {"stepId": 1, "stepName": "charge", "stepType": "Run", "out": "…", "concurrent": 1}"#;
+/// No step has a higher number, and no group more branches: a run has far fewer.
+const MOST: u64 = 1_000_000;
 
 /// What tells one step of a run from another, and what is told of it. Everything else stays in its body.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -41,10 +43,23 @@ fn one() -> u64 {
 }
 
 impl Step {
+    /// A step is an object: its fields in a list are none, for what it brings is added to it later.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Fault> {
-        let text = String::from_utf8_lossy(body);
-        let shown: String = text.chars().take(100).collect();
-        serde_json::from_slice(body).map_err(|_| Fault::new("the step", &shown, FORM))
+        let is_object = body.trim_ascii_start().first() == Some(&b'{');
+        let step: Option<Step> = is_object.then(|| serde_json::from_slice(body).ok()).flatten();
+        let step = step.ok_or_else(|| {
+            let start = &body[..body.len().min(400)];
+            Fault::new("the step", &String::from_utf8_lossy(start), FORM)
+        })?;
+        let numbers = [
+            ("stepId", step.step_id),
+            ("targetStep", step.target_step.unwrap_or(0)),
+            ("concurrent", step.concurrent),
+        ];
+        for (field, number) in numbers {
+            check_number(field, number)?;
+        }
+        Ok(step)
     }
 
     /// The one name of this step in its run.
@@ -59,7 +74,7 @@ impl Step {
     pub(crate) fn next(&self) -> Option<u64> {
         match (self.step_id, self.target_step) {
             (0, target) => target,
-            (id, _) => (self.concurrent == 1).then_some(id + 1),
+            (id, _) => (self.concurrent == 1).then(|| id.saturating_add(1)),
         }
     }
 
@@ -67,6 +82,12 @@ impl Step {
     pub(crate) fn is_plan(&self) -> bool {
         self.step_id == 0
     }
+}
+
+/// The number of a step, if it can be one.
+pub(super) fn check_number(field: &str, number: u64) -> Result<u64, Fault> {
+    let wrong = || Fault::new(field, &number.to_string(), &format!("a whole number up to {MOST}"));
+    (number <= MOST).then_some(number).ok_or_else(wrong)
 }
 
 /// What a step is to the client that reads it.
@@ -140,6 +161,16 @@ mod tests {
         for body in ["", "[]", "null", r#"{"stepId":-1}"#, r#"{"stepId":"1"}"#, "{\"stepName\":\"a\"}"] {
             let fault = Step::read(body.as_bytes()).expect_err(body).to_string();
             assert!(fault.contains("stepId"), "{fault}");
+        }
+        let list = r#" [5, "n", "Wait", null, 1, null, null, null, null, null, null]"#;
+        assert!(Step::read(list.as_bytes()).is_err(), "the fields of a step in a list are no step");
+        for (body, field) in [
+            (r#"{"stepId":18446744073709551615}"#, "stepId"),
+            (r#"{"stepId":0,"targetStep":1000001}"#, "targetStep"),
+            (r#"{"stepId":1,"concurrent":1000001}"#, "concurrent"),
+        ] {
+            let fault = Step::read(body.as_bytes()).expect_err(body).to_string();
+            assert!(fault.starts_with(field) && fault.contains("up to 1000000"), "{fault}");
         }
     }
 

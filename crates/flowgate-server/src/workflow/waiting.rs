@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{ask::headers_of, step::Step};
-use crate::message::{Destination, Fault, Given, span};
+use crate::message::{Destination, Fault, Given, read, span};
 
 const FORM: &str =
     r#"{"url": "https://…", "timeout": "1d", "timeoutHeaders": {"Name": ["value"]}, "step": {"stepId": 1}}"#;
@@ -66,7 +66,8 @@ impl WaitAsk {
         let event = event_id(event)?.to_owned();
         let wrong =
             |error: serde_json::Error| Fault::text(format!("the body is no wait ({error}); send {FORM}"));
-        let body: Body = serde_json::from_slice(body).map_err(wrong)?;
+        let map: Map<String, Value> = serde_json::from_slice(body).map_err(wrong)?;
+        let body: Body = serde_json::from_value(Value::Object(map)).map_err(wrong)?;
         let Ok(Destination::Url(url)) = Destination::read(&body.url) else {
             return Err(Fault::new("url", &body.url, "a URL that begins with http:// or https://"));
         };
@@ -81,9 +82,19 @@ impl WaitAsk {
         }
         let step = serde_json::to_vec(&body.step).unwrap_or_default();
         let name = Step::read(&step)?.name();
-        let headers = headers_of(&body.timeout_headers).pairs().collect();
-        let deadline = now + millis;
-        let wait = Wait { event, url, headers, step: body.step, timeout, deadline, since: now };
+        let given = headers_of(&body.timeout_headers)?;
+        // Whoever ends the wait cannot tell anybody that they cannot be.
+        read(&given).map_err(|fault| Fault::text(format!("timeoutHeaders: {fault}")))?;
+        let deadline = now.saturating_add(millis);
+        let wait = Wait {
+            event,
+            url,
+            headers: given.pairs().collect(),
+            step: body.step,
+            timeout,
+            deadline,
+            since: now,
+        };
         Ok(WaitAsk { wait, timeout: millis, name })
     }
 }
@@ -95,13 +106,13 @@ impl Wait {
 
     /// The step that an event makes, or that time makes where none came.
     pub(crate) fn step_with(&self, data: Option<&str>) -> Value {
-        let mut step = self.step.clone();
-        step["waitEventId"] = json!(self.event);
+        let mut step = self.step.as_object().cloned().unwrap_or_default();
+        step.insert("waitEventId".into(), json!(self.event));
         match data {
-            Some(data) => step["out"] = json!(data),
-            None => step["waitTimeout"] = json!(true),
-        }
-        step
+            Some(data) => step.insert("out".into(), json!(data)),
+            None => step.insert("waitTimeout".into(), json!(true)),
+        };
+        Value::Object(step)
     }
 
     /// As the protocol tells it.
@@ -156,6 +167,16 @@ mod tests {
             ("", "no wait"),
             (r#"{"url":"ftp://x","step":{"stepId":1}}"#, "url"),
             (r#"{"url":"https://x","step":{}}"#, "stepId"),
+            (r#"{"url":"https://x","step":[5,"n","Wait"]}"#, "stepId"),
+            (
+                r#"{"url":"https://x","timeoutHeaders":{"Upstash-Retries":["lots"]},"step":{"stepId":1}}"#,
+                "Upstash-Retries",
+            ),
+            (
+                r#"{"url":"https://x","timeoutHeaders":{"Upstash-Retries":3},"step":{"stepId":1}}"#,
+                "Upstash-Retries",
+            ),
+            (r#"["https://x","1d",{},{"stepId":1}]"#, "no wait"),
             (r#"{"url":"https://x","timeout":"soon","step":{"stepId":1}}"#, "timeout"),
             (r#"{"url":"https://x","timeout":"400d","step":{"stepId":1}}"#, "timeout"),
         ] {

@@ -13,7 +13,7 @@ use std::{
 use axum::{
     Router,
     body::Bytes,
-    extract::State,
+    extract::{DefaultBodyLimit, State},
     http::{HeaderMap, Method, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
@@ -68,7 +68,7 @@ impl Endpoint {
             Shared { records: Mutex::default(), changed: Notify::new(), releases: Semaphore::new(0) };
         let shared = Arc::new(shared);
         let endpoint = Endpoint { shared: Arc::clone(&shared), address: listener.local_addr().unwrap() };
-        let app = Router::new().fallback(receive).with_state(shared);
+        let app = Router::new().fallback(receive).layer(DefaultBodyLimit::disable()).with_state(shared);
         tokio::spawn(axum::serve(listener, app).into_future());
         endpoint
     }

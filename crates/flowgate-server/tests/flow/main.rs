@@ -7,6 +7,7 @@
 mod kit;
 mod api;
 mod bad_input;
+mod bounds;
 mod browser;
 mod commands;
 mod console;

@@ -101,3 +101,48 @@ fn w3_what_comes_before_the_answer_is_passed_over() {
     let (_, response) = passed("", "", &format!("{early}{early}{OK}"));
     assert_eq!((response.status(), response.header("link"), response.text()), (200, None, "ok"));
 }
+
+#[test]
+fn w3_trailers_that_frame_route_or_vouch_for_a_request_end_here() {
+    // Seen to fail: with all trailers sent on.
+    let upstream = Upstream::new();
+    let program = Program::before(upstream.address, "", "");
+    let ask = |trailers: &str| {
+        let mut client = program.client();
+        client.ask("POST", "/a", "Transfer-Encoding: chunked\r\n");
+        client.send(format!("2\r\nok\r\n0\r\n{trailers}\r\n"));
+        let (mut asked, request) = upstream.take();
+        asked.send(OK);
+        assert_eq!((client.read().status(), request.text()), (200, "ok"), "{trailers:?}");
+        request.trailers
+    };
+    let kept = ["x-sum: 42", "content-digest: sha-256=:1:", "grpc-status: 0"];
+    let trailers = ask(&kept.map(|line| format!("{line}\r\n")).concat());
+    let trailers: Vec<String> = trailers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    assert_eq!(trailers, kept);
+    for name in [
+        "Content-Length",
+        "Transfer-Encoding",
+        "Trailer",
+        "Host",
+        "Connection",
+        "Upgrade",
+        "HTTP2-Settings",
+        "Authorization",
+        "Proxy-Authorization",
+        "Cookie",
+        "X-Forwarded-For",
+        "X-Forwarded-Prefix",
+        "X-Real-IP",
+        "Forwarded",
+        "Via",
+        "Content-Type",
+        "Content-Encoding",
+        "Range",
+        "If-Match",
+        "Expect",
+    ] {
+        assert_eq!(ask(&format!("{name}: 1\r\nX-Sum: 42\r\n")), [("x-sum".to_owned(), "42".to_owned())]);
+        assert_eq!(ask(&format!("{name}: 1\r\n")), [], "{name}: and the body has an end");
+    }
+}

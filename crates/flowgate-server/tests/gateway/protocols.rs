@@ -154,7 +154,10 @@ fn http2_upstream() -> SocketAddr {
                 let (stream, _) = listener.accept().await.expect("the gateway connects");
                 let service = service_fn(|request: Request<Incoming>| async {
                     let (head, body) = request.into_parts();
-                    let sent = body.collect().await?.to_bytes();
+                    let sent = body.collect().await?;
+                    let trailed: Vec<_> = sent.trailers().into_iter().flat_map(HeaderMap::keys).collect();
+                    let trailed = format!("{trailed:?}");
+                    let sent = sent.to_bytes();
                     let said = format!("{:?} {} {} {}", head.version, head.method, head.uri, sent.len());
                     let mut trailers = HeaderMap::new();
                     trailers.insert("x-sum", http::HeaderValue::from_static("42"));
@@ -164,7 +167,8 @@ fn http2_upstream() -> SocketAddr {
                     ];
                     let body = StreamBody::new(futures_util::stream::iter(frames));
                     // HTTP/1.1 has to say beforehand which trailers will come.
-                    let response = Response::builder().header("trailer", "x-sum").body(body);
+                    let response = Response::builder().header("trailer", "x-sum");
+                    let response = response.header("x-trailed", trailed).body(body);
                     Ok::<_, hyper::Error>(response.expect("a valid response"))
                 });
                 let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -202,6 +206,27 @@ fn w3_an_upstream_can_be_asked_in_http2() {
         }
     });
     program.settle(0, 0);
+}
+
+#[test]
+fn w3_trailers_that_vouch_for_a_request_do_not_reach_an_upstream_in_http2() {
+    // Seen to fail: with all trailers sent on.
+    let address = http2_upstream();
+    let program = Program::start(&format!(
+        "[gateway]\nlisten = \"127.0.0.1:0\"\nupstreams = [\"h2c://{address}\"]\n{ROUTE}"
+    ));
+    for (trailers, passed) in [
+        ("Authorization: 1\r\nX-Sum: 42\r\nX-Forwarded-For: 1\r\n", "[\"x-sum\"]"),
+        ("Authorization: 1\r\n", "[]"),
+        ("", "[]"),
+    ] {
+        let mut client = program.client();
+        client.ask("POST", "/a", "Transfer-Encoding: chunked\r\n");
+        client.send(format!("2\r\nok\r\n0\r\n{trailers}\r\n"));
+        let answer = client.read();
+        assert_eq!((answer.status(), answer.header("x-trailed")), (200, Some(passed)), "{trailers:?}");
+        program.settle(0, 0);
+    }
 }
 
 #[test]

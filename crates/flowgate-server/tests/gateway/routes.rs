@@ -95,6 +95,26 @@ fn w1_a_key_can_be_a_part_of_the_path() {
 }
 
 #[test]
+fn w1_a_key_that_is_no_text_has_one_lane_however_it_is_written() {
+    // Seen to fail: with what is no UTF-8 left as it came, `ä%ff` and `%c3%a4%ff` are two lanes.
+    let table = "[[gateway.route]]\nname = \"tenants\"\npath = \"/v1/{tenant}/run\"\nkey = { path = \"tenant\" }\n\
+                 max = 1\n";
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", table);
+    for (first, spellings) in [
+        ("%ff", &["%FF", "%fF", "%Ff"][..]),
+        ("ä%ff", &["%c3%a4%ff", "%C3%A4%FF"]),
+        ("a%2Cb%ff", &["a,b%FF", "%61%2cb%Ff"]),
+    ] {
+        let _one = upstream.hold(&program, &format!("/v1/{first}/run"), "");
+        for spelling in spellings {
+            assert_eq!(one_more(&program, &format!("/v1/{spelling}/run"), ""), 429, "{first} {spelling}");
+        }
+        assert_eq!(one_more(&program, "/v1/%fe/run", ""), 200, "another key");
+    }
+}
+
+#[test]
 fn w1_a_constant_key_is_one_lane_for_all() {
     // Seen to fail: with a lane for each value of the header.
     let table = "[[gateway.route]]\nname = \"all\"\npath = \"/{*rest}\"\nmax = 1\n";

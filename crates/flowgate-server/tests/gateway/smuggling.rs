@@ -1,6 +1,9 @@
 //! W3: what two servers could read differently is not sent on.
 
-use crate::{program::Program, upstream::Upstream};
+use crate::{
+    program::Program,
+    upstream::{OK, Upstream},
+};
 
 #[test]
 fn w3_requests_that_could_be_read_in_two_ways_are_400() {
@@ -67,5 +70,38 @@ fn w3_of_two_lengths_the_chunks_count_and_nothing_is_read_after_them() {
         assert_eq!((answer.status(), answer.header("connection")), (200, Some("close")));
         assert!(client.ends(), "what came behind it is not read");
         assert!(upstream.is_quiet());
+    }
+}
+
+#[test]
+fn w3_a_body_in_another_coding_than_chunks_is_501() {
+    // Seen to fail: with `gzip, chunked` sent on as `chunked`, its coding lost.
+    let upstream = Upstream::new();
+    let program = Program::before(upstream.address, "", "");
+    for codings in [
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: identity, chunked\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+    ] {
+        let mut client = program.client();
+        client.ask("POST", "/", codings);
+        client.send("0\r\n\r\n");
+        let answer = client.read();
+        assert_eq!(
+            (answer.status(), answer.code().as_str()),
+            (501, "PLATFORM.NOT_IMPLEMENTED"),
+            "{codings:?}"
+        );
+        assert!(upstream.is_quiet(), "{codings:?}");
+    }
+    for coding in ["chunked", "Chunked"] {
+        let mut client = program.client();
+        client.ask("POST", "/", &format!("Transfer-Encoding: {coding}\r\n"));
+        client.send("2\r\nok\r\n0\r\n\r\n");
+        let (mut asked, request) = upstream.take();
+        asked.send(OK);
+        assert_eq!((client.read().status(), request.text()), (200, "ok"), "{coding}");
     }
 }

@@ -237,3 +237,29 @@ fn w3_many_answers_in_a_row_come_in_order_on_one_connection() {
     let expected: Vec<_> = (0..50).map(|n| format!("GET /{n} HTTP/1.1")).collect();
     assert_eq!(upstream.seen(), expected);
 }
+
+#[test]
+fn w3_nothing_but_a_web_socket_makes_a_tunnel() {
+    // Seen to fail: with any protocol passed on, `h2c` is a tunnel past all limits; with any protocol taken from a 101.
+    let settings = "HTTP2-Settings: AAMAAABkAAQAAP__\r\n";
+    for (asks, passed) in [
+        (format!("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n{settings}"), None),
+        (format!("Connection: Upgrade\r\nUpgrade: h2c\r\n{settings}"), None),
+        ("Connection: Upgrade\r\nUpgrade: TLS/1.3\r\n".to_owned(), None),
+        (format!("Connection: Upgrade\r\nUpgrade: h2c, WebSocket\r\n{settings}"), Some("websocket")),
+        (settings.to_owned(), None),
+    ] {
+        let upstream = Upstream::new();
+        let program = Program::before(upstream.address, "", &route(""));
+        let mut client = program.client();
+        client.ask("GET", "/socket", &asks);
+        let (mut asked, request) = upstream.take();
+        assert_eq!(request.header("upgrade"), passed, "{asks:?}");
+        assert_eq!(request.header("connection"), passed.map(|_| "upgrade"), "{asks:?}");
+        assert_eq!(request.header("http2-settings"), None, "{asks:?}");
+        asked.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\nhello");
+        assert_eq!(client.read().status(), 502, "{asks:?}");
+        assert!(asked.ends(), "{asks:?}");
+        program.settle(0, 0);
+    }
+}

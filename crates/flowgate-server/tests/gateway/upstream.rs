@@ -8,6 +8,8 @@ use std::{
     thread,
 };
 
+use tokio::net::TcpSocket;
+
 use crate::{
     client::{Client, Message},
     program::{DEADLINE, Program},
@@ -17,6 +19,14 @@ use crate::{
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
 /// The same of one that goes on.
 pub(crate) const OK_AND_ON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// An address at which nobody listens, and nobody else can for as long as the socket is there.
+pub(crate) fn nobody() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().expect("a socket can be made");
+    socket.bind(([127, 0, 0, 1], 0).into()).expect("a port is free");
+    let address = socket.local_addr().expect("it has an address");
+    (socket, address)
+}
 
 /// Played by hand: who connects waits until the test takes the connection.
 pub(crate) struct Upstream {

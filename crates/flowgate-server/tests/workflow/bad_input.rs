@@ -86,4 +86,54 @@ on_every_store! {
         assert_eq!(endpoint.calls().len(), 1);
         endpoint.release(10);
     }
+
+    #[test]
+    async fn s2_what_would_break_a_run_later_is_told_at_once(kit: &Kit) {
+        // Seen to fail: with the URL of an invocation taken as it is, the answer was 201.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let begun = server.ask(Method::POST, &format!("/v2/trigger/{}", endpoint.url("/hold/run")), &[], "{}").await.json();
+        let run = begun["workflowRunId"].as_str().unwrap().to_owned();
+        endpoint.holds("run", 1).await;
+        let live = ("Upstash-Workflow-RunId", run.as_str());
+        let step = [live];
+        let publish = "/v2/publish/https://example.com";
+        let invoke = [("Upstash-Workflow-RunId", "wfr_new"), ("Upstash-Workflow-Init", "true"), ("Upstash-Workflow-Invoke", "true")];
+        let no_url = format!(r#"{{"workflowRunId": "{run}", "workflowUrl": "not a url", "step": {{"stepId": 1}}}}"#);
+        let no_step = format!(r#"{{"workflowRunId": "{run}", "workflowUrl": "https://e.com", "step": [1, "n", "Invoke"]}}"#);
+        let no_headers = format!(r#"{{"workflowRunId": "{run}", "workflowUrl": "https://e.com", "headers": {{"Upstash-Delay": ["x"]}}, "step": {{"stepId": 1}}}}"#);
+        let wait_list = r#"{"url": "https://e.com", "timeout": "1h", "step": [5, "n", "Wait"]}"#;
+        let wait_headers = r#"{"url": "https://e.com", "timeoutHeaders": {"Upstash-Retries": ["lots"]}, "step": {"stepId": 1}}"#;
+        let step_id = "Upstash-Callback-Forward-Upstash-Workflow-StepId";
+        let no_callback = [live, ("Upstash-Workflow-CallType", "toCallback"), (step_id, "1")];
+        let no_number = [live, ("Upstash-Workflow-CallType", "toCallback"), (step_id, "18446744073709551615"), ("Upstash-Callback", "https://e.com")];
+        let long = "a".repeat(5000);
+        let too_long = [("Upstash-Workflow-RunId", long.as_str())];
+        let trigger_all = |id: &str| json!([{ "destination": "https://e.com", "headers": { "Upstash-Workflow-RunId": id } }]).to_string();
+        let (nul, lines) = (trigger_all("a\0b"), trigger_all("a\nb/c"));
+        holds(&server, &[
+            ((Method::POST, publish, &invoke, &no_url), 422, "workflowUrl"),
+            ((Method::POST, publish, &invoke, &no_step), 422, "stepId"),
+            ((Method::POST, publish, &invoke, &no_headers), 422, "Upstash-Delay"),
+            ((Method::POST, publish, &step, r#"[1, "a", "Run"]"#), 422, "stepId"),
+            ((Method::POST, publish, &step, r#"{"stepId": 18446744073709551615}"#), 422, "stepId"),
+            ((Method::POST, publish, &no_callback, ""), 422, "Upstash-Callback"),
+            ((Method::POST, publish, &no_number, ""), 422, "StepId"),
+            ((Method::POST, "/v2/trigger/https://e.com", &too_long, ""), 422, "letters"),
+            ((Method::POST, "/v2/batch/trigger", &[], &nul), 422, "letters"),
+            ((Method::POST, "/v2/batch/trigger", &[], &lines), 422, "letters"),
+            ((Method::POST, "/v2/wait/e", &[live], wait_list), 422, "stepId"),
+            ((Method::POST, "/v2/wait/e", &[live], wait_headers), 422, "Upstash-Retries"),
+            ((Method::GET, "/v2/workflows/runs/wfr_%00", &[], ""), 404, "live run"),
+            ((Method::DELETE, "/v2/workflows/runs/wfr_%00", &[], ""), 404, "live run"),
+            ((Method::POST, "/v2/notify/wfr_%00/e", &[], ""), 404, "live run"),
+            ((Method::GET, "/v2/workflows/events?cursor=%00", &[], ""), 400, "cursor"),
+        ])
+        .await;
+        let nobody = server.get("/v2/workflows/events?workflowRunId=%00").await;
+        assert_eq!(nobody, json!({ "runs": [] }));
+        let runs = server.get("/v2/workflows/events").await;
+        assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");
+        assert_eq!(server.get("/v2/waiters/e").await, json!([]));
+        endpoint.release(10);
+    }
 }

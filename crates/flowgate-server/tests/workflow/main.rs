@@ -15,5 +15,6 @@ mod bad_input;
 mod clients;
 mod commands;
 mod guide;
+mod hangs;
 mod load;
 mod namespaces;

@@ -58,6 +58,13 @@ pub enum Limit {
         /// The key.
         key: String,
     },
+    /// Its key rests: the one before it is tried again in its place, or something that follows from it is awaited.
+    KeyRests {
+        /// The key.
+        key: String,
+        /// For so long at most.
+        for_ms: u64,
+    },
     /// Its key's rate is spent.
     KeyRate {
         /// The key.

@@ -111,9 +111,12 @@ impl<'a> Scene<'a> {
         told.place = Some(Spot { ahead_in_key, ahead_in_queue });
         told.held_by = self.limits(look, standing);
         let of = match told.held_by.first() {
-            Some(Limit::KeyMax { key, .. } | Limit::KeyRate { key, .. } | Limit::KeyPaused { key }) => {
-                Of::Key(key.clone())
-            }
+            Some(
+                Limit::KeyMax { key, .. }
+                | Limit::KeyRate { key, .. }
+                | Limit::KeyRests { key, .. }
+                | Limit::KeyPaused { key },
+            ) => Of::Key(key.clone()),
             Some(
                 Limit::QueueMax { queue, .. } | Limit::QueuePaused { queue } | Limit::NoWorker { queue },
             ) => Of::Queue(queue.clone()),
@@ -145,6 +148,9 @@ impl<'a> Scene<'a> {
         Ok(match told.held_by.first() {
             None => None,
             Some(Limit::Delay { for_ms }) => Some(Estimate::at(*for_ms, "that is when it joins its line")),
+            Some(Limit::KeyRests { for_ms, .. }) => {
+                (of_key == 0).then(|| Estimate::at(*for_ms, "its key rests until then at the latest"))
+            }
             Some(Limit::KeyRate { for_ms, .. }) => {
                 let by_slots = match limits.and_then(|limits| limits.max()) {
                     // Nobody waits for a slot yet; those before it will.
@@ -328,6 +334,9 @@ impl Explanation {
 
 fn key_limit(key: &str, standing: &Standing) -> Option<Limit> {
     let key = key.to_owned();
+    if let Some(until) = standing.resting.filter(|_| standing.hold != Some(Hold::Paused)) {
+        return Some(Limit::KeyRests { key, for_ms: millis(until.since(standing.now)) });
+    }
     match standing.hold {
         None | Some(Hold::Line) => None,
         Some(Hold::Paused) => Some(Limit::KeyPaused { key }),

@@ -17,7 +17,7 @@ pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&
     // What its key holds stands in the line of the key, whoever else is in the queue.
     let is_of_key = matches!(
         held_by.first(),
-        Some(Limit::KeyPaused { .. } | Limit::KeyRate { .. } | Limit::KeyMax { .. })
+        Some(Limit::KeyPaused { .. } | Limit::KeyRate { .. } | Limit::KeyRests { .. } | Limit::KeyMax { .. })
     );
     let ahead = place.map_or(0, |place| match place.ahead_in_key.filter(|_| is_of_key) {
         Some(ahead) => ahead,
@@ -51,6 +51,9 @@ pub(super) fn reason(limit: &Limit) -> String {
         Limit::Delay { for_ms } => format!("it is delayed for another {}", span(*for_ms)),
         Limit::QueuePaused { queue } => format!("queue `{queue}` is paused"),
         Limit::KeyPaused { key } => format!("key `{key}` is paused"),
+        Limit::KeyRests { key, for_ms } => {
+            format!("key `{key}` rests for another {}, until what came before has ended", span(*for_ms))
+        }
         Limit::KeyRate { key, rate, for_ms } => {
             format!("key `{key}` starts {rate}, and that is spent for another {}", span(*for_ms))
         }
@@ -77,7 +80,7 @@ pub(super) fn reason(limit: &Limit) -> String {
 pub(super) fn help(limit: &Limit) -> Vec<String> {
     let one = |text: String| vec![text];
     match limit {
-        Limit::Delay { .. } => Vec::new(),
+        Limit::Delay { .. } | Limit::KeyRests { .. } => Vec::new(),
         Limit::QueuePaused { queue } => one(format!("`flowgate queues resume {queue}` ends the pause")),
         Limit::KeyPaused { key } => one(format!("`flowgate key resume {key}` ends the pause")),
         Limit::KeyRate { key, .. } => {

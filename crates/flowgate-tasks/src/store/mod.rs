@@ -1,5 +1,11 @@
 //! Where tasks wait: one seam, two stores.
 
+#[cfg_attr(
+    not(feature = "postgres"),
+    expect(dead_code, reason = "sends of the other store claim for nobody")
+)]
+mod offers;
+mod pins;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod runs;
@@ -8,6 +14,10 @@ mod shelf;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+#[cfg(feature = "postgres")]
+pub(crate) use offers::{Board, Taken};
+pub use offers::{Offer, Offered};
+pub use pins::Half;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresOptions};
 pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite};

@@ -5,9 +5,14 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
-use flowgate_core::{Hold, Limits, OptionError, Tick};
+use flowgate_core::{Hold, Limits, OptionError, Rate, Tick};
 
+use super::{
+    offers::{Offer, Offered},
+    pins::Half,
+};
 use crate::{
+    ledger::Ledger,
     record::{Record, Unreadable},
     task::{NewTask, TaskId},
 };
@@ -237,6 +242,14 @@ pub enum KeyChange {
     /// These limits overrule all that were sent: a pinned max every max, a pinned rate every rate. What is not pinned holds
     /// as it was sent.
     Pin(Limits),
+    /// Changes what is pinned by halves, whatever others change at the same time. With a new rate, what was spent of the old
+    /// one is forgotten.
+    Halves {
+        /// The max.
+        max: Half<u32>,
+        /// The rate.
+        rate: Half<Rate>,
+    },
     /// The limits that were sent hold again.
     Unpin,
     /// From now on (`true`) the newest limits sent govern all that wait, or (`false`) each waits under its own.
@@ -245,6 +258,34 @@ pub enum KeyChange {
     LatestAsOthers,
     /// Forgets what was spent of its rates.
     ResetRate,
+    /// Nothing of it starts for so long, or until a [`Wake`](KeyChange::Wake) by the same number. It keeps its line, and holds no
+    /// slot meanwhile.
+    Rest {
+        /// Whose rest it is: several may want one at the same time.
+        by: u32,
+        /// How long at most.
+        lasting: Duration,
+    },
+    /// Ends a rest.
+    Wake {
+        /// Whose rest it was.
+        by: u32,
+    },
+}
+
+impl KeyChange {
+    /// What is kept of a key's rates and rests after this change, as text.
+    pub(crate) fn book(&self, kept: &str, now: Tick) -> Result<String, OptionError> {
+        let mut ledger = Ledger::from_text(kept)?;
+        match self {
+            KeyChange::ResetRate => ledger.reset(),
+            KeyChange::Rest { by, lasting } => ledger.rest(*by, now.after(*lasting)),
+            KeyChange::Wake { by } => ledger.wake(*by),
+            _ => {}
+        }
+        ledger.tidy(now);
+        Ok(ledger.to_text())
+    }
 }
 
 /// What is known of a key.
@@ -404,6 +445,8 @@ pub struct Standing {
     pub in_force: Option<Limits>,
     /// Why its key does not let it start, if it does not.
     pub hold: Option<Hold>,
+    /// Until when its key rests, if it does.
+    pub resting: Option<Tick>,
     /// How many slots of its key are taken.
     pub in_use: u32,
     /// How many of its key stand before it in line.
@@ -453,6 +496,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Settles and claims for a worker, in one transaction.
     fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned>;
+
+    /// A worker has free slots and nothing else to ask for: a send of this process may claim for it, in the transaction that
+    /// stores its tasks. One offer of a worker at a time, and no turn of it while a send has the offer. `None`: sends of this
+    /// store claim for nobody.
+    fn offer(&self, offer: Offer) -> Option<Offered>;
 
     /// Gives back what a worker holds but does not know of: claims whose reply it never got. `known` are the leases it
     /// knows. Gives how many tasks went back to their lines.

@@ -144,6 +144,9 @@ pub trait Shelf: Store {
     /// Removes a document. `false`: there was none.
     fn remove_document(&self, kind: String, name: String) -> Reply<'_, bool>;
 
+    /// The same, if it still has this version. `false`: there is none, or somebody wrote it meanwhile.
+    fn remove_document_at(&self, kind: String, name: String, version: i64) -> Reply<'_, bool>;
+
     /// Tasks that wait, are delayed or are held, in the order of their numbers, from behind the one given. Which place in its
     /// line each has is not counted: `ahead` is 0.
     fn live_tasks(&self, after: TaskId, most: u32) -> Reply<'_, Vec<TaskLook>>;

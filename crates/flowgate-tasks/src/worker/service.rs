@@ -1,7 +1,8 @@
 //! The worker itself: claims, runs, settles, and renews its lease.
 //!
 //! One turn at a time: what ends while a turn is under way is settled with the next, so a busy worker batches by itself. A
-//! freed slot is refilled by the turn that frees it.
+//! freed slot is refilled by the turn that frees it. One with nothing to ask for leaves an offer: then a send of this process
+//! begins its turn.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -15,7 +16,8 @@ use tokio::{
 use super::{clock, handlers::Handlers, held::Held, options::WorkerOptions, stock::Stock};
 use crate::{
     store::{
-        Again, Ahead, Claimed, End, NewWorker, Settle, Store, StoreError, Turn, Turned, Wake, Want, WorkerId,
+        Again, Ahead, Claimed, End, NewWorker, Offer, Offered, Settle, Store, StoreError, Turn, Turned, Wake,
+        Want, WorkerId,
     },
     task::TaskId,
     upkeep::keep_up,
@@ -105,15 +107,23 @@ type InFlight = Pin<Box<dyn Future<Output = Result<Turned, StoreError>> + Send>>
 
 /// A turn under way, and what it tells the store, in case that is not heard.
 struct UnderWay {
-    reply: InFlight,
+    reply: Coming,
     asked: Instant,
     settles: Vec<Settle>,
     starts: Vec<Claimed>,
 }
 
+/// Where the outcome of a turn comes from.
+enum Coming {
+    Turn(InFlight),
+    /// A send that finds this offer, if any does.
+    Send(Offered),
+}
+
 async fn pending_turn(turn: &mut Option<UnderWay>) -> Result<Turned, StoreError> {
-    match turn {
-        Some(turn) => (&mut turn.reply).await,
+    match turn.as_mut().map(|turn| &mut turn.reply) {
+        Some(Coming::Turn(reply)) => reply.await,
+        Some(Coming::Send(offered)) => offered.answer().await,
         None => std::future::pending().await,
     }
 }
@@ -181,7 +191,7 @@ impl Desk {
 
     /// Begins a turn, if none is under way and there is a reason for one.
     fn begin_turn(&mut self) {
-        if self.turn.is_some() || clock::now() < self.rest_until {
+        if !self.may_begin() || clock::now() < self.rest_until {
             return;
         }
         if self.held.running() < self.options.slots() as usize {
@@ -203,7 +213,7 @@ impl Desk {
         let has_reason = self.is_looking || self.wants_locks || !settles.is_empty();
         let wants = !self.is_closed && (free > 0 || ahead.is_some()) && has_reason;
         if settles.is_empty() && !wants {
-            return;
+            return self.make_offer(free);
         }
         let with_locks = settles.is_empty() && free > 0;
         let want = wants.then_some(Want { slots: free, per_queue: self.options.per_queue(), with_locks });
@@ -217,11 +227,45 @@ impl Desk {
             }
             store.turn(worker, turn).await
         };
-        self.turn = Some(UnderWay { reply: Box::pin(reply), asked: clock::now(), settles, starts });
+        let reply = Coming::Turn(Box::pin(reply));
+        self.turn = Some(UnderWay { reply, asked: clock::now(), settles, starts });
+    }
+
+    /// Whether no turn is under way. An offer is withdrawn for a turn that has a reason, unless a send has it: then that is
+    /// the turn under way.
+    fn may_begin(&mut self) -> bool {
+        let has_reason =
+            self.is_looking || self.wants_locks || self.is_closed || self.held.len() > self.held.running();
+        match self.turn.as_ref().map(|turn| &turn.reply) {
+            None => true,
+            Some(Coming::Turn(_)) => false,
+            Some(Coming::Send(offered)) => {
+                let is_free = has_reason && offered.withdraw();
+                if is_free {
+                    self.turn = None;
+                }
+                is_free
+            }
+        }
+    }
+
+    /// Lets a send of this process claim for slots that are free.
+    fn make_offer(&mut self, free: u32) {
+        if free == 0 || self.is_closed || self.is_unsure {
+            return;
+        }
+        let (worker, per_queue) = (self.worker, self.options.per_queue());
+        let offer = Offer { worker, slots: free, per_queue, queues: self.options.queues.clone() };
+        self.turn = self.store.offer(offer).map(|offered| UnderWay {
+            reply: Coming::Send(offered),
+            asked: clock::now(),
+            settles: Vec::new(),
+            starts: Vec::new(),
+        });
     }
 
     async fn end_turn(&mut self, turned: Result<Turned, StoreError>) -> Result<(), StoreError> {
-        let Some(UnderWay { asked, settles, starts, .. }) = self.turn.take() else { return Ok(()) };
+        let Some(UnderWay { reply, asked, settles, starts }) = self.turn.take() else { return Ok(()) };
         match turned {
             Ok(turned) => {
                 let lost = settles.iter().filter(|settle| turned.lost.contains(&settle.task.id)).count();
@@ -240,6 +284,10 @@ impl Desk {
                 for task in turned.claimed {
                     self.held.start(task, &self.handlers);
                 }
+                let is_full = self.held.len() >= self.options.slots() as usize;
+                // A send claims nothing ahead.
+                self.is_looking |=
+                    is_full && self.options.prefetch.is_some() && matches!(reply, Coming::Send(_));
                 match turned.again {
                     Again::WhenWoken => self.backoff = SOON,
                     Again::Now => self.is_looking = true,

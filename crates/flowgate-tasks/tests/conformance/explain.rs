@@ -79,6 +79,20 @@ on_every_store! {
     }
 
     #[test]
+    async fn t8_a_rest_of_the_key_is_told_with_its_end(kit: &Kit) {
+        // Seen to fail: without a word of its own, it was told as a rate that the key does not have.
+        let id = kit.send(keyed("a", max(1))).await;
+        kit.worker().await;
+        kit.change_key("a", KeyChange::Rest { by: 0, lasting: SECOND * 30 }).await;
+        let rests = told(kit, id).await;
+        assert_eq!(rests.held_by, [Limit::KeyRests { key: "a".into(), for_ms: 30_000 }]);
+        assert_eq!(rests.estimate.expect("an estimate").in_ms, 30_000);
+        assert!(rests.verdict.starts_with("key `a` rests for another 30"), "{}", rests.verdict);
+        kit.change_key("a", KeyChange::Wake { by: 0 }).await;
+        assert_eq!(held_by(kit, id).await, []);
+    }
+
+    #[test]
     async fn t8_a_pause_of_the_key_or_the_queue_is_named(kit: &Kit) {
         // Seen to fail: with the pause of the queue left out.
         let id = kit.send(keyed("a", max(1)).queue("images")).await;

@@ -83,6 +83,12 @@ impl Kit {
     /// A database of its own on the tests' server; names are cut to what PostgreSQL takes.
     #[cfg(feature = "postgres")]
     pub(crate) async fn postgres(name: &str) -> Kit {
+        Self::postgres_at(name).await.0
+    }
+
+    /// The same, and its URL.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn postgres_at(name: &str) -> (Kit, String) {
         use flowgate_tasks::store::{Postgres, PostgresOptions};
 
         static DATABASES: AtomicU64 = AtomicU64::new(0);
@@ -92,7 +98,7 @@ impl Kit {
         let wall = HandWall::new();
         let options = PostgresOptions { clock: Some(Arc::clone(&wall) as Arc<dyn Wall>) };
         let store = Postgres::connect_with(&url, options).await.expect("a store");
-        Kit::over(Arc::new(store), wall)
+        (Kit::over(Arc::new(store), wall), url)
     }
 
     fn over(shelf: Arc<dyn Shelf>, wall: Arc<HandWall>) -> Kit {

@@ -14,6 +14,8 @@ mod dedupe;
 mod explain;
 mod leases;
 mod limits;
+#[cfg(feature = "postgres")]
+mod offers;
 mod order;
 mod runs;
 mod shelf;

@@ -13,8 +13,8 @@ use std::{
 use flowgate_tasks::{
     NewTask, TaskId,
     store::{
-        Cancelled, Holder, Kept, KeyChange, KeyLook, NewWorker, Of, QueueLimits, QueueLook, Reply, Sent,
-        Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
+        Cancelled, Holder, Kept, KeyChange, KeyLook, NewWorker, Of, Offer, Offered, QueueLimits, QueueLook,
+        Reply, Sent, Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
     },
     worker::{Handlers, Worker, WorkerOptions},
 };
@@ -89,6 +89,10 @@ impl Store for Faulty {
         fn standing(id: TaskId) -> Option<Standing>;
         fn workers() -> Vec<WorkerLook>;
         fn audit() -> Vec<String>;
+    }
+
+    fn offer(&self, offer: Offer) -> Option<Offered> {
+        self.inner.offer(offer)
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

@@ -11,7 +11,7 @@ use std::{
 
 use flowgate_core::Limits;
 use flowgate_tasks::{
-    NewTask, Retry, TaskId,
+    Client, NewTask, Retry, TaskId,
     store::{QueueLimits, Sqlite, Store},
     worker::{Failure, Handlers, Prefetch, Worker, WorkerOptions},
 };
@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) cap: u32,
     /// How many each worker claims ahead. 0: caps are hard. Otherwise every second task has no key.
     pub(super) ahead: u32,
+    /// 0: all tasks are there at the start. Otherwise so many are, and each sends the next.
+    pub(super) chains: usize,
     pub(super) tasks: usize,
     pub(super) kills: usize,
 }
@@ -61,6 +63,20 @@ async fn open(store: &str) -> Arc<dyn Store> {
         #[cfg(not(feature = "postgres"))]
         None => panic!("{store} needs the feature `postgres`"),
     }
+}
+
+/// Tasks that are lost are tried again, and again.
+fn patient(task: NewTask) -> NewTask {
+    task.retry(Retry { max_attempts: 1000, ..Retry::default() })
+}
+
+/// A task that sends the next one, while there are any left.
+fn link(chain: usize, left: usize, plan: (usize, u32)) -> NewTask {
+    let (keys, max_per_key) = plan;
+    let limits = Limits::builder().max(max_per_key).build().expect("limits");
+    let task = NewTask::json("link", &(chain, left, plan)).expect("numbers");
+    let id = format!("{chain}-{left}");
+    patient(task.key(format!("key-{}", chain % keys)).limits(limits).dedupe(id, Duration::from_secs(3600)))
 }
 
 /// A run that writes down how long it lasted: to its end, or until it was stopped.
@@ -106,10 +122,23 @@ pub(super) fn work_if_told() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async move {
         let store = open(&store).await;
+        let (client, links) = (Client::new(Arc::clone(&store)), Arc::clone(&log));
         let handlers = Handlers::new().on_with("work", move |context, key: usize| {
             let run = Run::start(&log, context.id, key);
             async move {
                 last(TASK).await;
+                run.end();
+                Ok::<_, Failure>(())
+            }
+        });
+        type Link = (usize, usize, (usize, u32));
+        let handlers = handlers.on_with("link", move |context, (chain, left, plan): Link| {
+            let (run, client) = (Run::start(&links, context.id, chain % plan.0), client.clone());
+            async move {
+                last(TASK).await;
+                if left > 0 {
+                    client.send(link(chain, left - 1, plan)).await.map_err(Failure::new)?;
+                }
                 run.end();
                 Ok::<_, Failure>(())
             }
@@ -155,16 +184,19 @@ impl Fleet {
                 store.set_queue(queue).await.expect("a queue");
             }
             let limits = Limits::builder().max(plan.max_per_key).build().expect("limits");
-            let retry = Retry { max_attempts: 1000, ..Retry::default() };
             let task = |number: usize| {
+                if let Some(links) = plan.tasks.checked_div(plan.chains) {
+                    return link(number, links - 1, (plan.keys, plan.max_per_key));
+                }
                 if plan.ahead > 0 && number.is_multiple_of(2) {
-                    return NewTask::json("work", &plan.keys).expect("a number").retry(retry);
+                    return patient(NewTask::json("work", &plan.keys).expect("a number"));
                 }
                 let key = number % plan.keys;
                 let task = NewTask::json("work", &key).expect("a number");
-                task.key(format!("key-{key}")).limits(limits).retry(retry)
+                patient(task.key(format!("key-{key}")).limits(limits))
             };
-            store.send((0..plan.tasks).map(task).collect()).await.expect("stored");
+            let count = if plan.chains > 0 { plan.chains } else { plan.tasks };
+            store.send((0..count).map(task).collect()).await.expect("stored");
         });
         fleet
     }

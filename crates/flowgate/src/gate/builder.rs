@@ -203,11 +203,11 @@ pub(crate) fn check_keyed(limits: &Limits) -> Result<(), OptionError> {
     }
 }
 
-/// A power of two: four for each processor, so that two threads rarely want the same, as far as there are keys for them.
+/// A power of two: sixteen for each processor, so that two threads rarely want the same, as far as there are keys for them.
 fn desks_for(max_keys: u32) -> u32 {
     let processors =
         thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(MOST_DESKS));
-    let wanted = (processors.saturating_mul(4)).min(max_keys / KEYS_PER_DESK).clamp(1, MOST_DESKS);
+    let wanted = (processors.saturating_mul(16)).min(max_keys / KEYS_PER_DESK).clamp(1, MOST_DESKS);
     if wanted.is_power_of_two() { wanted } else { wanted.next_power_of_two() / 2 }
 }
 

@@ -109,8 +109,11 @@ impl Bus {
 
     pub(crate) fn tell(&self, ident: &Arc<Ident>, key: Option<&Key>, what: What) {
         let event = Event { ident, key, what };
-        for listener in self.all_listeners() {
+        for listener in &self.listeners {
             self.call(|| listener.on_event(&event));
+        }
+        if let Some(relay) = self.relay.get() {
+            self.call(|| relay.on_event(&event));
         }
         if self.has_subscribers.load(Ordering::Relaxed) {
             self.post(ident, key, what);

@@ -20,6 +20,9 @@ impl State {
     /// A desk for a gate, open and empty.
     pub(crate) fn open(owner: Arc<Meta>, limits: Limits, is_keyed: bool) -> Self {
         let mut state = State {
+            most_spare: owner.quota.most_spare(),
+            is_spare_shown: false,
+            is_idle_shown: false,
             owner: Some(owner),
             limits,
             adaptive: adaptive(&limits),

@@ -33,6 +33,8 @@ impl Desk {
         match pool::take() {
             Some(desk) => {
                 *lock(&desk.state) = state;
+                desk.spare.store(0, Ordering::Relaxed);
+                desk.oldest.store(Tick::NEVER.as_nanos(), Ordering::Relaxed);
                 desk.at(|_| ());
                 desk
             }
@@ -121,16 +123,24 @@ impl Desk {
     /// Leaves the lock with everything in order, then wakes whoever has to be woken.
     #[inline]
     fn finish(&'static self, mut state: MutexGuard<'_, State>) {
-        if state.is_keyed {
+        let is_quiet = state.is_plain && state.line.waiting() == 0 && state.closing.is_none();
+        if !state.is_keyed {
+            if state.line.waiting() == 0 {
+                self.put(&mut state);
+            }
+        } else if !is_quiet || state.has_to_show() {
             self.show(&mut state);
-        } else if state.line.waiting() == 0 {
-            self.put(&mut state);
         }
-        if state.is_eventful() {
+        // Quiet: no time will come at which anything has to be done here.
+        if !is_quiet && state.is_eventful() {
             self.arm(&mut state);
         }
         if state.is_orphan || !state.wakes.is_one_at_most() {
             return self.finish_slowly(state);
+        }
+        // Only looked at where there is nobody: a line that is not written need not be fetched by the next.
+        if state.wakes.is_none() {
+            return;
         }
         let first = state.wakes.take_one();
         drop(state);
@@ -176,21 +186,22 @@ impl Desk {
     }
 
     /// Shows what other desks of the gate look for, and gives back what this one has too much of.
-    #[inline]
     fn show(&self, state: &mut State) {
         let State { owner, spare, .. } = state;
         if let Some(meta) = owner {
             meta.quota.trim(spare);
         }
         // Only when it changes what others would do: a line that is not written need not be fetched by the next.
-        let has_spare = u32::from(*spare > 0);
-        if self.spare.load(Ordering::Relaxed) != has_spare {
-            self.spare.store(has_spare, Ordering::Relaxed);
+        let has_spare = *spare > 0;
+        if state.is_spare_shown != has_spare {
+            state.is_spare_shown = has_spare;
+            self.spare.store(u32::from(has_spare), Ordering::Relaxed);
         }
         let oldest = state.idle_since().as_nanos();
         if self.oldest.load(Ordering::Relaxed) != oldest {
             self.oldest.store(oldest, Ordering::Relaxed);
         }
+        state.is_idle_shown = oldest != Tick::NEVER.as_nanos();
     }
 
     /// Sets the alarm if something is due before it rings; tells those who wait for the drain.

@@ -104,20 +104,18 @@ impl<'a> Enter<'a> {
 }
 
 /// An entry that was asked for at once: see [`OwnedEnter::begin`].
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", feature = "route"))]
 pub(crate) enum Begun {
     Done(Result<Pass, Refusal>),
     Waiting(OwnedEnter),
 }
 
 impl OwnedEnter {
-    /// Asks at once. Only one who has to wait needs handles of its own on gate and key, and leaves its waker when it is
-    /// first polled.
-    #[cfg(feature = "http")]
-    pub(crate) fn begin(engine: &Arc<Engine>, key: Option<&Key>, spot: Spot) -> Begun {
+    /// Asks at once. Only one who has to wait needs handles of its own on gate and key.
+    #[cfg(any(feature = "http", feature = "route"))]
+    pub(crate) fn begin(engine: &Arc<Engine>, key: Option<&Key>, spot: Spot, cx: &Context<'_>) -> Begun {
         let mut attempt = Attempt::new(spot);
-        let cx = Context::from_waker(std::task::Waker::noop());
-        match attempt.poll(engine, key.map(Key::as_str), &cx) {
+        match attempt.poll(engine, key.map(Key::as_str), cx) {
             Poll::Ready(answer) => Begun::Done(answer),
             Poll::Pending => {
                 Begun::Waiting(OwnedEnter { engine: Arc::clone(engine), key: key.cloned(), attempt })

@@ -1,9 +1,10 @@
 //! What the work being polled right now holds.
 //!
 //! Owns a list per thread, filled for as long as a [`Scoped`](super::Scoped) future is being polled: so an entry asked for
-//! inside knows which passes its own work holds. It costs nothing to those who never have to wait.
+//! inside knows which passes its own work holds. Noting one is a few plain writes, for it is done at every poll of everything
+//! that holds a pass; only who would have to wait reads what was noted.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use flowgate_core::Spot;
 
@@ -15,38 +16,82 @@ pub(crate) struct Held {
     pub(crate) spot: Spot,
 }
 
-thread_local! {
-    static CHAIN: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+/// So many are noted in place; work that holds more has them in a list.
+const IN_PLACE: usize = 16;
+
+/// Nothing in it has to be dropped, so that finding it needs no check of whether it is still there.
+struct Chain {
+    len: Cell<usize>,
+    first: [Cell<Option<Held>>; IN_PLACE],
 }
 
-/// The pass is held by what is polled until the guard is dropped.
-pub(crate) struct Guard(());
+thread_local! {
+    static CHAIN: Chain =
+        const { Chain { len: Cell::new(0), first: [const { Cell::new(None) }; IN_PLACE] } };
+    static REST: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+}
 
-pub(crate) fn hold(held: Held) -> Guard {
-    with(|chain| chain.push(held));
-    Guard(())
+/// What was noted through it is held by what is polled until it is dropped.
+#[derive(Default)]
+pub(crate) struct Guard {
+    noted: usize,
+}
+
+impl Guard {
+    /// Notes one more.
+    #[inline]
+    pub(crate) fn hold(&mut self, held: Held) {
+        self.noted += 1;
+        CHAIN.with(|chain| {
+            let len = chain.len.get();
+            chain.len.set(len + 1);
+            match chain.first.get(len) {
+                Some(place) => place.set(Some(held)),
+                None => rest(|rest| rest.push(held)),
+            }
+        });
+    }
 }
 
 impl Drop for Guard {
+    #[inline]
     fn drop(&mut self) {
-        with(Vec::pop);
+        CHAIN.with(|chain| {
+            let len = chain.len.get() - self.noted;
+            let was = chain.len.replace(len);
+            if was > IN_PLACE {
+                rest(|rest| rest.truncate(len.saturating_sub(IN_PLACE)));
+            }
+        });
     }
 }
 
 /// Whether the work being polled holds anything at all.
+#[inline]
 pub(crate) fn is_any() -> bool {
-    with(|chain| !chain.is_empty()) == Some(true)
+    CHAIN.with(|chain| chain.len.get() > 0)
 }
 
 /// How much of this lane the work being polled holds, and where it took it last.
 pub(crate) fn held(desk: usize, lane: u32) -> Option<(u32, Spot)> {
-    with(|chain| {
-        let of_lane = chain.iter().filter(|held| held.desk == desk && held.lane == lane);
-        of_lane.fold(None, |sum, held| Some((sum.map_or(0, |(weight, _)| weight) + held.weight, held.spot)))
-    })?
+    let mut sum = None;
+    let mut add = |held: Held| {
+        if held.desk == desk && held.lane == lane {
+            sum = Some((sum.map_or(0, |(weight, _)| weight) + held.weight, held.spot));
+        }
+    };
+    CHAIN.with(|chain| {
+        let len = chain.len.get();
+        chain.first.iter().take(len).filter_map(Cell::get).for_each(&mut add);
+        if len > IN_PLACE {
+            rest(|rest| rest.iter().copied().for_each(add));
+        }
+    });
+    sum
 }
 
-/// `None` while the thread ends: what is dropped then holds nothing that could wait.
-fn with<T>(with: impl FnOnce(&mut Vec<Held>) -> T) -> Option<T> {
-    CHAIN.try_with(|chain| with(&mut chain.borrow_mut())).ok()
+/// While the thread ends there is no list: what is dropped then holds nothing that could wait.
+#[inline(never)]
+fn rest(with: impl FnOnce(&mut Vec<Held>)) {
+    let _ = REST.try_with(|rest| with(&mut rest.borrow_mut()));
 }

@@ -13,10 +13,14 @@ use super::{
     slab::{NONE, Slab},
 };
 
+/// So many places stay allocated when nobody waits.
+const KEEP: usize = 64;
+
 /// Those who wait at one desk.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Line {
-    waiters: Slab<Waiter>,
+    waiters: Slab<Waiter, KEEP>,
     oldest: u32,
     newest: u32,
 }

@@ -28,16 +28,19 @@ mod seat;
 mod slab;
 mod state;
 mod timing;
+mod told;
 mod wakes;
 
 pub use crate::mailbox::Subscription;
 pub use builder::GateBuilder;
 pub use bus::{Listener, Notice};
 pub use close::{Closing, Drained};
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", feature = "route"))]
 pub(crate) use enter::Begun;
 pub use enter::{Enter, OwnedEnter};
 pub use handle::{EntryError, Gate, Keyed, KeyedGate, Single};
+#[cfg(feature = "route")]
+pub(crate) use holding::Guard;
 pub use look::{Allowance, LaneLook, Look, Phase, Refusals};
 pub use pass::{Pass, Scoped, Standing};
 

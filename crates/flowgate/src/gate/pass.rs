@@ -16,9 +16,10 @@ use pin_project_lite::pin_project;
 
 use super::{
     desk::Desk,
-    holding::{self, Held},
+    holding::{Guard, Held},
     look::Allowance,
     meta::Meta,
+    told::Told,
 };
 
 /// Proof of admission. The slot is taken for exactly as long as this value lives: drop it, by whatever path, and the slot goes
@@ -54,13 +55,6 @@ impl Standing {
     }
 }
 
-/// What a pass that was announced needs to tell of its end.
-struct Told {
-    meta: Arc<Meta>,
-    key: Option<Key>,
-    is_timed: bool,
-}
-
 impl Pass {
     #[inline]
     pub(crate) fn new(desk: &'static Desk, lane: u32, weight: u32, started: Tick) -> Self {
@@ -70,7 +64,7 @@ impl Pass {
     /// The pass tells of itself now, and again when it comes back.
     pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<Key>, acquired: What) {
         meta.tell(key.as_ref(), acquired);
-        self.told = Some(Box::new(Told { meta: Arc::clone(meta), key, is_timed: meta.bus.is_timed() }));
+        self.told = Some(Told::new(meta, key));
     }
 
     /// How many slots it holds.
@@ -118,10 +112,17 @@ impl Pass {
         self.scope_at(Spot::here(), work)
     }
 
-    /// Does something that this pass is held for; see [`Pass::scope`].
+    /// Notes that what is polled from now on holds this pass; see [`Pass::scope`].
+    #[inline]
+    pub(crate) fn note(&self, guard: &mut Guard, spot: Spot) {
+        guard.hold(Held { desk: self.desk.address(), lane: self.lane, weight: self.weight, spot });
+    }
+
+    /// Does something that this pass is held for.
+    #[cfg(feature = "http")]
     pub(crate) fn holding<R>(&self, spot: Spot, work: impl FnOnce() -> R) -> R {
-        let held = Held { desk: self.desk.address(), lane: self.lane, weight: self.weight, spot };
-        let _held = holding::hold(held);
+        let mut held = Guard::default();
+        self.note(&mut held, spot);
         work()
     }
 
@@ -133,19 +134,11 @@ impl Pass {
     fn give_back(&mut self, outcome: Outcome) {
         // Told before the slot is free: who counts events never counts more than `max`.
         if let Some(told) = self.told.take() {
-            told.tell_released(self.started);
+            Told::tell_released(told, self.started);
         }
         if !self.desk.express.give(self.weight) {
             self.desk.leave(self.lane, self.weight, self.started, outcome);
         }
-    }
-}
-
-impl Told {
-    #[inline(never)]
-    fn tell_released(&self, started: Tick) {
-        let held = self.is_timed.then(|| self.meta.time.now().since(started));
-        self.meta.tell(self.key.as_ref(), What::Released { held });
     }
 }
 
@@ -186,7 +179,10 @@ impl<F: Future> Future for Scoped<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let me = self.project();
         let pass = me.pass.as_ref().expect("a future is not polled after it is done");
-        let output = ready!(pass.holding(*me.spot, || me.work.poll(cx)));
+        let mut held = Guard::default();
+        pass.note(&mut held, *me.spot);
+        let output = ready!(me.work.poll(cx));
+        drop(held);
         me.pass.take();
         Poll::Ready(output)
     }

@@ -36,10 +36,14 @@ impl Quota {
             .map_or(0, taken)
     }
 
-    /// Gives back what a desk has beyond two blocks.
-    #[inline]
+    /// A desk gives back what it has beyond this.
+    pub(crate) fn most_spare(&self) -> u32 {
+        2 * self.block
+    }
+
+    /// Takes back a block of what a desk has too much of.
     pub(crate) fn trim(&self, spare: &mut u32) {
-        if *spare > 2 * self.block {
+        if *spare > self.most_spare() {
             *spare -= self.block;
             self.pool.fetch_add(self.block, Ordering::AcqRel);
         }

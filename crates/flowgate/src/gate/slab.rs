@@ -4,14 +4,16 @@
 
 /// "No entry" in links between entries.
 pub(crate) const NONE: u32 = u32::MAX;
-/// What may stay allocated when empty, so that a lane that comes and goes does not allocate each time.
-const KEEP: usize = 64;
-
+/// `KEEP` entries may stay allocated when it is empty, so that one who comes and goes does not allocate each time.
+///
+/// In this order in memory: what every insert and remove writes comes first, and can share a cache line with what stands
+/// before it.
+#[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
-    entries: Vec<Entry<T>>,
+pub(crate) struct Slab<T, const KEEP: usize> {
     free: u32,
     len: u32,
+    entries: Vec<Entry<T>>,
 }
 
 #[derive(Debug)]
@@ -20,9 +22,9 @@ enum Entry<T> {
     Free { next: u32 },
 }
 
-impl<T> Slab<T> {
+impl<T, const KEEP: usize> Slab<T, KEEP> {
     pub(crate) const fn new() -> Self {
-        Slab { entries: Vec::new(), free: NONE, len: 0 }
+        Slab { free: NONE, len: 0, entries: Vec::new() }
     }
 
     #[inline]
@@ -51,7 +53,7 @@ impl<T> Slab<T> {
         let index = self.entries.len();
         if index == self.entries.capacity() {
             // A quarter more, not double: at a million lanes the slack is memory somebody pays for.
-            self.entries.reserve_exact((index / 4).max(8));
+            self.entries.reserve_exact((index / 4).max(KEEP.min(8)));
         }
         self.entries.push(Entry::Used(value));
         u32::try_from(index).ok().filter(|&index| index != NONE).expect("fewer than four billion entries")
@@ -106,7 +108,7 @@ impl<T> Slab<T> {
     }
 }
 
-impl<T> std::ops::Index<u32> for Slab<T> {
+impl<T, const KEEP: usize> std::ops::Index<u32> for Slab<T, KEEP> {
     type Output = T;
 
     #[inline]
@@ -118,7 +120,7 @@ impl<T> std::ops::Index<u32> for Slab<T> {
     }
 }
 
-impl<T> std::ops::IndexMut<u32> for Slab<T> {
+impl<T, const KEEP: usize> std::ops::IndexMut<u32> for Slab<T, KEEP> {
     #[inline]
     fn index_mut(&mut self, index: u32) -> &mut T {
         match &mut self.entries[index as usize] {

@@ -27,12 +27,10 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) in_use: u64,
-    pub(crate) line: Line,
     /// Lanes this desk may add before it has to ask for more.
     pub(crate) spare: u32,
     /// How many wait for a lane that their own work holds a pass of.
     pub(crate) entangled: u32,
-    pub(crate) wakes: Wakes,
     /// Whether the counts are out on the express lane.
     pub(crate) is_out: bool,
     pub(crate) is_keyed: bool,
@@ -43,7 +41,16 @@ pub(crate) struct State {
     pub(super) is_codel: bool,
     /// No handle is left: when the last pass is back, the desk can serve another gate.
     pub(crate) is_orphan: bool,
+    /// Whether other desks were shown that there is something in `spare`.
+    pub(super) is_spare_shown: bool,
+    /// Whether other desks were shown that there are idle lanes.
+    pub(super) is_idle_shown: bool,
     pub(crate) lanes: Lanes,
+    /// What is beyond this in `spare` is given back.
+    pub(super) most_spare: u32,
+    /// From here on what those who wait and those who hand over write: another cache line, which the keys' own steps only read.
+    pub(crate) line: Line,
+    pub(crate) wakes: Wakes,
     /// The gate this desk belongs to; `None` while it waits in the pool for one.
     pub(crate) owner: Option<Arc<Meta>>,
     /// Until when those in line may still start, once the gate is closed.

@@ -184,6 +184,12 @@ impl State {
         self.idle.first().map_or(Tick::NEVER, |(at, ..)| at)
     }
 
+    /// Whether what other desks look for has changed, where no lane is ever idle.
+    #[inline]
+    pub(crate) fn has_to_show(&self) -> bool {
+        (self.spare > 0) != self.is_spare_shown || self.spare > self.most_spare || self.is_idle_shown
+    }
+
     /// Whether anything here depends on time passing, or waits for the drain.
     #[inline]
     pub(crate) fn is_eventful(&self) -> bool {

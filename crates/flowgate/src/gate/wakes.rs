@@ -10,7 +10,8 @@ use std::{
 
 use super::seat::Seat;
 
-/// Whom to wake, and what to drop, after the lock is gone.
+/// Whom to wake, and what to drop, after the lock is gone. The first in front: nearly always it is all there is.
+#[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     first: Option<(Waker, Arc<Seat>)>,
@@ -35,6 +36,12 @@ impl Wakes {
     pub(super) fn drop_later(&mut self, waker: Waker) {
         debug_assert!(self.spent.is_none(), "one step, one entrant");
         self.spent = Some(waker);
+    }
+
+    /// Whether nobody has to be woken before all others.
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.first.is_none()
     }
 
     /// Whether there is nothing to do but to wake one, if that.

@@ -25,6 +25,12 @@ pub struct Exchange<B> {
     /// What is known beside it.
     pub headers: Headers,
     id: ExchangeId,
+    more: Option<Box<More>>,
+}
+
+/// What most exchanges have none of, apart from the rest: an exchange is handed from step to step and is to be small.
+#[derive(Clone, Debug, Default)]
+struct More {
     correlation: Option<Arc<str>>,
     keys: Keys,
     is_admitted: bool,
@@ -33,14 +39,7 @@ pub struct Exchange<B> {
 impl<B> Exchange<B> {
     /// A new exchange with no headers.
     pub fn new(body: B) -> Self {
-        Exchange {
-            body,
-            headers: Headers::default(),
-            id: ExchangeId::next(),
-            correlation: None,
-            keys: Keys::default(),
-            is_admitted: false,
-        }
+        Exchange { body, headers: Headers::default(), id: ExchangeId::next(), more: None }
     }
 
     /// Its own name.
@@ -50,7 +49,7 @@ impl<B> Exchange<B> {
 
     /// The name that all exchanges of one cause share: its own, unless it was given one.
     pub fn correlation_id(&self) -> Cow<'_, str> {
-        match &self.correlation {
+        match self.correlation() {
             Some(given) => Cow::Borrowed(given),
             None => Cow::Owned(self.id.to_string()),
         }
@@ -59,7 +58,7 @@ impl<B> Exchange<B> {
     /// The same, as a part of what has this name already.
     #[must_use]
     pub fn correlated(mut self, correlation_id: &str) -> Self {
-        self.correlation = Some(Arc::from(correlation_id));
+        self.more().correlation = Some(Arc::from(correlation_id));
         self
     }
 
@@ -74,7 +73,7 @@ impl<B> Exchange<B> {
     /// queue, until it has settled. The outermost route-scope `concurrency` lets it in without a second pass.
     #[must_use]
     pub fn admitted(mut self) -> Self {
-        self.is_admitted = true;
+        self.more().is_admitted = true;
         self
     }
 
@@ -86,14 +85,15 @@ impl<B> Exchange<B> {
 
     /// The body, and all the rest.
     pub fn take(self) -> (B, Exchange<()>) {
-        let Exchange { body, headers, id, correlation, keys, is_admitted } = self;
-        (body, Exchange { body: (), headers, id, correlation, keys, is_admitted })
+        let Exchange { body, headers, id, more } = self;
+        (body, Exchange { body: (), headers, id, more })
     }
 
     /// All of it but the body, as it is now.
     pub(crate) fn envelope(&self) -> Exchange<()> {
-        let (headers, correlation) = (self.headers.clone(), self.correlation.clone());
-        Exchange { body: (), headers, id: self.id, correlation, keys: Keys::default(), is_admitted: false }
+        let correlation = self.correlation().cloned();
+        let more = correlation.is_some().then(|| Box::new(More { correlation, ..More::default() }));
+        Exchange { body: (), headers: self.headers.clone(), id: self.id, more }
     }
 
     /// A part of it with a body of its own: the same names and headers.
@@ -103,57 +103,84 @@ impl<B> Exchange<B> {
 
     /// A new exchange that it causes: a name of its own, and the same correlation.
     pub(crate) fn caused<T>(&self, body: T) -> Exchange<T> {
-        let correlation = Some(self.correlation.clone().unwrap_or_else(|| Arc::from(self.id.to_string())));
-        Exchange { correlation, headers: self.headers.clone(), ..Exchange::new(body) }
+        let correlation = self.correlation().cloned().unwrap_or_else(|| Arc::from(self.id.to_string()));
+        let more = Some(Box::new(More { correlation: Some(correlation), ..More::default() }));
+        Exchange { headers: self.headers.clone(), more, ..Exchange::new(body) }
     }
 
+    #[inline]
     pub(crate) fn is_admitted(&self) -> bool {
-        self.is_admitted
+        self.more.as_ref().is_some_and(|more| more.is_admitted)
     }
 
     /// The key that this limiter asked for.
     pub(crate) fn key(&self, limiter: usize) -> Option<Key> {
         let find =
             |known: &[(usize, Key)]| known.iter().find(|(of, _)| *of == limiter).map(|(_, key)| key.clone());
-        match &self.keys {
-            Keys::Own(known) => find(known),
+        match &self.more.as_ref()?.keys {
+            Keys::None => None,
+            Keys::One(known) => find(std::slice::from_ref(known)),
+            Keys::Several(known) => find(known),
             Keys::Shared(known) => find(&lock(known)),
         }
     }
 
     pub(crate) fn keep_key(&mut self, limiter: usize, key: Key) {
-        match &mut self.keys {
-            Keys::Own(known) => known.push((limiter, key)),
-            Keys::Shared(known) => lock(known).push((limiter, key)),
+        let known = &mut self.more().keys;
+        if let Keys::Shared(known) = known {
+            lock(known).push((limiter, key));
+        } else if matches!(known, Keys::None) {
+            *known = Keys::One((limiter, key));
+        } else {
+            let mut all = known.take();
+            all.push((limiter, key));
+            *known = Keys::Several(all);
         }
     }
 
     /// From here on all copies of it know the same keys: whichever attempt asks for one, it is asked for once.
     pub(crate) fn share_keys(&mut self) {
-        if let Keys::Own(known) = &mut self.keys {
-            self.keys = Keys::Shared(Arc::new(Mutex::new(std::mem::take(known))));
+        let known = &mut self.more().keys;
+        if !matches!(known, Keys::Shared(_)) {
+            *known = Keys::Shared(Arc::new(Mutex::new(known.take())));
         }
+    }
+
+    fn correlation(&self) -> Option<&Arc<str>> {
+        self.more.as_ref()?.correlation.as_ref()
+    }
+
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
     }
 }
 
 impl Exchange<()> {
     /// The same with a body.
     pub fn with<T>(self, body: T) -> Exchange<T> {
-        let Exchange { body: (), headers, id, correlation, keys, is_admitted } = self;
-        Exchange { body, headers, id, correlation, keys, is_admitted }
+        let Exchange { body: (), headers, id, more } = self;
+        Exchange { body, headers, id, more }
     }
 }
 
-/// The keys that limiters asked for, by limiter.
-#[derive(Clone, Debug)]
+/// The keys that limiters asked for, by limiter. Seldom more than one.
+#[derive(Clone, Debug, Default)]
 enum Keys {
-    Own(Vec<(usize, Key)>),
+    #[default]
+    None,
+    One((usize, Key)),
+    Several(Vec<(usize, Key)>),
     Shared(Arc<Mutex<Vec<(usize, Key)>>>),
 }
 
-impl Default for Keys {
-    fn default() -> Self {
-        Keys::Own(Vec::new())
+impl Keys {
+    /// All that no other exchange knows; none are left.
+    fn take(&mut self) -> Vec<(usize, Key)> {
+        match std::mem::take(self) {
+            Keys::None | Keys::Shared(_) => Vec::new(),
+            Keys::One(known) => vec![known],
+            Keys::Several(known) => known,
+        }
     }
 }
 
@@ -195,8 +222,15 @@ impl fmt::Debug for ExchangeId {
 }
 
 /// Names and values beside a body. Names are compared without regard to case.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Headers(Vec<(Cow<'static, str>, String)>);
+#[expect(
+    clippy::box_collection,
+    reason = "one word where there are none, for they are handed from step to step"
+)]
+#[derive(Clone, Default)]
+pub struct Headers(Option<Box<Vec<Header>>>);
+
+/// A name and its value.
+type Header = (Cow<'static, str>, String);
 
 impl Headers {
     /// The value of this name.
@@ -208,16 +242,32 @@ impl Headers {
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         let name = name.into();
         self.remove(&name);
-        self.0.push((name, value.into()));
+        self.0.get_or_insert_default().push((name, value.into()));
     }
 
     /// Takes this name away.
     pub fn remove(&mut self, name: &str) {
-        self.0.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        if let Some(all) = &mut self.0 {
+            all.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        }
     }
 
     /// All of them, in the order in which they were set.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, value.as_str()))
+        self.0.iter().flat_map(|all| all.iter()).map(|(name, value)| (&**name, value.as_str()))
+    }
+}
+
+impl PartialEq for Headers {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Headers {}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
     }
 }

@@ -184,6 +184,8 @@ pub(crate) struct Flight<'a, I, O> {
     id: ExchangeId,
     sent_at: Spot,
     is_inner: bool,
+    /// Whether it is counted among those under way.
+    is_up: bool,
     seat: Option<usize>,
     stage: Stage<'a, I, O>,
 }
@@ -197,10 +199,23 @@ enum Stage<'a, I, O> {
     Done,
 }
 
+impl<'a, I: Send + 'static, O: Send + 'static> Stage<'a, I, O> {
+    /// Sets the exchange going, if that is yet to be done.
+    #[inline]
+    fn begin(&mut self, chain: &'a Erased<I, O>, cx: Cx<'a>) {
+        if matches!(self, Stage::New(_))
+            && let Stage::New(exchange) = std::mem::replace(self, Stage::Done)
+        {
+            *self = Stage::Going(chain.boxed(exchange, cx));
+        }
+    }
+}
+
 impl<'a, I: Send + 'static, O: Send + 'static> Flight<'a, I, O> {
     pub(crate) fn new(site: &'a Site, chain: &'a Erased<I, O>, exchange: Exchange<I>, sent_at: Spot) -> Self {
         let id = exchange.id();
-        Flight { site, chain, id, sent_at, is_inner: false, seat: None, stage: Stage::New(exchange) }
+        let stage = Stage::New(exchange);
+        Flight { site, chain, id, sent_at, is_inner: false, is_up: false, seat: None, stage }
     }
 
     /// It was taken in already, by a source or as a part of another exchange's way: no newcomer.
@@ -210,34 +225,34 @@ impl<'a, I: Send + 'static, O: Send + 'static> Flight<'a, I, O> {
     }
 
     fn take_off(&mut self) -> Result<(), Error> {
-        if !matches!(self.stage, Stage::New(_)) {
+        if self.is_up || !matches!(self.stage, Stage::New(_)) {
             return Ok(());
         }
-        let Stage::New(exchange) = std::mem::replace(&mut self.stage, Stage::Done) else {
-            unreachable!("it is new")
-        };
         if !self.site.flights.open(self.is_inner) {
+            self.stage = Stage::Done;
             let message = format!("route `{}` takes nothing in: its context shuts down", self.site.route);
             return Err(Error::new(Code::Stopping, message));
         }
+        self.is_up = true;
         self.site.tell(Some(self.id), || What::Started);
-        let cx = Cx { site: self.site, exchange: self.id, sent_at: self.sent_at };
-        self.stage = Stage::Going(self.chain.boxed(exchange, cx));
         Ok(())
     }
 
     fn work(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<O>> {
-        let Stage::Going(work) = &mut self.stage else { panic!("an exchange was polled after it was done") };
-        // A panic ends the exchange and nobody else's; its state is dropped with it.
+        let Flight { site, chain, id, sent_at, stage, .. } = self;
+        let here = Cx { site, exchange: *id, sent_at: *sent_at };
+        // A panic ends the exchange and nobody else's; its state is dropped with it. A step may do something before it is
+        // first polled, so it begins in here as well.
         let polled = catch_unwind(AssertUnwindSafe(|| {
-            if self.site.bus.is_on() {
-                as_current(self.id, || work.as_mut().poll(cx))
-            } else {
+            let mut work = || {
+                stage.begin(chain, here);
+                let Stage::Going(work) = stage else { panic!("an exchange was polled after it was done") };
                 work.as_mut().poll(cx)
-            }
+            };
+            if site.bus.is_on() { as_current(*id, work) } else { work() }
         }));
         polled.unwrap_or_else(|_| {
-            let message = format!("a step of route `{}` panicked", self.site.route);
+            let message = format!("a step of route `{}` panicked", site.route);
             Poll::Ready(Err(Error::new(Code::Panicked, message).into()))
         })
     }
@@ -246,6 +261,7 @@ impl<'a, I: Send + 'static, O: Send + 'static> Flight<'a, I, O> {
 impl<I, O> Flight<'_, I, O> {
     /// Ends it, the work first; what is told comes last.
     fn land(&mut self, what: impl FnOnce() -> What) {
+        self.is_up = false;
         let stage = std::mem::replace(&mut self.stage, Stage::Done);
         as_current(self.id, || drop(stage));
         if let Some(seat) = self.seat.take() {
@@ -284,7 +300,7 @@ impl<I: Send + 'static, O: Send + 'static> Future for Flight<'_, I, O> {
 
 impl<I, O> Drop for Flight<'_, I, O> {
     fn drop(&mut self) {
-        if matches!(self.stage, Stage::Going(_)) {
+        if self.is_up {
             self.land(|| What::Cancelled);
         }
     }

@@ -7,9 +7,10 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    task::Context,
 };
 
-use flowgate_core::{Code, Key, LimitsBuilder, OptionError};
+use flowgate_core::{Code, Key, LimitsBuilder, OptionError, Spot};
 
 use super::{
     cx::Cx,
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    gate::{self, Enter, Gate, KeyedGate, Look},
+    gate::{self, Begun, Enter, Gate, KeyedGate, Look, Pass},
 };
 
 /// Which wrapper a gate belongs to.
@@ -100,6 +101,22 @@ impl Door {
         }
     }
 
+    /// A pass by the express lane; `None` says nothing at all.
+    #[inline]
+    fn express(&self) -> Option<Pass> {
+        match self {
+            Door::One(gate) => gate.express(),
+            Door::Many(_) => None,
+        }
+    }
+
+    fn begin(&self, key: Option<&Key>, spot: Spot, cx: &Context<'_>) -> Begun {
+        match self {
+            Door::One(gate) => gate.begin(None, spot, cx),
+            Door::Many(gate) => gate.begin(Some(key.unwrap_or(&Key::new(""))), spot, cx),
+        }
+    }
+
     pub(crate) fn relay(&self, listener: Box<dyn gate::Listener>) {
         match self {
             Door::One(gate) => gate.relay(listener),
@@ -135,6 +152,17 @@ impl<B> Limiter<B> {
         })?;
         exchange.keep_key(self.index, key.clone());
         Ok(Some(key))
+    }
+
+    /// A pass of a gate without keys where there is nothing to wait for and nobody to tell; `None` says nothing at all.
+    #[inline]
+    pub(crate) fn express(&self, cx: Cx<'_>) -> Option<Pass> {
+        cx.site.doors[self.index].1.express()
+    }
+
+    /// Asks the gate for a pass at once, in the lane of this key.
+    pub(crate) fn begin(&self, key: Option<&Key>, cx: Cx<'_>, task: &Context<'_>) -> Begun {
+        cx.site.doors[self.index].1.begin(key, cx.sent_at, task)
     }
 
     /// Asks the gate for a pass, in the lane of this key.

@@ -2,7 +2,14 @@
 //!
 //! Owns the two ways in: a call, which runs in the caller's own future, and a task, which is ours.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{
+    any::Any,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use flowgate_core::Spot;
 use tokio::runtime::Handle;
@@ -77,8 +84,7 @@ impl<I: Send + 'static, O: Send + 'static> Direct<I, O> {
     /// its work is dropped, and its slots come back with it.
     #[track_caller]
     pub fn call(&self, body: I) -> impl Future<Output = Result<O, Halt>> + Send + '_ {
-        let sending = self.send(Exchange::new(body));
-        async move { Ok(sending.await?.body) }
+        Call { flight: self.mounted.fly(Exchange::new(body), Spot::here()) }
     }
 
     /// The same with headers and names of one's own.
@@ -96,6 +102,19 @@ impl<I: Send + 'static, O: Send + 'static> Direct<I, O> {
 
     pub(crate) fn into_any(self) -> Arc<dyn Any + Send + Sync> {
         Arc::new(self)
+    }
+}
+
+/// An exchange of which only the body is asked for in the end.
+struct Call<'a, I, O> {
+    flight: Flight<'a, I, O>,
+}
+
+impl<I: Send + 'static, O: Send + 'static> Future for Call<'_, I, O> {
+    type Output = Result<O, Halt>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<O, Halt>> {
+        Pin::new(&mut self.flight).poll(cx).map_ok(|exchange| exchange.body)
     }
 }
 

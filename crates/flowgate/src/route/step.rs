@@ -3,9 +3,16 @@
 //! Owns the trait that operations and wrappers implement. Chains are plain types, so that a step costs a call and no
 //! allocation; only where the number of wrappers is known at run time alone are they put behind a pointer ([`Erased`]).
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{
+    fmt,
+    future::{Future, ready},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use flowgate_core::Code;
+use pin_project_lite::pin_project;
 
 use super::{cx::Cx, error::Error, exchange::Exchange};
 
@@ -72,6 +79,13 @@ pub trait Step<I>: Send + Sync + 'static {
         exchange: Exchange<I>,
         cx: Cx<'a>,
     ) -> impl Future<Output = Outcome<Self::Out>> + Send + 'a;
+
+    /// What it leaves, if that is known without a future; else the exchange back.
+    #[doc(hidden)]
+    #[inline]
+    fn at_once(&self, exchange: Exchange<I>) -> Result<Exchange<Self::Out>, Exchange<I>> {
+        Err(exchange)
+    }
 }
 
 /// The start of a chain: nothing is done yet.
@@ -81,7 +95,13 @@ pub struct Start;
 impl<I: Send + 'static> Step<I> for Start {
     type Out = I;
 
-    async fn run<'a>(&'a self, exchange: Exchange<I>, _: Cx<'a>) -> Outcome<I> {
+    #[inline]
+    fn run<'a>(&'a self, exchange: Exchange<I>, _: Cx<'a>) -> impl Future<Output = Outcome<I>> + Send + 'a {
+        ready(Ok(exchange))
+    }
+
+    #[inline]
+    fn at_once(&self, exchange: Exchange<I>) -> Result<Exchange<I>, Exchange<I>> {
         Ok(exchange)
     }
 }
@@ -101,9 +121,56 @@ where
 {
     type Out = B::Out;
 
-    async fn run<'a>(&'a self, exchange: Exchange<I>, cx: Cx<'a>) -> Outcome<B::Out> {
-        let exchange = self.first.run(exchange, cx).await?;
-        self.second.run(exchange, cx).await
+    #[inline]
+    fn run<'a>(
+        &'a self,
+        exchange: Exchange<I>,
+        cx: Cx<'a>,
+    ) -> impl Future<Output = Outcome<B::Out>> + Send + 'a {
+        let next = move |exchange| self.second.run(exchange, cx);
+        match self.first.at_once(exchange) {
+            Ok(exchange) => InTurn::Second { second: next(exchange) },
+            Err(exchange) => InTurn::First { first: self.first.run(exchange, cx), next },
+        }
+    }
+}
+
+pin_project! {
+    /// Written out by hand: an `async fn` keeps its arguments twice, and a step stands in memory for as long as it waits.
+    #[project = Turn]
+    enum InTurn<A, N, B> {
+        First { #[pin] first: A, next: N },
+        Second { #[pin] second: B },
+        Done,
+    }
+}
+
+impl<A, N, B, T, U> Future for InTurn<A, N, B>
+where
+    A: Future<Output = Outcome<T>>,
+    N: Fn(Exchange<T>) -> B,
+    B: Future<Output = Outcome<U>>,
+{
+    type Output = Outcome<U>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<U>> {
+        loop {
+            match self.as_mut().project() {
+                Turn::First { first, next } => match std::task::ready!(first.poll(cx)) {
+                    Ok(exchange) => {
+                        let second = next(exchange);
+                        self.set(InTurn::Second { second });
+                    }
+                    Err(halt) => {
+                        self.set(InTurn::Done);
+                        return Poll::Ready(Err(halt));
+                    }
+                },
+                Turn::Second { second } => return second.poll(cx),
+                Turn::Done => panic!("a step was polled after it was done"),
+            }
+        }
     }
 }
 

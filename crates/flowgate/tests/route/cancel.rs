@@ -1,15 +1,19 @@
 //! R5: cancelled at every await, by a caller, by a timeout, by a panic; and re-entry.
 
 use std::{
+    future::{Future, ready},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context as TaskContext, Poll},
     time::Duration,
 };
 
-use flowgate::route::{
-    BoxError, CircuitBreaker, Concurrency, Direct, Error, Exchange, Failure, Retry, Route, Throttle, direct,
-    direct_to,
+use flowgate::{
+    Gate, Reason,
+    route::{
+        BoxError, CircuitBreaker, Concurrency, Cx, Direct, Door, Error, Exchange, Failure, Outcome, Retry,
+        Route, Step, Throttle, direct, direct_to,
+    },
 };
 use flowgate_testkit::Driven;
 use proptest::prelude::*;
@@ -61,11 +65,17 @@ fn drive<T>(stage: &Stage, call: &mut Driven<'_, T>, polls: usize, between: impl
 fn r5_dropped_at_every_poll_an_exchange_leaves_nothing_behind() {
     // Seen to fail: with `Flight::drop` doing nothing, the context never empties; with `Sleep::drop` doing nothing,
     // somebody sleeps.
+    for stage in [Stage::new, Stage::unheard] {
+        drop_at_every_poll(stage);
+    }
+}
+
+fn drop_at_every_poll(stage: fn() -> Stage) {
     let mut most = 0;
     for polls in 0.. {
         for fails in 0..4 {
             let (work, tap) = (Work::default().fail(fails), Work::default().fail(1));
-            let stage = Stage::new();
+            let stage = stage();
             let handle = stage.direct(&everything(&work, &tap));
             // Another one is in the way, so that every line is waited in.
             let mut other = Driven::new(handle.call("acme:0".to_owned()));
@@ -117,11 +127,12 @@ proptest! {
     #[test]
     fn r5_whatever_is_dropped_when_the_bounds_hold_and_nothing_is_left(
         steps in prop::collection::vec((0_usize..6, 0_u8..6), 1..120),
+        is_heard in any::<bool>(),
     ) {
         // Seen to fail: with `Sleep::drop` doing nothing; with `Flight::drop` doing nothing; with `Bounded` keeping its
         // passes.
         let (work, tap) = (Work::default(), Work::instant());
-        let stage = Stage::new();
+        let stage = if is_heard { Stage::new() } else { Stage::unheard() };
         let handle = stage.direct(&everything(&work, &tap));
         let mut calls: Vec<Option<Driven<'_, _>>> = (0..6).map(|_| None).collect();
         for (index, action) in steps {
@@ -302,4 +313,58 @@ fn r5_an_exchange_with_its_sources_own_pass_takes_no_second_one() {
     assert_eq!((work.running(), stage.gates()), (3, vec![(0, 0), (3, 0)]), "their source has slots for them");
     drop(calls);
     stage.assert_quiet();
+}
+
+/// A step that does something before its future is polled.
+struct Eager<F>(F);
+
+impl<F: Fn(u32) + Send + Sync + 'static> Step<u32> for Eager<F> {
+    type Out = u32;
+
+    fn run<'a>(
+        &'a self,
+        exchange: Exchange<u32>,
+        _: Cx<'a>,
+    ) -> impl Future<Output = Outcome<u32>> + Send + 'a {
+        (self.0)(exchange.body);
+        ready(Ok(exchange))
+    }
+}
+
+#[test]
+fn r5_a_step_that_panics_before_it_is_polled_ends_its_own_exchange_and_no_other() {
+    // Seen to fail: with `Stage::begin` before the `catch_unwind` in `Flight::work`, the panic reaches the caller.
+    for stage in [Stage::new(), Stage::unheard()] {
+        let panics = Eager(|body| assert!(body > 0, "as it was told to"));
+        let route = Route::new("panics").concurrency(Concurrency::max(1)).from(direct()).step(panics).build();
+        let handle = stage.direct(&route.unwrap());
+        assert_eq!(
+            message(Driven::new(handle.call(0)).poll().unwrap()),
+            "RC9901: a step of route `panics` panicked"
+        );
+        stage.assert_quiet();
+        assert_eq!(Driven::new(handle.call(1)).poll().unwrap().unwrap(), 1);
+    }
+}
+
+#[test]
+fn r5_what_a_step_does_before_it_is_polled_is_done_under_its_pass() {
+    // Seen to fail: with `Bound::inside` beginning the work before the pass is noted, the reason is `busy`.
+    for stage in [Stage::new(), Stage::unheard()] {
+        let (gate, seen) = (Arc::new(OnceLock::<Gate>::new()), Arc::new(OnceLock::new()));
+        let asks = {
+            let (gate, seen) = (Arc::clone(&gate), Arc::clone(&seen));
+            Eager(move |_| {
+                let refusal = gate.get().unwrap().try_enter().unwrap_err();
+                seen.set(refusal.reason).unwrap();
+            })
+        };
+        let route = Route::new("asks").concurrency(Concurrency::max(1)).from(direct()).step(asks).build();
+        let handle = stage.direct(&route.unwrap());
+        let Door::One(door) = stage.context.gates()[0].gate.clone() else { panic!("it has no keys") };
+        gate.set(door).unwrap();
+        Driven::new(handle.call(1)).poll().unwrap().unwrap();
+        assert_eq!(seen.get(), Some(&Reason::Reentrant));
+        stage.assert_quiet();
+    }
 }

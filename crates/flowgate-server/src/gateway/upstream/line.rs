@@ -71,7 +71,8 @@ pub(in crate::gateway) enum Heard {
     Answer(response::Parts),
     /// The connection speaks another protocol from here on.
     Switched(response::Parts, Option<HeaderValue>),
-    /// There is no answer. The request is back where it came from, if it has no body or nothing of it was sent (`unsent`).
+    /// There is no answer. The request is back where it came from, if it has no body, or nothing of it was sent (`unsent`) and
+    /// all of its body is still to be had.
     Failed {
         unsent: bool,
     },
@@ -126,10 +127,14 @@ impl Line {
         let has_body = upload.is_some();
         self.0.sender.begin(|text| write(&parts, text), upload, is_chunked);
         (self.0.read_size, self.0.came, self.0.interim) = (LEAST_READ, 0, 0);
-        let heard = poll_fn(|cx| {
+        let mut heard = poll_fn(|cx| {
             loop {
                 match self.0.poll_head(cx, &parts.method) {
                     Poll::Ready(Ok(head)) => return Poll::Ready(self.0.begin_body(head)),
+                    // Of a body that failed the rest is no whole one: that is for nobody to be sent again.
+                    Poll::Ready(Err(BodyError::Cut(_))) => {
+                        return Poll::Ready(Heard::Failed { unsent: false });
+                    }
                     Poll::Ready(Err(_)) => {
                         return Poll::Ready(Heard::Failed { unsent: !self.0.sender.has_sent() });
                     }
@@ -141,9 +146,12 @@ impl Line {
             }
         })
         .await;
-        if let Heard::Failed { unsent } = heard {
-            let upload = self.0.sender.take_back().unwrap_or_else(Upload::empty);
-            *request = (unsent || !has_body).then(|| Request::from_parts(parts, upload));
+        if let Heard::Failed { unsent } = &mut heard {
+            let back = if has_body { self.0.sender.take_back() } else { Some(Upload::empty()) };
+            // One that has ended already cannot be had again.
+            *unsent &= back.is_some();
+            let back = back.filter(|_| *unsent || !has_body);
+            *request = back.map(|upload| Request::from_parts(parts, upload));
         }
         heard
     }

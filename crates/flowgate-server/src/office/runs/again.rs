@@ -15,6 +15,10 @@ use crate::{
     workflow::{CallType, Kept, RunHead, Step, from_init, own_name},
 };
 
+/// No branch sleeps longer, in milliseconds, or until later, in seconds since 1970: what a step says of itself is not checked.
+const LONGEST: f64 = 366.0 * 24.0 * 60.0 * 60.0 * 1000.0;
+const LATEST: f64 = 10_000_000_000.0;
+
 /// What holds for the new run instead of what held for the old one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
@@ -141,6 +145,8 @@ fn pause(body: &[u8]) -> Option<Start> {
         Value::String(text) => crate::message::seconds(&text).map(|span| span.as_secs_f64()),
         _ => None,
     };
-    let until = seconds(plan.sleep_until).map(|at| Start::At(at as u64));
-    until.or_else(|| seconds(plan.sleep_for).map(|span| Start::After((span * 1000.0) as u64)))
+    let until = seconds(plan.sleep_until).map(|at| Start::At(at.clamp(0.0, LATEST) as u64));
+    until.or_else(|| {
+        seconds(plan.sleep_for).map(|span| Start::After((span * 1000.0).clamp(0.0, LONGEST) as u64))
+    })
 }

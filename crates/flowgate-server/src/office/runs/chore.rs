@@ -10,7 +10,7 @@ use flowgate_tasks::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{RunRefused, plan};
+use super::{RunRefused, plan, refused::FULL};
 use crate::{
     delivery::QUEUE,
     message::{Given, Role, Space, read},
@@ -20,6 +20,7 @@ use crate::{
 
 /// The kind of these tasks.
 pub(crate) const CHORE: &str = "run-chore";
+const BROUGHT: &str = "the run that it invoked has ended";
 
 /// Something to do for a run, by its own name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,12 +68,24 @@ impl Chore {
         match self {
             Chore::Resolve { run } => resolve(desk, &run).await,
             Chore::Sweep { run, waits } => sweep(desk, &run, &waits).await,
-            Chore::TimeOut { run, step } => match desk.wake(&run, &step, None).await {
-                Err(RunRefused::Store(error)) => Err(error),
-                _ => Ok(()),
-            },
+            Chore::TimeOut { run, step } => {
+                let woken = desk.wake(&run, &step, None).await;
+                gone_on(desk, &run, "its wait is over", woken.map(drop)).await
+            }
         }
     }
+}
+
+/// What came of the next step of a run. One that cannot be stored, now or later, ends the run: nothing else would.
+async fn gone_on(desk: &Desk, run: &str, what: &str, done: Result<(), RunRefused>) -> Result<(), StoreError> {
+    let why = match done {
+        Ok(()) | Err(RunRefused::Over(_)) => return Ok(()),
+        Err(RunRefused::Store(StoreError::Option(error))) => error.to_string(),
+        Err(RunRefused::Store(error)) => return Err(error),
+        Err(RunRefused::Fault(fault)) => fault.to_string(),
+        Err(RunRefused::Full(_)) => FULL.to_owned(),
+    };
+    desk.give_up(run, format!("{what}, and the step that follows cannot be stored: {why}")).await
 }
 
 async fn resolve(desk: &Desk, child: &str) -> Result<(), StoreError> {
@@ -87,10 +100,13 @@ async fn resolve(desk: &Desk, child: &str) -> Result<(), StoreError> {
     if let Some(result) = head.result.filter(|_| run.state == RunState::Done) {
         out["body"] = json!(result);
     }
-    let mut step = invoker.step;
-    step["out"] = json!(out.to_string());
-    let body = Bytes::from(step.to_string());
-    let Ok(read_step) = Step::read(&body) else { return Ok(()) };
+    let mut step = invoker.step.as_object().cloned().unwrap_or_default();
+    step.insert("out".into(), json!(out.to_string()));
+    let body = body_of(&Value::Object(step));
+    let read_step = match Step::read(&body) {
+        Ok(step) => step,
+        Err(fault) => return gone_on(desk, &invoker.run, BROUGHT, Err(fault.into())).await,
+    };
     let name = read_step.name();
     let given: Given = invoker.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
     let head = RunHead::from_bytes(&parent.head);
@@ -99,16 +115,15 @@ async fn resolve(desk: &Desk, child: &str) -> Result<(), StoreError> {
     let planned = plan::go_on(&parent, Role::Step, name.clone(), message, body.clone());
     let mut late = planned.change.clone();
     match desk.commit(vec![planned]).await {
-        Err(RunRefused::Store(error)) => return Err(error),
         Err(RunRefused::Over(_)) => {
             // Nobody goes on with it any more, but it happened.
             late.write = RunWrite::Change { version: None, head: None, state: None, even_ended: true };
             late.steps = vec![NewStep { name, body: Kept::to_bytes(CallType::Step, &body), task: None }];
             let _: Vec<RunOutcome> = desk.runs.write(vec![late]).await?;
+            Ok(())
         }
-        _ => {}
+        done => gone_on(desk, &parent.name, BROUGHT, done.map(drop)).await,
     }
-    Ok(())
 }
 
 async fn sweep(desk: &Desk, name: &str, waits: &[String]) -> Result<(), StoreError> {

@@ -8,8 +8,9 @@ use flowgate_tasks::{
 
 use super::{Chore, RunRefused};
 use crate::{
+    delivery::cut_off,
     message::{Message, Part, Role},
-    office::{Answered, Desk, posting},
+    office::{Answered, Desk, Entry, Stage, posting},
     workflow::{Failed, FailureCall, RunHead, result_text},
 };
 
@@ -21,6 +22,8 @@ pub(crate) struct Failing {
     pub(crate) answer: Option<Answered>,
     /// What tells the workflow, if it wants to know.
     pub(crate) callback: Option<Message>,
+    /// Whether the message becomes a dead letter.
+    pub(crate) has_letter: bool,
 }
 
 impl Desk {
@@ -46,20 +49,15 @@ impl Desk {
 
     /// A run has failed. Said twice of the same message, it is done once.
     pub(crate) async fn fail_run(&self, name: &str, failing: Failing) -> Result<(), StoreError> {
-        let Failing { task, error, answer, callback } = failing;
-        let closed = self.close(name, RunState::Failed, |head| {
-            head.failed = Some(Failed { task: task.0, error: error.clone(), answer: answer.clone() });
-            let state = "CALLBACK_INPROGRESS".to_owned();
-            head.failure_call = callback.as_ref().map(|message| FailureCall {
-                url: message.head.url.clone(),
-                task: 0,
-                state,
-                answer: None,
-            });
-            callback.iter().map(posting::task).collect()
-        });
-        let Some(tasks) = closed.await? else { return Ok(()) };
-        if let (Some(message), Some(told)) = (callback, tasks.first()) {
+        let closed = match self.close_failed(name, &failing, failing.callback.as_ref()).await {
+            // Nobody can be told of it in this form; it has failed all the same.
+            Err(StoreError::Option(_)) if failing.callback.is_some() => {
+                self.close_failed(name, &failing, None).await
+            }
+            closed => closed,
+        };
+        let Some(tasks) = closed? else { return Ok(()) };
+        if let (Some(message), Some(told)) = (failing.callback, tasks.first()) {
             self.accepted(Sent { id: *told, is_duplicate: false }, message);
             self.change_head(name, |head| {
                 if let Some(call) = &mut head.failure_call
@@ -71,6 +69,43 @@ impl Desk {
             .await?;
         }
         Ok(())
+    }
+
+    /// A run has failed, with this message to tell of it.
+    async fn close_failed(
+        &self,
+        name: &str,
+        Failing { task, error, answer, callback, has_letter }: &Failing,
+        sent: Option<&Message>,
+    ) -> Result<Option<Vec<TaskId>>, StoreError> {
+        let state = if sent.is_some() { "CALLBACK_INPROGRESS" } else { "CALLBACK_FAIL" };
+        self.close(name, RunState::Failed, |head| {
+            let (error, answer) = (error.clone(), answer.clone());
+            head.failed = Some(Failed { task: task.0, error, answer, has_letter: *has_letter });
+            head.failure_call = callback.as_ref().map(|message| FailureCall {
+                url: message.head.url.clone(),
+                task: 0,
+                state: state.to_owned(),
+                answer: None,
+            });
+            sent.map(posting::task).into_iter().collect()
+        })
+        .await
+    }
+
+    /// A run whose next step cannot be stored has failed: it would wait for it for ever. Its last message shows why in the log,
+    /// and is no dead letter: it was delivered.
+    pub(crate) async fn give_up(&self, name: &str, error: String) -> Result<(), StoreError> {
+        let Some((run, steps)) = self.store.run(name.to_owned()).await? else { return Ok(()) };
+        if run.state != RunState::Live {
+            return Ok(());
+        }
+        let task = steps.last().map_or(TaskId(0), |step| step.task);
+        let (failing, message) = cut_off(self, task, &run, &steps, error, false);
+        let mut entry = Entry::plain(Stage::Error, message);
+        entry.error = Some(failing.error.clone());
+        self.journal.add(task, &entry).await;
+        self.fail_run(name, failing).await
     }
 
     /// Ends a live run, in one transaction with what is sent for it and what is left to do. Gives the tasks that were sent.

@@ -19,6 +19,6 @@ pub(crate) use chore::{CHORE, Errand};
 pub(crate) use close::Failing;
 pub(crate) use gather::Gather;
 pub(crate) use plan::{InRun, Planned};
-pub(crate) use refused::RunRefused;
+pub(crate) use refused::{FULL, RunRefused};
 pub(crate) use told::RunFilter;
 pub(crate) use wait::Notified;

@@ -20,7 +20,7 @@ use crate::{
     traces::Above,
     workflow::{
         Ask, CallType, Invoker, Kept, Kind, RunHead, SDK_INIT, Step, check_own_limits, headers_of, inherit,
-        own_limits, own_name,
+        own_limits, own_name, run_id,
     },
 };
 
@@ -162,7 +162,7 @@ impl Desk {
                     self.accepted(sent, message);
                     all.push(InRun { id, task: sent.id, created, is_duplicate: sent.is_duplicate });
                 }
-                RunOutcome::Taken { name } => all.push(self.taken(&name).await?),
+                RunOutcome::Taken { name } => all.push(self.taken(&name, &change.write).await?),
                 RunOutcome::Full => return Err(RunRefused::Full(id)),
                 RunOutcome::Unknown | RunOutcome::Ended(_) | RunOutcome::Stale => {
                     return Err(RunRefused::Over(id));
@@ -184,16 +184,29 @@ impl Desk {
     }
 
     /// The run that has been there before.
-    async fn taken(&self, name: &str) -> Result<InRun, RunRefused> {
+    async fn taken(&self, name: &str, asked: &RunWrite) -> Result<InRun, RunRefused> {
         let gone = || RunRefused::Over(name.to_owned());
         let (run, steps) = self.store.run(name.to_owned()).await?.ok_or_else(gone)?;
         let task = steps.first().map_or(TaskId(0), |step| step.task);
-        let created = Some(RunHead::from_bytes(&run.head).created);
+        let head = RunHead::from_bytes(&run.head);
+        let created = Some(head.created);
+        // Somebody else's run ends without telling the step that asked for one: it would wait for ever.
+        if let RunWrite::Start { origin: Some(origin), head: asked, .. } = asked
+            && RunHead::from_bytes(asked).invoker.is_some()
+            && head.invoker.as_ref().map(Invoker::origin).as_deref() != Some(origin.as_str())
+        {
+            let accepted = "an id that no other live run has: this step did not invoke that one";
+            return Err(Fault::new("Upstash-Workflow-RunId", &run.id, accepted).into());
+        }
         Ok(InRun { id: run.id, task, created, is_duplicate: true })
     }
 
     /// The live run of this id.
     pub(crate) async fn live_run(&self, id: &str) -> Result<(Run, RunHead), RunRefused> {
+        if run_id(id).is_err() {
+            // Nobody has a run of this name, and not every store can be asked for it.
+            return Err(RunRefused::Over(id.chars().take(100).collect()));
+        }
         let query = RunQuery { id: Some(id.to_owned()), is_live: true, most: 1, before: None };
         let run = self.store.runs(query).await?.pop().ok_or_else(|| RunRefused::Over(id.to_owned()))?;
         let head = RunHead::from_bytes(&run.head);
@@ -203,19 +216,27 @@ impl Desk {
     /// Who invokes, as the body says it.
     async fn invocation(&self, body: &Bytes) -> Result<Invoked, RunRefused> {
         let wrong = |error| Fault::text(format!("the body is no invocation ({error}); send {INVOCATION}"));
-        let body: Invocation = serde_json::from_slice(body).map_err(wrong)?;
+        let map: Map<String, Value> = serde_json::from_slice(body).map_err(wrong)?;
+        let body: Invocation = serde_json::from_value(Value::Object(map)).map_err(wrong)?;
         let step = serde_json::to_vec(&body.step).unwrap_or_default();
-        let name = Step::read(&step)?.name();
+        Step::read(&step)?;
+        let Ok(Destination::Url(url)) = Destination::read(&body.workflow_url) else {
+            let accepted = "a URL that begins with http:// or https://";
+            return Err(Fault::new("workflowUrl", &body.workflow_url, accepted).into());
+        };
+        let headers = headers_of(&body.headers)?;
+        // Whoever brings the result cannot tell anybody that they cannot be.
+        read(&headers).map_err(|fault| Fault::text(format!("headers: {fault}")))?;
         let (run, head) = self.live_run(&body.workflow_run_id).await?;
-        let origin = format!("{}/{name}", run.name);
         let invoker = Invoker {
             run: run.name,
             id: run.id,
-            url: body.workflow_url,
+            url,
             created: body.workflow_run_created_at.map_or(head.created, |at| at as u64),
-            headers: headers_of(&body.headers).pairs().collect(),
+            headers: headers.pairs().collect(),
             step: body.step,
         };
+        let origin = invoker.origin();
         Ok(Invoked { invoker, payload: body.body.unwrap_or_default().into(), origin, above: head.above })
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use flowgate_tasks::{
     TaskId,
-    store::{Cancelled, Document, RunChange, RunOutcome, RunState, RunWrite, StoreError},
+    store::{Cancelled, Document, RunChange, RunOutcome, RunQuery, RunState, RunWrite, StoreError},
 };
 use serde_json::{Value, json};
 
@@ -36,6 +36,8 @@ pub(crate) struct Notified {
     pub(crate) task: Option<TaskId>,
     pub(crate) is_duplicate: bool,
     pub(crate) waiter: Value,
+    /// Why it could not be told, if it could not.
+    pub(crate) error: Option<String>,
 }
 
 impl Desk {
@@ -77,9 +79,10 @@ impl Desk {
                     // So that whoever ends the wait can take its end by time out of the line.
                     let task = tasks.first().map_or(0, |task| task.0);
                     self.store.put_document(document(task.to_string().into_bytes())).await?;
-                    return Ok(());
+                    return Ok(self.forget_if_over(id, &wait.event, &run.name, &name).await?);
                 }
                 Some(RunOutcome::Stale) => {}
+                Some(RunOutcome::Full) => return Err(RunRefused::Full(id.to_owned())),
                 _ => return Err(RunRefused::Over(id.to_owned())),
             }
         }
@@ -106,7 +109,11 @@ impl Desk {
                     Err(RunRefused::Over(_)) => {
                         self.store.remove_document(kind(event), waiting.name.clone()).await?;
                     }
-                    Err(refused) => return Err(refused),
+                    Err(RunRefused::Store(error)) if !matches!(error, StoreError::Option(_)) => {
+                        return Err(error.into());
+                    }
+                    // It waits on, until its time is over; the others are told.
+                    Err(refused) => told.extend(self.untold(run, step, &refused).await?),
                 }
             }
             match page.last() {
@@ -114,6 +121,26 @@ impl Desk {
                 _ => return Ok(told),
             }
         }
+    }
+
+    /// Somebody who waits for an event and cannot have it.
+    async fn untold(
+        &self,
+        name: &str,
+        step: &str,
+        refused: &RunRefused,
+    ) -> Result<Option<Notified>, StoreError> {
+        let Some((run, _)) = self.store.run(name.to_owned()).await? else { return Ok(None) };
+        let head = RunHead::from_bytes(&run.head);
+        let waiter = head.waits.iter().find(|wait| step_name(wait) == step).map(Wait::view);
+        Ok(waiter.map(|waiter| Notified {
+            id: run.id,
+            created: head.created,
+            task: None,
+            is_duplicate: false,
+            waiter,
+            error: Some(refused.to_string()),
+        }))
     }
 
     async fn notify_run(&self, id: &str, event: &str, data: &Bytes) -> Result<Vec<Notified>, RunRefused> {
@@ -143,9 +170,11 @@ impl Desk {
                         task: None,
                         is_duplicate: false,
                         waiter,
+                        error: None,
                     }]);
                 }
                 Some(RunOutcome::Stale) => {}
+                Some(RunOutcome::Full) => return Err(RunRefused::Full(id.to_owned())),
                 _ => return Err(RunRefused::Over(id.to_owned())),
             }
         }
@@ -178,7 +207,14 @@ impl Desk {
             };
             self.forget_wait(&wait.event, name, step).await?;
             let (created, waiter) = (head.created, wait.view());
-            return Ok(Some(Notified { id: run.id, created, task: Some(task), is_duplicate, waiter }));
+            return Ok(Some(Notified {
+                id: run.id,
+                created,
+                task: Some(task),
+                is_duplicate,
+                waiter,
+                error: None,
+            }));
         }
     }
 
@@ -193,7 +229,9 @@ impl Desk {
     ) -> Result<Option<(TaskId, bool)>, RunRefused> {
         let Some((run, _)) = self.store.run(name.to_owned()).await? else { return Ok(None) };
         let body = body_of(&wait.step_with(data));
-        let spec = inherit(read(&wait.given())?, &head.spec, Step::read(&body)?.next());
+        // They were read when the wait was taken in.
+        let own = read(&wait.given()).unwrap_or_default();
+        let spec = inherit(own, &head.spec, Step::read(&body)?.next());
         let message = self.message(&head.above, wait.url.clone(), spec, None);
         let mut planned = plan::go_on(&run, Role::Step, step_name(wait), message, body);
         planned.change.write = bare(name, version, head).write;
@@ -220,6 +258,17 @@ impl Desk {
             told.extend(head.waits.iter().filter(|wait| step_name(wait) == step).map(Wait::view));
         }
         Ok(told)
+    }
+
+    /// Whoever ended a wait before it was listed for the last time has taken it out of the list too early.
+    async fn forget_if_over(&self, id: &str, event: &str, name: &str, step: &str) -> Result<(), StoreError> {
+        let query = RunQuery { id: Some(id.to_owned()), is_live: true, most: 1, before: None };
+        let found = self.store.runs(query).await?.pop().filter(|run| run.name == name);
+        let waits = found.map(|run| RunHead::from_bytes(&run.head).waits).unwrap_or_default();
+        match waits.iter().any(|wait| step_name(wait) == step) {
+            true => Ok(()),
+            false => self.forget_wait(event, name, step).await,
+        }
     }
 
     /// Takes a wait out of the list, and its end by time out of the line.

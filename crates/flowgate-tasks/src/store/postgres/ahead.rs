@@ -44,7 +44,7 @@ pub(super) async fn take(
     now: i64,
 ) -> Result<Vec<Claimed>, StoreError> {
     let Some(ahead) = ahead else { return Ok(Vec::new()) };
-    let until = now.saturating_add(super::send::nanos(ahead.lease));
+    let until = now.saturating_add(super::columns::nanos(ahead.lease));
     let most = i64::from(ahead.most);
     let taken = session.query(TAKE_AHEAD, [&worker.0, &most, &now, &until, &MOST_LANES]).await?;
     let mut claimed = Vec::new();

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     clock::Wall,
-    store::{Reply, StoreError, Wake},
+    store::{Board, Reply, StoreError, Wake},
 };
 
 /// How many wake-ups one who listens may be behind.
@@ -56,6 +56,8 @@ pub(super) struct Shared {
     pub(super) swept: AtomicI64,
     pub(super) lanes: Lanes,
     pub(super) turning: Memory,
+    /// Workers of this process that sends may claim for.
+    pub(super) offers: Board,
     pub(super) wakes: broadcast::Sender<Wake>,
     /// What this store's own wake-ups for others are marked with: it wakes its own workers without a detour.
     pub(super) mark: String,
@@ -100,6 +102,7 @@ impl Postgres {
             swept: AtomicI64::new(0),
             lanes: Lanes::default(),
             turning: Memory::default(),
+            offers: Board::default(),
             wakes,
             mark: format!("{:016x}", RandomState::new().hash_one(0)),
             listener: Mutex::default(),
@@ -153,15 +156,16 @@ impl Shared {
     /// A connection for this line, alone.
     async fn session(&self, line: Line) -> Result<Lease, StoreError> {
         let (slot, statements, plans) = match line {
-            Line::Sends => (&self.sends, send::STATEMENTS, Plans::ByIndex),
-            Line::Turns => (&self.turns, turn::STATEMENTS, Plans::ByIndex),
-            Line::Upkeep => (&self.upkeep, upkeep::STATEMENTS, Plans::ByIndex),
+            // A send may claim.
+            Line::Sends => (&self.sends, &[&[send::STATEMENTS], turn::STATEMENTS][..], Plans::ByIndex),
+            Line::Turns => (&self.turns, &[turn::STATEMENTS][..], Plans::ByIndex),
+            Line::Upkeep => (&self.upkeep, &[&[upkeep::STATEMENTS][..]][..], Plans::ByIndex),
             // Among them are those that count everything.
-            Line::Rest => (&self.rest, runs::READS, Plans::Any),
+            Line::Rest => (&self.rest, &[&[runs::READS][..]][..], Plans::Any),
         };
         let mut slot = Arc::clone(slot).lock_owned().await;
         if slot.as_ref().is_none_or(Session::is_closed) {
-            *slot = Some(Session::open(&self.address, statements, plans).await?);
+            *slot = Some(Session::open(&self.address, &statements.concat().concat(), plans).await?);
         }
         Ok(Lease { slot, is_clean: true })
     }
@@ -192,11 +196,13 @@ impl Lease {
         self.is_clean = true;
     }
 
-    /// Ends a transaction that failed.
-    pub(super) async fn roll_back(&mut self) {
-        if self.run("ROLLBACK").await.is_ok() {
+    /// Ends a transaction that failed. `false`: the connection is gone, and nobody knows what became of it.
+    pub(super) async fn roll_back(&mut self) -> bool {
+        let is_known = self.run("ROLLBACK").await.is_ok();
+        if is_known {
             self.end();
         }
+        is_known
     }
 }
 

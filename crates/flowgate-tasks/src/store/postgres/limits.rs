@@ -4,10 +4,11 @@
 
 use super::{
     connect::{Line, Postgres},
+    rows,
     session::{Tries, failed},
 };
 use crate::{
-    store::{KeyChange, QueueLimits, StoreError},
+    store::{Half, KeyChange, QueueLimits, StoreError, pins},
     terms,
 };
 
@@ -81,6 +82,11 @@ impl Postgres {
     }
 
     pub(super) async fn alter_key(&self, key: String, change: KeyChange) -> Result<(), StoreError> {
+        let told = self.shared.told_time();
+        if let KeyChange::Halves { max, rate } = &change {
+            // What cannot be pinned is refused here; what can goes with what is pinned already.
+            pins::changed(None, *max, *rate)?;
+        }
         self.change(move |transaction| {
             let (key, change) = (key.clone(), change.clone());
             Box::pin(async move {
@@ -88,21 +94,40 @@ impl Postgres {
                 let add = "INSERT INTO keys (name, latest) SELECT $1, latest FROM cluster \
                     ON CONFLICT (name) DO UPDATE SET name = excluded.name";
                 transaction.execute(add, &[&key]).await?;
-                let pinned = match &change {
+                let text = match &change {
                     KeyChange::Pin(limits) => terms::to_text(Some(limits)),
+                    KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } => {
+                        let find = "SELECT rates, now_ns($2) FROM keys WHERE name = $1 FOR NO KEY UPDATE";
+                        let row = transaction.query_one(find, &[&key, &told]).await?;
+                        // What cannot be read says nothing, here as in a turn.
+                        change.book(row.get(0), rows::tick(row.get(1))).unwrap_or_default()
+                    }
+                    KeyChange::Halves { max, rate } => {
+                        let sql = "SELECT pinned FROM keys WHERE name = $1 FOR NO KEY UPDATE";
+                        let known: Option<String> = transaction.query_one(sql, &[&key]).await?.get(0);
+                        let known = known.and_then(|known| terms::from_text(&known).ok().flatten());
+                        let pinned = pins::changed(known, *max, *rate).ok().flatten();
+                        terms::to_text(pinned.as_ref())
+                    }
                     _ => String::new(),
                 };
                 let (set, value): (&str, Option<&str>) = match &change {
                     KeyChange::Pause => ("paused = true", None),
                     KeyChange::Resume => ("paused = false", None),
-                    KeyChange::Pin(_) => ("pinned = $2", Some(&pinned)),
+                    KeyChange::Pin(_) => ("pinned = $2", Some(&text)),
+                    KeyChange::Halves { rate: Half::Pin(_), .. } => {
+                        ("pinned = nullif($2, ''), rates = ''", Some(&text))
+                    }
+                    KeyChange::Halves { .. } => ("pinned = nullif($2, '')", Some(&text)),
                     KeyChange::Unpin => ("pinned = NULL", None),
                     KeyChange::Latest(true) => ("latest = true, chosen = true", None),
                     KeyChange::Latest(false) => ("latest = false, chosen = true", None),
                     KeyChange::LatestAsOthers => {
                         ("latest = (SELECT latest FROM cluster), chosen = false", None)
                     }
-                    KeyChange::ResetRate => ("rates = ''", None),
+                    KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } => {
+                        ("rates = $2", Some(&text))
+                    }
                 };
                 let set = format!("UPDATE keys SET {set} WHERE name = $1 AND ($2::text IS NULL OR true) RETURNING id");
                 let id: i64 = transaction.query_one(&set, &[&key, &value]).await?.get(0);

@@ -9,9 +9,17 @@
 //! two turns can wait for each other. Whoever changes what all turns read (a cap, the rule for all keys) waits for them first, by
 //! the table of leases. Who makes a lane shares its key, and a sweep takes only keys that nobody has: so no lane is without its
 //! key. Should two transactions wait for each other all the same, the one that is told to give way tries again.
+//!
+//! A send locks the keys whose newest limits it changes, in the order of their ids, then the idle lanes it fills, in theirs. One that
+//! claims for a worker goes on as a turn that waits for nobody: the cluster's row, queues, keys and tasks are taken only where
+//! nobody else has them. Lanes it writes last are of keys that it has, and were ready when it began: whoever had filled one of them
+//! and waited for a lane of ours would have to have begun before us and after us.
 
 mod ahead;
+mod columns;
 mod connect;
+mod direct;
+mod gather;
 mod idle;
 mod keys;
 mod lanes;
@@ -32,5 +40,6 @@ mod tls;
 mod turn;
 mod upkeep;
 mod why;
+mod write;
 
 pub use connect::{Postgres, PostgresOptions};

@@ -9,15 +9,17 @@ use tokio_postgres::Row;
 
 use super::{
     connect::{Lease, Line, Postgres, Shared},
+    direct,
     lanes::LaneName,
     rows::tick,
-    send::{self, Named},
+    send::{self, Batch, Named},
     session::{Tries, flight},
     shelf,
+    turn::Turnout,
 };
 use crate::{
     store::{
-        Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite, Sent, StoreError,
+        Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite, Sent, StoreError, Taken,
         runs::{LAST, MAX_BYTES, MAX_STEPS},
     },
     task::{NewTask, TaskId},
@@ -86,20 +88,28 @@ impl Postgres {
             let tasks: Vec<NewTask> = changes.iter().flat_map(tasks_of).cloned().collect();
             let names: Vec<LaneName> = tasks.iter().map(LaneName::of).collect();
             let mut tries = Tries::default();
+            let mut may_claim = true;
             loop {
                 let lanes = shared.lanes.resolve(&session, &names).await?;
+                let taken = may_claim.then(|| shared.offers.take(&tasks)).flatten();
+                may_claim = false;
                 session.begin();
-                match write(&shared, &session, &changes, &tasks, &lanes).await {
-                    Ok(outcomes) => {
+                match write(&shared, &session, &changes, (&tasks, &lanes), taken.as_ref()).await {
+                    Ok((outcomes, claimed)) => {
                         session.end();
+                        match claimed {
+                            Some(_) => direct::hand_over(&shared, taken, claimed),
+                            // Nothing of it was to be sent.
+                            None => taken.into_iter().for_each(Taken::give_back),
+                        }
                         return Ok(outcomes);
                     }
                     Err(error) => {
-                        session.roll_back().await;
-                        if send::lost_a_lane(&error) {
+                        let is_swept = send::lost_a_lane(&error);
+                        let goes_on = is_swept || tries.may_go_on_after(&error);
+                        direct::fail(&mut session, taken, error, goes_on).await?;
+                        if is_swept {
                             shared.lanes.forget();
-                        } else if !tries.may_go_on_after(&error) {
-                            return Err(error);
                         }
                     }
                 }
@@ -161,16 +171,16 @@ async fn write(
     shared: &Shared,
     session: &Lease,
     changes: &[RunChange],
-    tasks: &[NewTask],
-    lanes: &[i64],
-) -> Result<Vec<RunOutcome>, StoreError> {
+    (tasks, lanes): (&[NewTask], &[i64]),
+    taken: Option<&Taken>,
+) -> Result<(Vec<RunOutcome>, Option<Turnout>), StoreError> {
     let told = shared.told_time();
     // In the order of their names, so that no two who change the same runs wait for each other; several of one run in theirs.
     let mut order: Vec<usize> = (0..changes.len()).collect();
     order.sort_by_key(|&index| &changes[index].name);
     // All in one flight: the statements arrive in this order.
     let (_, written) = flight!(
-        session.run("BEGIN"),
+        session.run(send::beginning(taken)),
         try_join_all(order.iter().map(|&index| write_one(session, &changes[index], told))),
     )?;
     let mut written: Vec<(usize, Written)> = order.into_iter().zip(written).collect();
@@ -204,16 +214,17 @@ async fn write(
         tasks.iter().enumerate().filter(|(index, _)| wanted(*index)).map(|(_, task)| task.clone()).collect();
     if tasks.is_empty() {
         session.run("COMMIT").await?;
-        return Ok(outcomes);
+        return Ok((outcomes, None));
     }
-    let sent = send::add(shared, session, &tasks, &lanes, &named, true).await?;
+    let batch = Batch { tasks: &tasks, lanes: &lanes, named: &named, begin: None };
+    let (sent, claimed) = send::add(shared, session, batch, taken).await?;
     let mut sent = sent.into_iter();
     for (change, outcome) in changes.iter().zip(&mut outcomes) {
         let RunOutcome::Written { tasks, .. } = outcome else { continue };
         let with_task = change.steps.iter().filter(|step| step.task.is_some()).count();
         tasks.extend(sent.by_ref().skip(with_task).take(change.tasks.len()).map(|sent| sent.id));
     }
-    Ok(outcomes)
+    Ok((outcomes, claimed))
 }
 
 async fn write_one(session: &Lease, change: &RunChange, told: Option<i64>) -> Result<Written, StoreError> {

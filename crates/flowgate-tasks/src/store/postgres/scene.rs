@@ -1,97 +1,19 @@
-//! What a turn knows when it decides: the first flight of its transaction.
-//!
-//! Owns what is read and locked, and in which order (see the store's own page). It decides nothing.
+//! What a turn knows when it decides, made of what its first flight brought. It decides nothing.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tokio_postgres::Row;
 
-use super::{ahead::START, connect::Lease, rows, session::flight};
+use super::{
+    connect::Lease,
+    gather::{A_FEW, Asked, Begun, MOST_PLAIN, Rows, gather},
+    rows,
+};
 use crate::{
     plan::{Candidate, Counter, LaneState, Scene},
-    store::{Claimed, Settle, StoreError, Want, WorkerId},
+    store::{Claimed, Settle, StoreError},
     task::TaskId,
 };
-
-/// No turn looks at more lanes of one queue than these.
-const MOST_LANES: u32 = 512;
-/// The same without a key, and how many with a key the server names whether or not others have them.
-const MOST_PLAIN: usize = 16;
-const A_FEW: usize = 4;
-
-const WORKER: &str = "SELECT now_ns($2) AS now, worker.id AS worker FROM (SELECT) AS one \
-    LEFT JOIN LATERAL (SELECT id FROM workers WHERE id = $1 FOR KEY SHARE) AS worker ON true";
-const CLUSTER: &str = "SELECT cap, in_use FROM cluster";
-const LOCK_CLUSTER: &str = "SELECT cap, in_use FROM cluster WHERE cap IS NOT NULL FOR NO KEY UPDATE";
-const QUEUES: &str = "SELECT id, priority, max, in_use, paused FROM queues";
-const LOCK_QUEUES: &str = "SELECT FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE";
-const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates FROM keys \
-    WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";
-/// Both tell which of a lease's tasks had been settled before.
-const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker = $2 RETURNING id, done, ahead_until IS NOT NULL AS is_ahead";
-const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id) AS ids \
-    FROM unnest($1::bigint[], $2::bigint[]) AS asked (lease, id) GROUP BY lease), \
-    old AS (SELECT leases.id, leases.done, given.ids FROM leases JOIN given ON leases.id = given.lease \
-    WHERE leases.worker = $3 FOR UPDATE OF leases) \
-    UPDATE leases SET done = old.done || array(SELECT id FROM unnest(old.ids) AS fresh (id) WHERE id <> ALL(old.done)) \
-    FROM old WHERE leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
-
-/// Ready lanes with a key: those of the best priority after the cursor, then from the beginning; each key locked, unless
-/// somebody else has it.
-const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
-    SELECT lanes.* FROM queues CROSS JOIN LATERAL (\
-    (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND priority = (SELECT priority FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) \
-    AND id > $1 ORDER BY id LIMIT $2) UNION ALL \
-    (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    ORDER BY priority, id LIMIT $2)) AS lanes \
-    WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
-    AND EXISTS (SELECT FROM workers WHERE id = $4 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))) \
-    SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
-    keys.id AS key, in_use, paused, pinned, sent, latest, rates \
-    FROM ready JOIN keys ON keys.id = ready.key FOR NO KEY UPDATE OF keys SKIP LOCKED";
-const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
-    SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
-    ORDER BY priority, id LIMIT 16) AS lanes \
-    WHERE EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))";
-/// A few of the lanes with a key that are ready, their keys locked or not.
-const ANY_KEYED: &str = "SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
-    SELECT id, queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL LIMIT 4) AS lanes \
-    WHERE NOT paused AND (max IS NULL OR in_use < max) \
-    AND EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) LIMIT 4";
-/// Lanes held by keys of which something comes back.
-const HELD_LANES: &str = "SELECT id AS lane, queue, key, priority, limits, heavy FROM lanes \
-    WHERE key = ANY($1) AND state = 2 ORDER BY id";
-
-pub(super) const STATEMENTS: [&str; 13] = [
-    START,
-    WORKER,
-    CLUSTER,
-    LOCK_CLUSTER,
-    QUEUES,
-    LOCK_QUEUES,
-    LOCK_KEYS,
-    GIVE_BACK,
-    GIVE_BACK_SOME,
-    KEYED_LANES,
-    PLAIN_LANES,
-    ANY_KEYED,
-    HELD_LANES,
-];
-
-/// What a turn asks for.
-pub(super) struct Asked<'a> {
-    pub(super) worker: WorkerId,
-    pub(super) settles: &'a [Settle],
-    /// What was claimed ahead and has started.
-    pub(super) starts: &'a [Claimed],
-    pub(super) want: Option<Want>,
-    /// The lane after which the rotation goes on.
-    pub(super) cursor: i64,
-    pub(super) told: Option<i64>,
-    /// The leases of which everything that is left is settled now.
-    pub(super) whole: HashSet<i64>,
-}
 
 /// What the first flight brought.
 pub(super) struct Loaded {
@@ -102,8 +24,8 @@ pub(super) struct Loaded {
     pub(super) is_locked_out: bool,
     /// Whether no other lane is ready, as far as anybody knows.
     pub(super) sees_all: bool,
-    /// What was said of each lane so far.
-    pub(super) were: Vec<LaneState>,
+    /// What was said of each lane so far. `None`: it was idle until the transaction filled it.
+    pub(super) were: Vec<Option<LaneState>>,
     /// Lanes whose head may take more than one slot.
     pub(super) heavy: HashSet<i64>,
     /// What is given back of leases that are still the worker's, by its place among the settles: the rest was lost before.
@@ -113,30 +35,18 @@ pub(super) struct Loaded {
 }
 
 /// Begins the transaction and reads what the plan needs, with what was given back already counted as free.
-pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, StoreError> {
-    let back = Back::of(asked);
-    let worker = asked.worker.0;
-    let wants = asked.want.is_some();
-    let is_locked = asked.want.is_some_and(|want| want.with_locks);
-    let most = asked.want.map_or(0, |want| i64::from(want.slots.saturating_mul(2).clamp(8, MOST_LANES)));
-    let (_, _, _, known, locked, started, whole, some, cluster, queues, held, keyed, plain, any) = flight!(
-        session.run("BEGIN; LOCK TABLE leases IN ROW EXCLUSIVE MODE"),
-        session.query_if(is_locked, LOCK_CLUSTER, []),
-        session.query_if(is_locked, LOCK_QUEUES, []),
-        session.query(WORKER, [&worker, &asked.told]),
-        session.query_if(!back.keys.is_empty(), LOCK_KEYS, [&back.keys]),
-        session.query_if(!back.starts.is_empty(), START, [&back.starts, &worker, &asked.told]),
-        session.query_if(!back.whole.is_empty(), GIVE_BACK, [&back.whole, &worker]),
-        session.query_if(!back.ids.is_empty(), GIVE_BACK_SOME, [&back.leases, &back.ids, &worker]),
-        session.query(CLUSTER, []),
-        session.query(QUEUES, []),
-        session.query_if(!back.keys.is_empty(), HELD_LANES, [&back.keys]),
-        session.query_if(wants, KEYED_LANES, [&asked.cursor, &most, &back.queues, &worker]),
-        session.query_if(wants, PLAIN_LANES, [&worker]),
-        session.query_if(wants, ANY_KEYED, [&worker]),
-    )?;
+pub(super) async fn load(
+    session: &Lease,
+    asked: &Asked<'_>,
+    begin: impl Future<Output = Result<Begun, StoreError>>,
+) -> Result<(Begun, Loaded), StoreError> {
+    let Rows { begun, tried, known, locked, given, cluster, queues, held, keyed, plain, any, filled } =
+        gather(session, asked, begin).await?;
+    let (waits, most) = (asked.waits(), asked.most_lanes());
+    let tried_queues: HashSet<i64> = tried.1.iter().map(|row| row.get(0)).collect();
+    let is_locked = |queue: &Row| waits || tried_queues.contains(&queue.get("id"));
     let known = known.first().expect("one row, whether or not there is such a worker");
-    if wants && known.get::<_, Option<i64>>("worker").is_none() {
+    if asked.want.is_some() && known.get::<_, Option<i64>>("worker").is_none() {
         return Err(StoreError::Gone { worker: asked.worker });
     }
     let quota = asked.want.map_or(0, |want| want.per_queue);
@@ -144,8 +54,11 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
         scene: Scene {
             now: rows::tick(known.get("now")),
             budget: asked.want.map_or(0, |want| want.slots),
-            cluster: cluster.first().map(|row| rows::cluster(row, is_locked)).unwrap_or_default(),
-            queues: queues.iter().map(|row| rows::queue(row, quota, is_locked)).collect(),
+            cluster: cluster
+                .first()
+                .map(|row| rows::cluster(row, waits || !tried.0.is_empty()))
+                .unwrap_or_default(),
+            queues: queues.iter().map(|row| rows::queue(row, quota, is_locked(row))).collect(),
             keys: Vec::new(),
             lanes: Vec::new(),
         },
@@ -156,6 +69,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     for row in &locked {
         builder.key(row, "id")?;
     }
+    let (started, whole, some) = given;
     let gone = || whole.iter().chain(&some);
     let uncounted: HashSet<i64> = gone().filter(|row| row.get("is_ahead")).map(|row| row.get("id")).collect();
     let back = fenced(asked.settles, gone());
@@ -168,8 +82,10 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     let sees_all = plain.len() < MOST_PLAIN
         && any.len() < A_FEW
         && any.iter().all(|row| seen.contains(&row.get::<_, i64>("lane")));
-    let were = builder.lanes(plain, keyed, &held, asked.cursor)?;
-    Ok(Loaded {
+    let known = builder.lanes(plain, keyed, &held, asked.cursor)?;
+    let filled = builder.filled(&filled.0, &filled.1)?;
+    let were = known.into_iter().map(Some).chain(std::iter::repeat_n(None, filled)).collect();
+    let loaded = Loaded {
         scene: builder.scene,
         has_more,
         is_locked_out,
@@ -178,7 +94,8 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
         heavy: builder.heavy,
         back,
         missed,
-    })
+    };
+    Ok((begun, loaded))
 }
 
 /// The settles whose lease is still the worker's, each task once.
@@ -188,37 +105,6 @@ fn fenced<'a>(settles: &[Settle], leases: impl Iterator<Item = &'a Row>) -> BTre
     let mut is_first =
         |settle: &Settle| done.get_mut(&settle.task.lease).is_some_and(|done| done.insert(settle.task.id.0));
     settles.iter().enumerate().filter(|(_, settle)| is_first(settle)).map(|(index, _)| index).collect()
-}
-
-/// What is given back, as parameters.
-#[derive(Default)]
-struct Back {
-    keys: Vec<i64>,
-    queues: Vec<i64>,
-    whole: Vec<i64>,
-    leases: Vec<i64>,
-    ids: Vec<i64>,
-    starts: Vec<i64>,
-}
-
-impl Back {
-    fn of(asked: &Asked<'_>) -> Self {
-        let mut back = Back { whole: asked.whole.iter().copied().collect(), ..Back::default() };
-        for Settle { task, .. } in asked.settles {
-            back.keys.extend(task.place.key);
-            back.queues.push(task.place.queue);
-            if !asked.whole.contains(&task.lease) {
-                back.leases.push(task.lease);
-                back.ids.push(task.id.0);
-            }
-        }
-        back.starts.extend(asked.starts.iter().map(|task| task.lease));
-        for ids in [&mut back.keys, &mut back.queues] {
-            ids.sort_unstable();
-            ids.dedup();
-        }
-        back
-    }
 }
 
 /// A scene in the making.
@@ -305,6 +191,18 @@ impl Builder {
             }
         }
         Ok(were)
+    }
+
+    /// Lanes that were idle until the transaction filled them, and how many.
+    fn filled(&mut self, plain: &[Row], keyed: &[Row]) -> Result<usize, StoreError> {
+        for row in plain {
+            self.lane(row, None)?;
+        }
+        for row in keyed {
+            let key = self.key(row, "key")?;
+            self.lane(row, Some(key))?;
+        }
+        Ok(plain.len() + keyed.len())
     }
 
     fn lane(&mut self, row: &Row, key: Option<usize>) -> Result<(), StoreError> {

@@ -9,14 +9,18 @@ use flowgate_core::OptionError;
 use tokio_postgres::Transaction;
 
 use super::{
+    columns::{self, Columns, HEAVY_LANES, nanos},
     connect::{Lease, Line, Postgres, Shared},
+    direct,
+    gather::{BEGIN, Begun},
     lanes::{self, LaneName},
     runs,
-    session::{Params, Tries, failed, flight},
+    session::{Tries, failed, flight},
+    turn::Turnout,
 };
 use crate::{
-    store::{Sent, StoreError, Wake},
-    task::{NewTask, TaskId, When},
+    store::{Sent, StoreError, Taken, Wake},
+    task::{NewTask, TaskId},
 };
 
 /// Shares the lanes' rows until the end of the transaction.
@@ -38,44 +42,17 @@ const READY_SENT: &str = "WITH idle AS (SELECT id FROM lanes WHERE id = ANY($1) 
     woken AS (UPDATE lanes SET state = 1 FROM idle WHERE lanes.id = idle.id AND lanes.state = 0 RETURNING lanes.id) \
     SELECT pg_notify('flowgate', 'w' || $2::text) FROM woken LIMIT 1";
 
+/// Idle lanes, until the end of the transaction its own.
+const LOCK_IDLE: &str = "SELECT id FROM lanes WHERE id = ANY($1) AND state = 0 ORDER BY id FOR NO KEY UPDATE";
+
 /// Tells those who keep up that something is due one day.
 pub(super) const DELAYED: &str = "SELECT pg_notify('flowgate', 'd')";
-
-/// Lanes that get a task of more than one slot.
-const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
-
-/// A lane that is gone leaves a null, which is refused: then nothing is stored.
-const ADD_TASKS: &str = "WITH told AS MATERIALIZED (\
-    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, lanes.id AS lane, weight, record, note, noted_at, now, \
-    CASE WHEN due_from_now THEN now + due ELSE due END AS due, \
-    CASE WHEN good_from_now THEN now + good ELSE good END AS good \
-    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[], $9::bytea[], $10::bigint[]) \
-    WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, note, noted_at, nr) \
-    CROSS JOIN (SELECT flowgate.now_ns($11) AS now) AS clock \
-    LEFT JOIN flowgate.lanes ON lanes.id = asked.lane ORDER BY nr OFFSET 0), \
-    noted AS (INSERT INTO flowgate.notes (task, at, body) SELECT id, noted_at, note FROM told WHERE note IS NOT NULL) \
-    INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
-    SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN id END, 0, weight, \
-    CASE WHEN due > now THEN due END, good, record FROM told RETURNING id";
 
 pub(super) const REMOVE_DEAD: &str = "DELETE FROM dead WHERE id = $1 RETURNING id";
 
 /// At the end of its line, as new; unless that lane is gone.
 pub(super) const ADD_REVIVED: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, record) \
     SELECT $1, id, nextval('task_ids'), 0, $3, $4 FROM lanes WHERE id = $2 RETURNING id";
-
-/// Whoever had the keys may have said of their lanes that they are held. A statement sees what was there when it began, so
-/// the keys are waited for by one of its own, before the one that looks at the lanes.
-const LOCK_SENT: &str = "SELECT FROM keys JOIN unnest($1::text[], $2::text[]) AS asked (name, limits) ON keys.name = asked.name \
-    WHERE keys.sent <> asked.limits ORDER BY keys.id FOR NO KEY UPDATE OF keys";
-
-/// The newest limits sent for each key; where these govern, everything that waits is looked at anew.
-const SENT_LIMITS: &str = "WITH newest AS (SELECT keys.id, asked.limits FROM keys \
-    JOIN unnest($1::text[], $2::text[]) AS asked (name, limits) ON keys.name = asked.name \
-    WHERE keys.sent <> asked.limits ORDER BY keys.id FOR NO KEY UPDATE OF keys), \
-    changed AS (UPDATE keys SET sent = newest.limits FROM newest WHERE keys.id = newest.id RETURNING keys.id, latest) \
-    UPDATE lanes SET state = 1, wake_at = NULL FROM changed \
-    WHERE lanes.key = changed.id AND changed.latest AND lanes.state IN (2, 3)";
 
 /// Remembers dedupe ids, unless they are remembered already.
 const CLAIM_NAMES: &str = "INSERT INTO dedupes (name, task, until) \
@@ -95,11 +72,12 @@ pub(super) const STATEMENTS: &[&str] = &[
     READY_LANES,
     READY_SENT,
     OPEN_LANES,
+    LOCK_IDLE,
     DELAYED,
-    HEAVY_LANES,
-    ADD_TASKS,
-    LOCK_SENT,
-    SENT_LIMITS,
+    columns::STATEMENTS[0],
+    columns::STATEMENTS[1],
+    columns::STATEMENTS[2],
+    columns::STATEMENTS[3],
     CLAIM_NAMES,
     NAMED,
     REMOVE_DEAD,
@@ -117,8 +95,11 @@ impl Postgres {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }
-        self.job(Line::Sends, move |shared, session| async move { send(&shared, session, &tasks).await })
-            .await
+        self.job(
+            Line::Sends,
+            move |shared, session| async move { Box::pin(send(&shared, session, &tasks)).await },
+        )
+        .await
     }
 }
 
@@ -170,20 +151,24 @@ impl Postgres {
 async fn send(shared: &Arc<Shared>, mut session: Lease, tasks: &[NewTask]) -> Result<Vec<Sent>, StoreError> {
     let names: Vec<LaneName> = tasks.iter().map(LaneName::of).collect();
     let mut tries = Tries::default();
+    let mut may_claim = true;
     loop {
         let lanes = shared.lanes.resolve(&session, &names).await?;
+        let taken = may_claim.then(|| shared.offers.take(tasks)).flatten();
+        may_claim = false;
         session.begin();
-        match store(shared, &session, tasks, &lanes).await {
-            Ok(sent) => {
+        match store(shared, &session, tasks, &lanes, taken.as_ref()).await {
+            Ok((sent, claimed)) => {
                 session.end();
+                direct::hand_over(shared, taken, claimed);
                 return Ok(sent);
             }
             Err(error) => {
-                session.roll_back().await;
-                if lost_a_lane(&error) {
+                let is_swept = lost_a_lane(&error);
+                let goes_on = is_swept || tries.may_go_on_after(&error);
+                direct::fail(&mut session, taken, error, goes_on).await?;
+                if is_swept {
                     shared.lanes.forget();
-                } else if !tries.may_go_on_after(&error) {
-                    return Err(error);
                 }
             }
         }
@@ -195,80 +180,83 @@ pub(super) fn lost_a_lane(error: &StoreError) -> bool {
     matches!(error, StoreError::Database { why, .. } if why.ends_with("(23502)"))
 }
 
+/// How a transaction that stores tasks begins: one that may claim as a turn does.
+pub(super) fn beginning(taken: Option<&Taken>) -> &'static str {
+    if taken.is_some() { BEGIN } else { "BEGIN" }
+}
+
 async fn store(
     shared: &Shared,
     session: &Lease,
     tasks: &[NewTask],
     lanes: &[i64],
-) -> Result<Vec<Sent>, StoreError> {
+    taken: Option<&Taken>,
+) -> Result<(Vec<Sent>, Option<Turnout>), StoreError> {
     let told = shared.told_time();
     let is_named = tasks.iter().any(|task| task.dedupe.is_some());
-    let named = if is_named { claim_names(session, tasks, told).await? } else { vec![None; tasks.len()] };
-    add(shared, session, tasks, lanes, &named, is_named).await
+    let begin = beginning(taken);
+    let named = match is_named {
+        true => claim_names(session, begin, tasks, told).await?,
+        false => vec![None; tasks.len()],
+    };
+    let batch = Batch { tasks, lanes, named: &named, begin: (!is_named).then_some(begin) };
+    add(shared, session, batch, taken).await
 }
 
-/// Stores those of these tasks that are new, and commits.
+/// Tasks on their way in.
+pub(super) struct Batch<'a> {
+    pub(super) tasks: &'a [NewTask],
+    pub(super) lanes: &'a [i64],
+    pub(super) named: &'a [Option<Named>],
+    /// How the transaction begins, unless it has.
+    pub(super) begin: Option<&'static str>,
+}
+
+/// Stores those of these tasks that are new, claims for the worker whose offer was taken, and commits.
 pub(super) async fn add(
     shared: &Shared,
     session: &Lease,
-    tasks: &[NewTask],
-    lanes: &[i64],
-    named: &[Option<Named>],
-    is_begun: bool,
-) -> Result<Vec<Sent>, StoreError> {
-    let told = shared.told_time();
+    batch: Batch<'_>,
+    taken: Option<&Taken>,
+) -> Result<(Vec<Sent>, Option<Turnout>), StoreError> {
+    let Batch { tasks, lanes, named, .. } = batch;
     let columns = Columns::of(tasks, lanes, named);
-    let limits = sent_limits(tasks);
-    let begin = async { if is_begun { Ok(()) } else { session.run("BEGIN").await } };
-    let limited = async {
-        if limits.0.is_empty() {
-            Ok(Vec::new())
-        } else {
-            let params: Params<'_, 2> = [&limits.0, &limits.1];
-            let (_, changed) = flight!(session.query(LOCK_SENT, params), session.query(SENT_LIMITS, params))?;
-            Ok(changed)
+    let is_delayed = tasks.iter().any(|task| task.start.is_some());
+    let put = columns.put(shared, session, &batch);
+    let (added, turnout) = match taken {
+        None => {
+            let (added, ready, _, _) = flight!(
+                put,
+                session.query(READY_SENT, [&columns.all_lanes, &shared.mark]),
+                session.query_if(is_delayed, DELAYED, []),
+                session.run("COMMIT"),
+            )?;
+            if !ready.is_empty() {
+                // Workers of this process hear of it now, and not by way of the server.
+                let _ = shared.wakes.send(Wake::Work);
+            }
+            (added, None)
+        }
+        Some(taken) => {
+            let filling = columns.filling(tasks);
+            let begin = async {
+                let (added, idle, _) = flight!(
+                    put,
+                    session.query(LOCK_IDLE, [&columns.all_lanes]),
+                    session.query_if(is_delayed, DELAYED, []),
+                )?;
+                Ok(Begun { added, idle: idle.iter().map(|row| row.get(0)).collect() })
+            };
+            let mut turnout = direct::claim(shared, session, taken, &filling, begin).await?;
+            (std::mem::take(&mut turnout.begun.added), Some(turnout))
         }
     };
-    let is_delayed = tasks.iter().any(|task| task.start.is_some());
-    let (_, _, _, _, added, ready, _, _) = flight!(
-        begin,
-        session.query(SHARE_LANES, [&columns.all_lanes]),
-        limited,
-        session.query_if(!columns.heavy_lanes.is_empty(), HEAVY_LANES, [&columns.heavy_lanes]),
-        session.query(
-            ADD_TASKS,
-            [
-                &columns.ids,
-                &columns.lanes,
-                &columns.weights,
-                &columns.due,
-                &columns.due_from_now,
-                &columns.good,
-                &columns.good_from_now,
-                &columns.records,
-                &columns.notes,
-                &columns.noted_at,
-                &told,
-            ],
-        ),
-        session.query(READY_SENT, [&columns.all_lanes, &shared.mark]),
-        session.query_if(is_delayed, DELAYED, []),
-        session.run("COMMIT"),
-    )?;
-    if !ready.is_empty() {
-        // Workers of this process hear of it now, and not by way of the server.
-        let _ = shared.wakes.send(Wake::Work);
-    }
     let mut added = added.iter().map(|row| TaskId(row.get(0)));
-    let mut sent = |named: &Option<Named>| match named {
-        Some(Named { task, is_new: false }) => Some(Sent { id: TaskId(*task), is_duplicate: true }),
-        _ => added.next().map(|id| Sent { id, is_duplicate: false }),
+    let sent = |named: &Option<Named>| match named {
+        Some(Named { task, is_new: false }) => Sent { id: TaskId(*task), is_duplicate: true },
+        _ => Sent { id: added.next().expect("each new one has a row"), is_duplicate: false },
     };
-    let sent: Option<Vec<Sent>> = named.iter().map(&mut sent).collect();
-    sent.ok_or_else(|| StoreError::Database {
-        doing: "stored tasks",
-        why: "fewer rows came back than went in".to_owned(),
-    })
+    Ok((named.iter().map(sent).collect(), turnout))
 }
 
 /// The task that a dedupe id stands for.
@@ -281,6 +269,7 @@ pub(super) struct Named {
 /// Begins the transaction, and finds for each task with a dedupe id whether it is the first of that id.
 async fn claim_names(
     session: &Lease,
+    begin: &str,
     tasks: &[NewTask],
     told: Option<i64>,
 ) -> Result<Vec<Option<Named>>, StoreError> {
@@ -291,7 +280,7 @@ async fn claim_names(
     let names: Vec<&str> = lasting.keys().copied().collect();
     let lasting: Vec<i64> = lasting.values().copied().collect();
     let (_, mine, all) = flight!(
-        session.run("BEGIN"),
+        session.run(begin),
         session.query(CLAIM_NAMES, [&names, &lasting, &told]),
         session.query(NAMED, [&names]),
     )?;
@@ -303,103 +292,4 @@ async fn claim_names(
         known.get(id).map(|&task| Named { task, is_new: fresh.remove(id) })
     };
     Ok(tasks.iter().map(named).collect())
-}
-
-/// The newest limits of each key, in the order of its tasks.
-fn sent_limits(tasks: &[NewTask]) -> (Vec<&str>, Vec<String>) {
-    let mut newest = std::collections::BTreeMap::new();
-    for task in tasks {
-        if let (Some(key), Some(limits)) = (&task.key, &task.limits) {
-            newest.insert(key.as_str(), crate::terms::to_text(Some(limits)));
-        }
-    }
-    newest.into_iter().unzip()
-}
-
-/// Tasks as columns of an insert.
-struct Columns {
-    all_lanes: Vec<i64>,
-    heavy_lanes: Vec<i64>,
-    ids: Vec<Option<i64>>,
-    lanes: Vec<i64>,
-    weights: Vec<i32>,
-    due: Vec<Option<i64>>,
-    due_from_now: Vec<bool>,
-    good: Vec<Option<i64>>,
-    good_from_now: Vec<bool>,
-    records: Vec<Vec<u8>>,
-    notes: Vec<Option<Vec<u8>>>,
-    noted_at: Vec<Option<i64>>,
-}
-
-impl Columns {
-    fn of(tasks: &[NewTask], lanes: &[i64], named: &[Option<Named>]) -> Self {
-        let new =
-            || tasks.iter().zip(lanes).zip(named).filter(|(_, named)| named.is_none_or(|named| named.is_new));
-        let mut all_lanes: Vec<i64> = new().map(|((_, lane), _)| *lane).collect();
-        let lanes = all_lanes.clone();
-        all_lanes.sort_unstable();
-        all_lanes.dedup();
-        let heavy = new().filter(|((task, _), _)| task.weight > 1).map(|((_, lane), _)| *lane);
-        let note = |task: &NewTask| task.note().map(|(at, body)| (body, moment(When::At(at)))).unzip();
-        let (notes, noted_at) = new().map(|((task, _), _)| note(task)).unzip();
-        Columns {
-            all_lanes,
-            heavy_lanes: heavy.collect(),
-            lanes,
-            ids: new().map(|(_, named)| named.map(|named| named.task)).collect(),
-            weights: new().map(|((task, _), _)| task.weight as i32).collect(),
-            due: new().map(|((task, _), _)| task.start.map(moment)).collect(),
-            due_from_now: new().map(|((task, _), _)| is_from_now(task.start)).collect(),
-            good: new().map(|((task, _), _)| task.good_until.map(moment)).collect(),
-            good_from_now: new().map(|((task, _), _)| is_from_now(task.good_until)).collect(),
-            records: new().map(|((task, _), _)| task.record.to_bytes()).collect(),
-            notes,
-            noted_at,
-        }
-    }
-}
-
-impl Columns {
-    async fn add_in(
-        &self,
-        transaction: &Transaction<'_>,
-        told: Option<i64>,
-    ) -> Result<Vec<Sent>, StoreError> {
-        let failed = failed("stored tasks in a transaction");
-        let columns: Params<'_, 11> = [
-            &self.ids,
-            &self.lanes,
-            &self.weights,
-            &self.due,
-            &self.due_from_now,
-            &self.good,
-            &self.good_from_now,
-            &self.records,
-            &self.notes,
-            &self.noted_at,
-            &told,
-        ];
-        let added = transaction.query(ADD_TASKS, &columns);
-        let tell = "SELECT pg_notify('flowgate', 'w'), pg_notify('flowgate', 'd')";
-        let (added, _) = flight!(added, transaction.query(tell, &[])).map_err(failed)?;
-        Ok(added.iter().map(|row| Sent { id: TaskId(row.get(0)), is_duplicate: false }).collect())
-    }
-}
-
-fn moment(when: When) -> i64 {
-    match when {
-        When::After(span) => nanos(span),
-        When::At(at) => i64::try_from(at.as_nanos()).unwrap_or(i64::MAX),
-    }
-}
-
-fn is_from_now(when: Option<When>) -> bool {
-    matches!(when, Some(When::After(_)))
-}
-
-/// Up to a hundred years, so that adding it to a moment stays within what can be counted.
-pub(super) fn nanos(span: std::time::Duration) -> i64 {
-    const MOST: u128 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
-    span.as_nanos().min(MOST) as i64
 }

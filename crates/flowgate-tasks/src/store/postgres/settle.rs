@@ -2,7 +2,7 @@
 
 use flowgate_core::Tick;
 
-use super::{rows::stored, send::nanos};
+use super::{columns::nanos, rows::stored};
 use crate::{
     record::Parts,
     store::{End, Settle, StoreError},

@@ -64,7 +64,7 @@ impl Shelf for Postgres {
             );
             match written {
                 Ok(_) => session.end(),
-                Err(_) => session.roll_back().await,
+                Err(_) => drop(session.roll_back().await),
             }
             written.map(drop)
         })
@@ -126,6 +126,15 @@ impl Shelf for Postgres {
         Box::pin(async move { Ok(!self.rows(SQL, vec![Box::new(kind), Box::new(name)]).await?.is_empty()) })
     }
 
+    fn remove_document_at(&self, kind: String, name: String, version: i64) -> Reply<'_, bool> {
+        const SQL: &str =
+            "DELETE FROM documents WHERE kind = $1 AND name = $2 AND version = $3 RETURNING name";
+        Box::pin(async move {
+            let values: Values = vec![Box::new(kind), Box::new(name), Box::new(version)];
+            Ok(!self.rows(SQL, values).await?.is_empty())
+        })
+    }
+
     fn live_tasks(&self, after: TaskId, most: u32) -> Reply<'_, Vec<TaskLook>> {
         Box::pin(async move {
             let rows = self.rows(LIVE, vec![Box::new(after.0), Box::new(i64::from(most))]).await?;
@@ -183,8 +192,13 @@ impl Shelf for Postgres {
     }
 
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
-        const SQL: &str = "WITH old AS (DELETE FROM notes WHERE id IN (SELECT id FROM notes ORDER BY id LIMIT $3) \
-            AND at < $1 RETURNING 1), \
+        // Notes of what is alive or a dead letter stay. Others are looked for up to the first that is not old.
+        const SQL: &str = "WITH old AS (DELETE FROM notes WHERE id IN (SELECT note.id FROM notes AS note \
+            WHERE note.id < coalesce((SELECT id FROM notes WHERE at >= $1 ORDER BY id LIMIT 1), 9223372036854775807) \
+            AND NOT EXISTS (SELECT FROM dead WHERE dead.id = note.task) \
+            AND NOT EXISTS (SELECT FROM tasks WHERE tasks.id = note.task) \
+            AND note.task NOT IN (SELECT held.id FROM leases CROSS JOIN LATERAL unnest(ids) AS held (id) \
+            WHERE held.id <> ALL(done)) ORDER BY note.id LIMIT $3) RETURNING 1), \
             gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $2 ORDER BY id LIMIT $3) RETURNING 1), \
             ended AS (DELETE FROM runs WHERE name IN (SELECT name FROM runs WHERE ended < $2 ORDER BY ended LIMIT $3 / 10) \
             RETURNING name), \

@@ -5,8 +5,8 @@ use tokio::sync::broadcast;
 use super::connect::Postgres;
 use crate::{
     store::{
-        Cancelled, Holder, Kept, KeyChange, KeyLook, NewWorker, Of, QueueLimits, QueueLook, Reply, Sent,
-        Standing, Store, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
+        Cancelled, Holder, Kept, KeyChange, KeyLook, NewWorker, Of, Offer, Offered, QueueLimits, QueueLook,
+        Reply, Sent, Standing, Store, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
     },
     task::{NewTask, TaskId},
 };
@@ -26,6 +26,10 @@ impl Store for Postgres {
 
     fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned> {
         Box::pin(self.take_turn(worker, turn))
+    }
+
+    fn offer(&self, offer: Offer) -> Option<Offered> {
+        Some(self.shared.offers.post(offer))
     }
 
     fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32> {

@@ -12,16 +12,18 @@ use std::{
 use super::{
     ahead,
     connect::{Lease, Line, Postgres, Shared},
+    gather::{self, Asked, Begun, Filling},
     idle::{self, Short},
     rows,
-    scene::{self, Asked, Loaded},
+    scene::{self, Loaded},
     send::{DELAYED, READY_LANES, SHARE_LANES},
     session::flight,
     settle::{self, Ends},
+    write::{self, Call, Changes, write},
 };
 use crate::{
-    plan::{Grant, LaneState, Plan, Scene},
-    store::{Again, Ahead, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
+    plan::{Grant, Plan, Scene},
+    store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
 };
 
 /// From lanes whose key is locked nobody else takes; from the others everybody does, so there each row is locked. Rows are
@@ -48,50 +50,21 @@ const FITTING: &str = "SELECT lane, (SELECT count(*) FROM (SELECT sum(weight) OV
     AND (good_until IS NULL OR good_until > $4) LIMIT granted.count) AS first) AS standing \
     FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS granted (lane, count, room)";
 
-const WRITE_KEYS: &str = "UPDATE keys SET in_use = told.in_use, rates = told.rates \
-    FROM unnest($1::bigint[], $2::int[], $3::text[]) AS told (id, in_use, rates) WHERE keys.id = told.id";
-const WRITE_LANES: &str = "WITH told AS (SELECT lanes.id, told.state, told.wake_at FROM lanes \
-    JOIN unnest($1::bigint[], $2::smallint[], $3::bigint[]) AS told (id, state, wake_at) ON lanes.id = told.id \
-    ORDER BY lanes.id FOR NO KEY UPDATE OF lanes) \
-    UPDATE lanes SET state = told.state, wake_at = told.wake_at FROM told WHERE lanes.id = told.id";
-const WRITE_CLUSTER: &str = "UPDATE cluster SET in_use = greatest(0, in_use + $1) WHERE cap IS NOT NULL";
-const WRITE_QUEUES: &str = "WITH told AS (SELECT queues.id, told.change FROM queues \
-    JOIN unnest($1::bigint[], $2::int[]) AS told (id, change) ON queues.id = told.id ORDER BY queues.id FOR NO KEY UPDATE OF queues) \
-    UPDATE queues SET in_use = greatest(0, in_use + told.change) FROM told WHERE queues.id = told.id AND queues.max IS NOT NULL";
-const ENDED: &str = "SELECT pg_notify('flowgate', 'e' || id) FROM unnest($1::bigint[]) AS ended (id)";
-const WAKE: &str = "SELECT pg_notify('flowgate', 'w')";
-
-pub(super) const STATEMENTS: &[&str] = &[
-    scene::STATEMENTS[0],
-    scene::STATEMENTS[1],
-    scene::STATEMENTS[2],
-    scene::STATEMENTS[3],
-    scene::STATEMENTS[4],
-    scene::STATEMENTS[5],
-    scene::STATEMENTS[6],
-    scene::STATEMENTS[7],
-    scene::STATEMENTS[8],
-    scene::STATEMENTS[9],
-    scene::STATEMENTS[10],
-    scene::STATEMENTS[11],
-    scene::STATEMENTS[12],
-    ahead::TAKE_AHEAD,
-    TAKE,
-    FITTING,
-    WRITE_KEYS,
-    WRITE_LANES,
-    WRITE_CLUSTER,
-    WRITE_QUEUES,
-    WAKE,
-    ENDED,
-    idle::STATEMENTS[0],
-    idle::STATEMENTS[1],
-    SHARE_LANES,
-    READY_LANES,
-    DELAYED,
-    settle::ADD_AGAIN,
-    settle::ADD_DEAD,
-    settle::ADD_RESULTS,
+pub(super) const STATEMENTS: &[&[&str]] = &[
+    &gather::STATEMENTS,
+    write::STATEMENTS,
+    &idle::STATEMENTS,
+    &[
+        ahead::TAKE_AHEAD,
+        TAKE,
+        FITTING,
+        SHARE_LANES,
+        READY_LANES,
+        DELAYED,
+        settle::ADD_AGAIN,
+        settle::ADD_DEAD,
+        settle::ADD_RESULTS,
+    ],
 ];
 
 impl Postgres {
@@ -140,11 +113,12 @@ async fn run(
 ) -> Result<(Turned, Option<Short>), StoreError> {
     let whole = ending.map_or_else(|| shared.turning.whole(&turn.settles), |lease| HashSet::from([lease]));
     session.begin();
-    match Box::pin(transact(shared, &session, worker, turn, whole)).await {
-        Ok((turned, lanes)) => {
+    let begin = gather::begin(&session);
+    match Box::pin(transact(shared, &session, worker, (turn, whole), None, begin)).await {
+        Ok(Turnout { turned, short, .. }) => {
             session.end();
             let asks_again = turned.again != Again::WhenWoken;
-            let short = (!lanes.is_empty()).then_some(Short { lanes, session, asks_again });
+            let short = (!short.is_empty()).then_some(Short { lanes: short, session, asks_again });
             Ok((turned, short))
         }
         Err(error) => {
@@ -154,47 +128,44 @@ async fn run(
     }
 }
 
-/// The transaction. Gives, beside the outcome, the lanes that had less than they might have started.
-async fn transact(
+/// What came of the transaction.
+pub(super) struct Turnout {
+    pub(super) turned: Turned,
+    /// The lanes that had less than they might have started.
+    pub(super) short: Vec<i64>,
+    pub(super) begun: Begun,
+    /// Whether there may be something to claim for others.
+    pub(super) makes_room: bool,
+}
+
+/// The transaction, from however it begins to its commit. Of the leases that are `whole` everything that is left is settled. `sent` is
+/// what it stores, if a send began it.
+pub(super) async fn transact(
     shared: &Shared,
     session: &Lease,
     worker: WorkerId,
-    turn: Turn,
-    whole: HashSet<i64>,
-) -> Result<(Turned, Vec<i64>), StoreError> {
+    (turn, whole): (Turn, HashSet<i64>),
+    sent: Option<&Filling>,
+    begin: impl Future<Output = Result<Begun, StoreError>> + Send,
+) -> Result<Turnout, StoreError> {
     let Turn { settles, starts, want, ahead } = turn;
-    let asked = Asked {
-        worker,
-        settles: &settles,
-        starts: &starts,
-        want,
-        cursor: shared.turning.cursor.load(Ordering::Relaxed),
-        told: shared.told_time(),
-        whole,
-    };
-    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, heavy, back, missed } =
-        scene::load(session, &asked).await?;
+    let cursor = shared.turning.cursor.load(Ordering::Relaxed);
+    let told = shared.told_time();
+    let asked = Asked { worker, settles: &settles, starts: &starts, want, cursor, told, whole, sent };
+    let (begun, loaded) = scene::load(session, &asked, begin).await?;
+    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, heavy, back, missed } = loaded;
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
     plan.has_more |= has_more && !plan.grants.is_empty();
     let stuck = fit(session, &scene, &mut plan.grants, &heavy).await?;
     // What nothing is counted for needs nothing written: then it commits in the flight that takes it.
-    let is_bare = is_bare(&scene, &plan.grants) && settles.is_empty() && starts.is_empty() && ahead.is_none();
+    let is_bare = is_bare(&scene, &plan.grants)
+        && settles.is_empty()
+        && starts.is_empty()
+        && ahead.is_none()
+        && empties(&scene, &plan.grants, sent, &begun.idle);
     let (taken, ()) =
         flight!(take(session, &scene, &plan.grants, worker), session.run_if(is_bare, "COMMIT"))?;
-    let mut short = Vec::new();
-    let mut is_full = false;
-    for grant in &plan.grants {
-        let lane = &scene.lanes[grant.lane];
-        let weights: Vec<u32> =
-            taken.iter().filter(|task| task.place.lane == lane.id).map(|task| task.weight).collect();
-        match weights.len() < grant.count as usize {
-            true if !stuck.contains(&lane.id) => short.push(lane.id),
-            true => {}
-            false => is_full = true,
-        }
-        scene.book(*grant, &weights);
-    }
-    let whole = asked.whole;
+    let (short, is_full) = book(&mut scene, &plan.grants, &taken, &stuck);
     let lost = (0..settles.len()).filter(|index| !back.contains(index)).map(|index| settles[index].task.id);
     let lost = lost.chain(missed).collect();
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
@@ -212,18 +183,61 @@ async fn transact(
     };
     // Whoever has a slot free needs nothing ahead.
     let ahead = ahead.filter(|ahead| scene.budget == 0 && want.is_some() && ahead.most > 0);
-    let changes = Changes::of(&scene, &were, &stuck);
+    let left = not_emptied(sent, &begun.idle, &taken);
+    let changes = Changes::of(&scene, &were, &stuck, &left);
+    let makes_room = changes.makes_room;
     let ahead = match is_bare {
         true => Vec::new(),
-        false => Box::pin(write(session, changes, &scene, &ends, again, (worker, ahead))).await?,
+        false => {
+            let call = match sent {
+                Some(_) if makes_room => Call::Others(&shared.mark),
+                None if makes_room && again == Again::WhenWoken => Call::All,
+                _ => Call::Nobody,
+            };
+            Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead))).await?
+        }
     };
     if let Some(lane) = plan.grants.last().map(|grant| scene.lanes[grant.lane].id) {
         shared.turning.cursor.store(lane, Ordering::Relaxed);
     }
-    shared.turning.settled(&settles, &whole);
+    shared.turning.settled(&settles, &asked.whole);
     shared.turning.claimed(worker, &taken);
     shared.turning.claimed(worker, &ahead);
-    Ok((Turned { claimed: taken, ahead, lost, now: scene.now, again }, short))
+    let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
+    Ok(Turnout { turned, short, begun, makes_room })
+}
+
+/// Books what was taken. Gives the lanes that had less than they were granted, and whether one had all of it.
+fn book(scene: &mut Scene, grants: &[Grant], taken: &[Claimed], stuck: &HashSet<i64>) -> (Vec<i64>, bool) {
+    let (mut short, mut is_full) = (Vec::new(), false);
+    for grant in grants {
+        let lane = scene.lanes[grant.lane].id;
+        let weights: Vec<u32> =
+            taken.iter().filter(|task| task.place.lane == lane).map(|task| task.weight).collect();
+        match weights.len() < grant.count as usize {
+            true if !stuck.contains(&lane) => short.push(lane),
+            true => {}
+            false => is_full = true,
+        }
+        scene.book(*grant, &weights);
+    }
+    (short, is_full)
+}
+
+/// Whether these grants take all that was sent into lanes that were idle, whatever happens: then those stay idle.
+fn empties(scene: &Scene, grants: &[Grant], sent: Option<&Filling>, idle: &[i64]) -> bool {
+    let granted = |lane: &i64| {
+        let grant = grants.iter().find(|grant| scene.lanes[grant.lane].id == *lane);
+        grant.map_or(0, |grant| grant.count)
+    };
+    sent.is_none_or(|sent| sent.is_prompt && idle.iter().all(|lane| granted(lane) >= sent.lanes[lane]))
+}
+
+/// Lanes that were idle and in which something is left of what was sent.
+fn not_emptied(sent: Option<&Filling>, idle: &[i64], taken: &[Claimed]) -> Vec<i64> {
+    let Some(sent) = sent else { return Vec::new() };
+    let taken = |lane: &i64| taken.iter().filter(|task| task.place.lane == *lane).count();
+    idle.iter().copied().filter(|lane| taken(lane) < sent.lanes[lane] as usize).collect()
 }
 
 /// Whether these grants change no count: no key is locked, and nobody has a cap.
@@ -291,126 +305,4 @@ async fn take(
         .collect();
     let lease: i64 = row.get("id");
     Ok(rows::claimed(row).map(|told| Claimed { lease, place: places[&told.place.lane], ..told }).collect())
-}
-
-/// Writes what changed, claims ahead, and commits: the third flight.
-async fn write(
-    session: &Lease,
-    changes: Changes,
-    scene: &Scene,
-    ends: &Ends,
-    again: Again,
-    (worker, ahead): (WorkerId, Option<Ahead>),
-) -> Result<Vec<Claimed>, StoreError> {
-    let Ends { again: returned, dead, results, awaited } = ends;
-    let cluster = scene.cluster.change() as i32;
-    let mut lanes: Vec<i64> = returned.lanes.clone();
-    lanes.sort_unstable();
-    lanes.dedup();
-    let (goes_back, now) = (!lanes.is_empty(), rows::stored(scene.now));
-    let wakes = again == Again::WhenWoken && changes.makes_room;
-    let (_, _, _, _, _, _, _, _, _, _, _, _, ahead, _) = flight!(
-        session.query_if(goes_back, SHARE_LANES, [&lanes]),
-        session.query_if(
-            goes_back,
-            settle::ADD_AGAIN,
-            [
-                &returned.ids,
-                &returned.lanes,
-                &returned.attempts,
-                &returned.weights,
-                &returned.due,
-                &returned.good,
-                &returned.records,
-            ],
-        ),
-        session.query_if(
-            !dead.ids.is_empty(),
-            settle::ADD_DEAD,
-            [
-                &dead.ids,
-                &dead.lanes,
-                &dead.attempts,
-                &dead.weights,
-                &dead.reasons,
-                &dead.errors,
-                &now,
-                &dead.records,
-            ],
-        ),
-        session.query_if(
-            !results.ids.is_empty(),
-            settle::ADD_RESULTS,
-            [&results.ids, &results.until, &results.results],
-        ),
-        session.query_if(
-            !changes.keys.is_empty(),
-            WRITE_KEYS,
-            [&changes.keys, &changes.key_counts, &changes.key_rates],
-        ),
-        session.query_if(
-            !changes.lanes.is_empty(),
-            WRITE_LANES,
-            [&changes.lanes, &changes.lane_states, &changes.lane_wakes],
-        ),
-        session.query_if(goes_back, READY_LANES, [&lanes]),
-        session.query_if(cluster != 0 && scene.cluster.cap.is_some(), WRITE_CLUSTER, [&cluster]),
-        session.query_if(!changes.queues.is_empty(), WRITE_QUEUES, [&changes.queues, &changes.queue_changes]),
-        session.query_if(!awaited.is_empty(), ENDED, [awaited]),
-        session.query_if(returned.due.iter().any(Option::is_some), DELAYED, []),
-        session.query_if(wakes, WAKE, []),
-        ahead::take(session, worker, ahead, now),
-        session.run("COMMIT"),
-    )?;
-    Ok(ahead)
-}
-
-/// What a turn changes, as columns.
-#[derive(Default)]
-struct Changes {
-    keys: Vec<i64>,
-    key_counts: Vec<i32>,
-    key_rates: Vec<String>,
-    lanes: Vec<i64>,
-    lane_states: Vec<i16>,
-    lane_wakes: Vec<Option<i64>>,
-    queues: Vec<i64>,
-    queue_changes: Vec<i32>,
-    /// A lane that was held may run, or a cap that was reached is not any more.
-    makes_room: bool,
-}
-
-impl Changes {
-    /// `stuck` are lanes whose head is too heavy for the room its key has.
-    fn of(scene: &Scene, were: &[LaneState], stuck: &HashSet<i64>) -> Self {
-        let mut changes = Changes::default();
-        for key in &scene.keys {
-            let mut ledger = key.ledger.clone();
-            ledger.tidy(scene.now);
-            changes.keys.push(key.id);
-            changes.key_counts.push(key.in_use as i32);
-            changes.key_rates.push(ledger.to_text());
-        }
-        for (lane, was) in scene.lanes.iter().zip(were) {
-            let state = if stuck.contains(&lane.id) { LaneState::Held } else { scene.state_of(lane) };
-            if state == *was {
-                continue;
-            }
-            changes.makes_room |= state == LaneState::Ready;
-            let (number, wake_at) = rows::lane_state(state);
-            changes.lanes.push(lane.id);
-            changes.lane_states.push(number);
-            changes.lane_wakes.push(wake_at);
-        }
-        for queue in &scene.queues {
-            let change = queue.counter.change();
-            if change != 0 && queue.counter.cap.is_some() {
-                changes.queues.push(queue.id);
-                changes.queue_changes.push(change as i32);
-            }
-        }
-        let counters = scene.queues.iter().map(|queue| &queue.counter).chain([&scene.cluster]);
-        changes.makes_room |= counters.into_iter().any(|counter| counter.leaves_full());
-        changes
-    }
 }

@@ -142,7 +142,7 @@ impl Postgres {
                     Some(found.iter().map(|row| row.get(0)).collect())
                 }
             };
-            let lease = super::send::nanos(worker.lease);
+            let lease = super::columns::nanos(worker.lease);
             let add = "INSERT INTO workers (name, slots, queues, lease, lease_until, since) \
                 SELECT $1, $2, $3, $4, now + $4, now FROM now_ns($5) AS now RETURNING id";
             let slots = i32::try_from(worker.slots).unwrap_or(i32::MAX);

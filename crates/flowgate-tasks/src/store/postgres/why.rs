@@ -101,13 +101,14 @@ impl Postgres {
             let now = tick(row.get("now"));
             let weight = row.get::<_, i32>("weight").cast_unsigned();
             let own = terms::from_text(row.get("limits"))?;
-            let (in_force, hold, in_use) = match row.get::<_, Option<i64>>("key") {
-                None => (None, None, 0),
+            let (in_force, hold, in_use, resting) = match row.get::<_, Option<i64>>("key") {
+                None => (None, None, 0, None),
                 Some(id) => {
                     let key = rows::key(&row, id)?;
                     let in_force = key.in_force(own);
                     let hold = key.hold_weight(in_force.as_ref(), weight, now);
-                    (in_force, hold, row.get::<_, i32>("in_use").cast_unsigned())
+                    let in_use = row.get::<_, i32>("in_use").cast_unsigned();
+                    (in_force, hold, in_use, key.ledger.resting(now))
                 }
             };
             Ok(Some(Standing {
@@ -116,6 +117,7 @@ impl Postgres {
                 good_until: row.get::<_, Option<i64>>("good_until").map(tick),
                 in_force,
                 hold,
+                resting,
                 in_use,
                 ahead_in_key: row.get::<_, i64>("ahead_in_key").cast_unsigned(),
                 ahead_in_queue: row.get::<_, i64>("ahead_in_queue").cast_unsigned(),

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::{error::Fault, lanes, leases, threads::Hand};
 use crate::{
-    store::{KeyChange, QueueLimits},
+    store::{Half, KeyChange, QueueLimits, pins},
     terms,
 };
 
@@ -60,6 +60,16 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
         KeyChange::Pin(limits) => {
             set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &terms::to_text(Some(limits)))?;
         }
+        KeyChange::Halves { max, rate } => {
+            let sql = "SELECT pinned FROM keys WHERE id = ?1";
+            let known: Option<String> = hand.db.prepare_cached(sql)?.query_row([id], |row| row.get(0))?;
+            let known = known.map(|text| terms::from_text(&text)).transpose()?.flatten();
+            let pinned = pins::changed(known, *max, *rate)?.map(|limits| terms::to_text(Some(&limits)));
+            set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &pinned)?;
+            if matches!(rate, Half::Pin(_)) {
+                set("UPDATE keys SET rates = ?2 WHERE id = ?1", &"")?;
+            }
+        }
         KeyChange::Unpin => set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &None::<String>)?,
         KeyChange::Latest(is_latest) => {
             set("UPDATE keys SET latest = ?2, chosen = 1 WHERE id = ?1", is_latest)?;
@@ -67,7 +77,11 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
         KeyChange::LatestAsOthers => {
             set("UPDATE keys SET latest = (SELECT latest FROM cluster), chosen = ?2 WHERE id = ?1", &false)?;
         }
-        KeyChange::ResetRate => set("UPDATE keys SET rates = ?2 WHERE id = ?1", &"")?,
+        KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } => {
+            let find = "SELECT rates FROM keys WHERE id = ?1";
+            let rates: String = hand.db.prepare_cached(find)?.query_row([id], |row| row.get(0))?;
+            set("UPDATE keys SET rates = ?2 WHERE id = ?1", &change.book(&rates, hand.now)?)?;
+        }
     }
     lanes::release_all(hand.db, id)?;
     hand.wake();

@@ -1,5 +1,7 @@
 //! Notes, documents and lists.
 
+use std::collections::HashMap;
+
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -57,6 +59,13 @@ impl Shelf for Sqlite {
         self.threads.write("removed a document", move |hand| {
             let sql = "DELETE FROM documents WHERE kind = ?1 AND name = ?2";
             Ok(hand.db.prepare_cached(sql)?.execute([&kind, &name])? > 0)
+        })
+    }
+
+    fn remove_document_at(&self, kind: String, name: String, version: i64) -> Reply<'_, bool> {
+        self.threads.write("removed a document", move |hand| {
+            let sql = "DELETE FROM documents WHERE kind = ?1 AND name = ?2 AND version = ?3";
+            Ok(hand.db.prepare_cached(sql)?.execute(params![kind, name, version])? > 0)
         })
     }
 
@@ -128,23 +137,41 @@ impl Shelf for Sqlite {
 
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
         self.threads.write("removed what is old", move |hand| {
-            let mut removed = 0;
-            for (sql, before) in [
-                (
-                    "DELETE FROM notes WHERE id IN (SELECT id FROM notes ORDER BY id LIMIT ?2) AND at < ?1",
-                    notes_before,
-                ),
-                (
-                    "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < ?1 ORDER BY id LIMIT ?2)",
-                    dead_before,
-                ),
-            ] {
-                removed += hand.db.prepare_cached(sql)?.execute(params![moment(before), BATCH])?;
-            }
+            let mut removed = old_notes(hand.db, moment(notes_before))?;
+            let sql = "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < ?1 ORDER BY id LIMIT ?2)";
+            removed += hand.db.prepare_cached(sql)?.execute(params![moment(dead_before), BATCH])?;
             removed += runs::prune(hand.db, moment(dead_before), BATCH / 10)?;
             Ok(removed as u64)
         })
     }
+}
+
+/// Removes notes of tasks that are neither alive nor dead letters. They are looked for up to the first that is not old: how far
+/// that is depends on what is kept, not on how long the log is.
+fn old_notes(db: &Connection, before: i64) -> Result<usize, Fault> {
+    let sql = "SELECT note.id, note.task FROM notes AS note
+        WHERE note.id < coalesce((SELECT id FROM notes WHERE at >= ?1 ORDER BY id LIMIT 1), 9223372036854775807)
+        AND NOT EXISTS (SELECT 1 FROM dead WHERE dead.id = note.task)
+        AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.id = note.task) ORDER BY note.id LIMIT ?2";
+    let mut statement = db.prepare_cached(sql)?;
+    let found = statement.query_map(params![before, BATCH], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let found: Vec<(i64, i64)> = found.collect::<Result<_, _>>()?;
+    let mut statement = db.prepare_cached("DELETE FROM notes WHERE id = ?1")?;
+    let (mut removed, mut held) = (0, HashMap::new());
+    for (id, task) in found {
+        let is_held = match held.get(&task) {
+            Some(is_held) => *is_held,
+            None => {
+                let is_held = leases::holder(db, TaskId(task))?.is_some();
+                held.insert(task, is_held);
+                is_held
+            }
+        };
+        if !is_held {
+            removed += statement.execute([id])?;
+        }
+    }
+    Ok(removed)
 }
 
 pub(super) fn write_note(db: &Connection, note: &NewNote) -> Result<(), Fault> {

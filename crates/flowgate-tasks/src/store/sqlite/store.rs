@@ -8,8 +8,8 @@ use super::{audit, limits, look, open, send, settle, threads::Threads, turn, upk
 use crate::{
     clock::{SystemWall, Wall},
     store::{
-        Cancelled, Holder, Kept, KeyChange, KeyLook, NewWorker, Of, QueueLimits, QueueLook, Reply, Sent,
-        Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
+        Cancelled, Holder, Kept, KeyChange, KeyLook, NewWorker, Of, Offer, Offered, QueueLimits, QueueLook,
+        Reply, Sent, Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
     },
     task::{NewTask, TaskId},
 };
@@ -68,6 +68,12 @@ impl Store for Sqlite {
 
     fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned> {
         self.threads.write("settled and claimed", move |hand| turn::turn(hand, worker, turn))
+    }
+
+    /// One thread has sends and turns in one hand: a claim that follows its send is in the next transaction, which waits for
+    /// nothing but the disk.
+    fn offer(&self, _offer: Offer) -> Option<Offered> {
+        None
     }
 
     fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32> {

@@ -69,12 +69,13 @@ pub(super) fn standing(db: &Connection, id: TaskId, now: Tick) -> Result<Option<
     let key_id: i64 = row.get(1)?;
     let weight: u32 = row.get(10)?;
     let own = terms::from_text(row.get_ref(2)?.as_str().unwrap_or_default())?;
-    let (in_force, hold, in_use) = match key_id {
-        0 => (None, None, 0),
+    let (in_force, hold, in_use, resting) = match key_id {
+        0 => (None, None, 0, None),
         id => {
             let key = read_key(id, row)?;
             let in_force = key.in_force(own);
-            (in_force, key.hold_weight(in_force.as_ref(), weight, now), row.get(3)?)
+            let hold = key.hold_weight(in_force.as_ref(), weight, now);
+            (in_force, hold, row.get(3)?, key.ledger.resting(now))
         }
     };
     let place = row.get::<_, Option<i64>>(9)?.unwrap_or(i64::MAX);
@@ -92,6 +93,7 @@ pub(super) fn standing(db: &Connection, id: TaskId, now: Tick) -> Result<Option<
         good_until: row.get::<_, Option<i64>>(11)?.map(tick),
         in_force,
         hold,
+        resting,
         in_use,
         ahead_in_key: if key_id == 0 { 0 } else { count(in_key, &[&key_id, &place])? },
         ahead_in_queue: count(

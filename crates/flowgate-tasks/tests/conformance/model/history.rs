@@ -132,6 +132,12 @@ pub(super) fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(), 1..80)
 }
 
+/// A worker that offers so many slots while something happens, for each that does: a send may claim for it. Apart from those, so
+/// that histories that were found before stay what they were.
+pub(super) fn offers() -> impl Strategy<Value = Vec<Option<(usize, u32)>>> {
+    prop::collection::vec(prop::option::of((0..3usize, 1..6u32)), 80)
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let worker = 0..3usize;
     prop_oneof![

@@ -3,8 +3,8 @@
 use flowgate_tasks::{
     NewTask, Retry, TaskId, When,
     store::{
-        Again, Cancelled, Claimed, End, KeyChange, NewWorker, QueueLimits, Settle, State, StoreError, Turn,
-        Wake, Want, WorkerId,
+        Again, Cancelled, Claimed, End, KeyChange, NewWorker, Offer, Offered, QueueLimits, Settle, State,
+        StoreError, Turn, Wake, Want, WorkerId,
     },
 };
 
@@ -57,10 +57,10 @@ impl<'a> World<'a> {
         Worker { id, until: self.laws.step + LEASE, held: Vec::new() }
     }
 
-    pub(super) async fn apply(&mut self, op: &Op) {
+    pub(super) async fn apply(&mut self, op: &Op, offer: Option<(usize, u32)>) {
         let store = &self.kit.store;
         match *op {
-            Op::Send { ref sent, count } => self.send(sent, count).await,
+            Op::Send { ref sent, count } => self.send(sent, count, offer).await,
             Op::Turn { worker, settle, end, claim } => self.turn(worker, settle, end, claim).await,
             Op::SettleLate { which } => self.settle_late(which).await,
             Op::Beat { worker } => {
@@ -107,11 +107,37 @@ impl<'a> World<'a> {
         self.kit.check().await;
     }
 
-    async fn send(&mut self, sent: &Sent, count: usize) {
+    async fn send(&mut self, sent: &Sent, count: usize, offer: Option<(usize, u32)>) {
+        let offered = offer.and_then(|(worker, slots)| {
+            let worker = self.workers[worker].id;
+            self.kit.store.offer(Offer { worker, slots, per_queue: u32::MAX, queues: Vec::new() })
+        });
         let ids = self.kit.send_all(vec![new_task(sent); count]).await;
         assert_eq!(ids.len(), count);
         for id in ids {
             self.laws.send(id, sent);
+        }
+        if let (Some((worker, slots)), Some(offered)) = (offer, offered) {
+            self.offered(worker, slots, count, offered).await;
+        }
+    }
+
+    /// What a send claimed is judged as if the worker had asked for it.
+    async fn offered(&mut self, worker: usize, slots: u32, sent: usize, mut offered: Offered) {
+        assert_eq!(offered.withdraw(), sent > slots as usize, "it is taken if it has a slot for each");
+        if sent > slots as usize {
+            return;
+        }
+        let turned = offered.answer().await.expect("a claim");
+        assert!(turned.claimed.len() <= slots as usize, "more than offered");
+        let mut left = slots - turned.claimed.len() as u32;
+        self.judge(worker, turned.claimed);
+        if left > 0 && turned.again != Again::WhenWoken {
+            left -= self.claim(worker, Vec::new(), left).await;
+        }
+        if left > 0 {
+            let missed = self.laws.startable();
+            assert_eq!(missed, [], "these may start, and were not claimed with a send\n{:#?}", self.laws);
         }
     }
 
@@ -143,6 +169,10 @@ impl<'a> World<'a> {
     /// Claims, and judges what was claimed. Gives how many tasks that were.
     async fn claim(&mut self, worker: usize, settles: Vec<Settle>, most: u32) -> u32 {
         let claimed = self.ask(self.workers[worker].id, settles, most).await;
+        self.judge(worker, claimed)
+    }
+
+    fn judge(&mut self, worker: usize, claimed: Vec<Claimed>) -> u32 {
         let mut worst = None;
         for task in &claimed {
             assert_eq!(self.laws.hold(task.id), None, "task {} was claimed\n{:#?}", task.id, self.laws);

@@ -2,7 +2,11 @@
 //!
 //! Owns the gate: cloning the layer, or mounting it twice, makes no second budget.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use flowgate_core::{Adaptive, Key, Limits, OptionError, Refusal, Spot};
@@ -232,9 +236,11 @@ impl<S> Layer<S> for ConcurrencyLimit {
 impl Shared {
     /// Asks for a slot in this key's lane, at once.
     pub(crate) fn enter(&self, key: &Key) -> Begun {
+        // Who has to wait leaves its waker when it is first polled.
+        let cx = Context::from_waker(Waker::noop());
         match &self.gate {
-            Doors::One(gate) => gate.begin(None, self.spot),
-            Doors::Many(gate) => gate.begin(Some(key), self.spot),
+            Doors::One(gate) => gate.begin(None, self.spot, &cx),
+            Doors::Many(gate) => gate.begin(Some(key), self.spot, &cx),
         }
     }
 

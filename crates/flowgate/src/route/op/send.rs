@@ -20,8 +20,13 @@ pub struct To<D> {
 impl<B: Send + 'static, D: Destination<B>> Step<B> for To<D> {
     type Out = D::Reply;
 
-    async fn run<'a>(&'a self, exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<D::Reply> {
-        self.destination.send(exchange, Cx { sent_at: self.spot, ..cx }).await
+    #[inline]
+    fn run<'a>(
+        &'a self,
+        exchange: Exchange<B>,
+        cx: Cx<'a>,
+    ) -> impl Future<Output = Outcome<D::Reply>> + Send + 'a {
+        self.destination.send(exchange, Cx { sent_at: self.spot, ..cx })
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! Owns the options of `concurrency` and the step that takes its passes. The slots and the line are a gate's.
 
-use std::{fmt, time::Duration};
+use std::{fmt, future::Future, time::Duration};
 
 use flowgate_core::{Limits, LimitsBuilder};
 
-use super::{passes::Passes, stack::Wrap};
+use super::{bound::Bound, passes::Passes, stack::Wrap};
 use crate::route::{
     cx::Cx,
-    error::{BoxError, Error},
+    error::BoxError,
     event::Scope,
     exchange::Exchange,
     limiter::{GateSpec, KeyFn, Kind, Limiter},
@@ -113,16 +113,22 @@ pub struct Bounded<B, S = ()> {
 impl<B: Send + 'static, S: Step<B>> Step<B> for Bounded<B, S> {
     type Out = S::Out;
 
-    async fn run<'a>(&'a self, mut exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<S::Out> {
-        // Dropped in the reverse order: first the work, then the passes, the innermost first.
-        let mut passes = Passes::default();
+    #[inline]
+    fn run<'a>(
+        &'a self,
+        exchange: Exchange<B>,
+        cx: Cx<'a>,
+    ) -> impl Future<Output = Outcome<S::Out>> + Send + 'a {
+        let run = |exchange, cx| self.inner.run(exchange, cx);
         let claimed = usize::from(self.takes_claims && exchange.is_admitted());
-        for limiter in self.limiters.iter().skip(claimed) {
-            let key = limiter.key_of(&mut exchange, cx)?;
-            let pass = passes.hold(cx.sent_at, limiter.enter(key.as_ref(), cx)).await.map_err(Error::from)?;
-            passes.add(pass);
+        let limiters = &self.limiters[claimed..];
+        // One gate with a slot free and nobody listening: all that a limit costs is to take it.
+        if let [limiter] = limiters
+            && let Some(pass) = limiter.express(cx)
+        {
+            return Bound::inside(Passes::One(pass), cx, exchange, &run);
         }
-        passes.hold(cx.sent_at, self.inner.run(exchange, cx)).await
+        Bound::entering(limiters, cx, exchange, run)
     }
 }
 

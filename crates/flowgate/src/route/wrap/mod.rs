@@ -4,6 +4,7 @@
 //! scopes; where it stands is decided in [`draft`](super::draft) (route scope, in a fixed order) and in
 //! [`stack`] (step scope, in the order of the calls).
 
+mod bound;
 mod breaker;
 mod cache;
 mod circuit;

@@ -41,7 +41,7 @@ impl<B: Send + 'static, S: Step<B>> Step<B> for Timed<S> {
 
     async fn run<'a>(&'a self, exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<S::Out> {
         let (after, scope) = (self.after, self.scope);
-        if let Some(outcome) = within(cx, after, self.inner.run(exchange, cx)).await {
+        if let Some(outcome) = within(cx, after, || self.inner.run(exchange, cx)).await {
             return outcome;
         }
         cx.tell(|| What::TimeoutExpired { scope, after });
@@ -51,9 +51,10 @@ impl<B: Send + 'static, S: Step<B>> Step<B> for Timed<S> {
 }
 
 /// What comes of the work, if it comes in time. Work that is ready and late at once is ready.
-async fn within<F: Future>(cx: Cx<'_>, after: Duration, work: F) -> Option<F::Output> {
+async fn within<F: Future>(cx: Cx<'_>, after: Duration, work: impl FnOnce() -> F) -> Option<F::Output> {
     let mut over = pin!(cx.sleep_for(after));
-    let mut work = pin!(work);
+    // Only now: what a step does before it is first polled takes its time as well.
+    let mut work = pin!(work());
     poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => over.as_mut().poll(context).map(|()| None),

@@ -1,0 +1,86 @@
+//! Messages of a queue, one after the other: the next starts when this one has ended, its retries and its callbacks included.
+//!
+//! Nothing of this holds a slot. A message that is to be tried again goes back to its place, and its queue's key rests until
+//! then; one whose callbacks are still out has its queue rest until they end. Whoever wanted a rest and is lost in a crash
+//! has asked for a short one, and asks again as long as it goes on.
+
+use std::time::Duration;
+
+use flowgate_tasks::{
+    store::{KeyChange, NoteQuery},
+    worker::{Context, Failure},
+};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::{handler::Courier, verdict::Verdict};
+use crate::{
+    message::Message,
+    office::{Entry, Queue, RETRY, Stage, queue_key},
+};
+
+/// How long a callback that is in line, or under way, holds its queue without a word.
+const GRACE: Duration = Duration::from_secs(60);
+
+impl Courier {
+    /// Whether its queue has one at a time, so that there is an order to keep.
+    pub(super) async fn is_in_order(&self, message: &Message) -> Result<bool, Failure> {
+        let Some(queue) = &message.head.queue else { return Ok(false) };
+        let queue = Queue::find(&*self.desk.store, queue).await?;
+        Ok(queue.is_none_or(|queue| queue.parallelism == 1))
+    }
+
+    /// How long a message waits that is tried again. In a queue nobody overtakes: it goes back to its place at once, and its queue
+    /// rests instead.
+    pub(super) async fn wait_in_order(&self, message: &Message, wait: Duration) -> Result<Duration, Failure> {
+        match &message.head.queue {
+            Some(queue) if self.is_in_order(message).await? => {
+                self.change(queue, KeyChange::Rest { by: RETRY, lasting: wait }).await?;
+                Ok(Duration::ZERO)
+            }
+            _ => Ok(wait),
+        }
+    }
+
+    /// What the outcome of an attempt means for the queue that waits for this message.
+    pub(super) async fn tell_queue(&self, message: &Message, verdict: &Verdict) -> Result<(), Failure> {
+        let Some((queue, by)) = &message.head.holds else { return Ok(()) };
+        let change = match verdict {
+            Verdict::Again(wait) => KeyChange::Rest { by: *by, lasting: *wait + GRACE },
+            Verdict::Delivered | Verdict::Failed => KeyChange::Wake { by: *by },
+        };
+        self.change(queue, change).await
+    }
+
+    /// The queue rests for a callback that is about to be stored; its number, which the callback ends it by.
+    pub(super) async fn hold_queue(&self, message: &Message) -> Result<Option<(String, u32)>, Failure> {
+        let Some(queue) = &message.head.queue else { return Ok(None) };
+        let by = random().max(RETRY + 1);
+        self.change(queue, KeyChange::Rest { by, lasting: GRACE }).await?;
+        Ok(Some((queue.clone(), by)))
+    }
+
+    async fn change(&self, queue: &str, change: KeyChange) -> Result<(), Failure> {
+        Ok(self.desk.store.change_key(queue_key(queue), change).await?)
+    }
+
+    /// How many attempts were answered and failed. Those that a crash cut off are not among them: a server that is killed often
+    /// costs a message none of its retries.
+    pub(super) async fn failed_before(&self, context: &Context) -> Result<u32, Failure> {
+        let starts = context.attempt - 1;
+        if starts == 0 {
+            return Ok(0);
+        }
+        let query = NoteQuery { tasks: vec![context.id], before: None, most: 5000 };
+        let notes = self.desk.store.notes(query).await?;
+        let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
+        let failed = entries.filter(|entry| entry.stage == Stage::Error).count() as u32;
+        Ok(failed.min(starts))
+    }
+}
+
+/// Two that rest at the same time have different numbers, on whichever server.
+fn random() -> u32 {
+    let mut bytes = [0; 4];
+    SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");
+    u32::from_be_bytes(bytes)
+}

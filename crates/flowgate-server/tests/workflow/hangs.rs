@@ -1,0 +1,237 @@
+//! What could keep a run waiting for ever, and does not: it goes on, or it fails and says why.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::{
+    endpoint::{Call, Endpoint},
+    kit::{Kit, Server},
+};
+
+/// All the steps of a run are not larger.
+const ROOM: usize = 64 * 1024 * 1024;
+/// One step is not larger.
+const LARGEST: usize = 9 * 1024 * 1024;
+
+/// A run whose payload is one byte, begun by hand: its endpoint is asked for nothing.
+async fn begin(server: &Server, endpoint: &Endpoint, id: &str, headers: &[(&str, &str)]) -> u64 {
+    let (url, failed) = (endpoint.url("/ok/run"), endpoint.url(&format!("/ok/{id}")));
+    let own = [
+        ("Upstash-Workflow-RunId", id),
+        ("Upstash-Workflow-Init", "true"),
+        ("Upstash-Workflow-Url", url.as_str()),
+        ("Upstash-Failure-Callback", failed.as_str()),
+    ];
+    let headers: Vec<_> = own.iter().chain(headers).copied().collect();
+    let begun = server.ask(Method::POST, &format!("/v2/publish/{url}"), &headers, "1").await.json();
+    begun["workflowCreatedAt"].as_u64().unwrap()
+}
+
+/// Steps that are due in an hour, until the run has no room for another byte.
+async fn fill(server: &Server, url: &str, id: &str) {
+    let mut left = ROOM - "?1".len();
+    let mut number = 100;
+    while left > 0 {
+        let size = left.min(LARGEST);
+        let step = |out: &str| format!(r#"{{"stepId": {number}, "out": "{out}"}}"#);
+        // One byte says what it is.
+        let body = step(&"a".repeat(size - 1 - step("").len()));
+        let headers = [("Upstash-Workflow-RunId", id), ("Upstash-Delay", "1h")];
+        let taken = server.ask(Method::POST, &format!("/v2/publish/{url}"), &headers, &body).await;
+        assert!(taken.status.is_success(), "{taken:?}");
+        (left, number) = (left - size, number + 1);
+    }
+}
+
+async fn wait(server: &Server, url: &str, id: &str, event: &str, timeout: &str) {
+    let body = json!({ "url": url, "timeout": timeout, "step": { "stepId": 1, "stepName": "w", "stepType": "Wait", "concurrent": 1 } });
+    let path = format!("/v2/wait/{event}");
+    let waits = server.ask(Method::POST, &path, &[("Upstash-Workflow-RunId", id)], &body.to_string()).await;
+    assert_eq!(waits.status, StatusCode::OK, "{waits:?}");
+}
+
+/// The delivery that tells of the failure of a run.
+async fn told(server: &Server, endpoint: &Endpoint, id: &str) -> Value {
+    let path = format!("/ok/{id}");
+    let is_told = |call: &Call| call.path == path;
+    server.until("/v2/keys", "its failure is told", |_| endpoint.calls().iter().any(is_told)).await;
+    let call = endpoint.calls().into_iter().find(is_told).unwrap();
+    serde_json::from_slice(&call.body).unwrap()
+}
+
+/// The text of a body of a callback.
+fn body(told: &Value) -> String {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    String::from_utf8(STANDARD.decode(told["body"].as_str().unwrap()).unwrap()).unwrap()
+}
+
+/// A call of a run to this URL, whose answer goes to the workflow.
+async fn call(server: &Server, to: &str, back: &str, id: &str, step: &str, body: &str) {
+    let own = [
+        ("Upstash-Workflow-RunId", id),
+        ("Upstash-Workflow-CallType", "toCallback"),
+        ("Upstash-Retries", "0"),
+        ("Upstash-Callback", back),
+        ("Upstash-Callback-Forward-Upstash-Workflow-StepId", step),
+    ];
+    let sent = server.ask(Method::POST, &format!("/v2/publish/{to}"), &own, body).await;
+    assert!(sent.status.is_success(), "{sent:?}");
+}
+
+on_every_store! {
+    #[test]
+    async fn f5_a_run_that_is_full_fails_and_keeps_no_other_from_its_event(kit: &Kit) {
+        // Seen to fail: with the refusals of one waiter for all, 412 was answered; without the failure, the run went on for ever.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let url = endpoint.url("/ok/run");
+        begin(&server, &endpoint, "wfr_full", &[]).await;
+        begin(&server, &endpoint, "wfr_other", &[]).await;
+        let invoke = [
+            ("Upstash-Workflow-RunId", "wfr_child"),
+            ("Upstash-Workflow-Init", "true"),
+            ("Upstash-Workflow-Invoke", "true"),
+        ];
+        let invoker = json!({ "body": "1", "workflowRunId": "wfr_full", "workflowUrl": url, "step": { "stepId": 2, "stepType": "Invoke" } });
+        let invoked = server.ask(Method::POST, &format!("/v2/publish/{url}"), &invoke, &invoker.to_string()).await;
+        assert_eq!(invoked.status, StatusCode::CREATED, "{invoked:?}");
+        wait(&server, &url, "wfr_full", "ev", "1h").await;
+        wait(&server, &url, "wfr_other", "ev", "1h").await;
+        fill(&server, &url, "wfr_full").await;
+
+        let notified = server.ask(Method::POST, "/v2/notify/ev", &[], "hello").await.json();
+        let each: Vec<(&str, bool, bool)> = notified.as_array().unwrap().iter().map(|one| {
+            let is_sent = one["messageId"].as_str().is_some_and(|id| !id.is_empty());
+            (one["workflowRunId"].as_str().unwrap(), is_sent, one["error"].as_str().unwrap().contains("as many steps"))
+        }).collect();
+        assert_eq!(each, [("wfr_full", false, true), ("wfr_other", true, false)], "{notified}");
+
+        let ended = server.ask(Method::DELETE, "/v2/workflows/runs/wfr_child?cancel=false", &[], "result").await;
+        assert_eq!(ended.status, StatusCode::OK, "{ended:?}");
+        let failure = told(&server, &endpoint, "wfr_full").await;
+        assert!(body(&failure).contains("invoked has ended") && body(&failure).contains("as many steps"), "{failure}");
+        assert_eq!((&failure["workflowRunId"], failure.get("dlqId")), (&json!("wfr_full"), None), "{failure}");
+        let other = server.get("/v2/workflows/events?workflowRunId=wfr_other").await;
+        assert_eq!(other["runs"][0]["workflowState"], "RUN_STARTED");
+    }
+
+    #[test]
+    async fn f5_a_wait_that_ends_in_a_full_run_fails_it(kit: &Kit) {
+        // Seen to fail: with the refusal swallowed, the run waited for ever.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let url = endpoint.url("/ok/run");
+        let created = begin(&server, &endpoint, "wfr_full", &[]).await;
+        fill(&server, &url, "wfr_full").await;
+        wait(&server, &url, "wfr_full", "ev", "10ms").await;
+        let failure = told(&server, &endpoint, "wfr_full").await;
+        assert!(body(&failure).contains("its wait is over"), "{failure}");
+        assert_eq!(failure["workflowCreatedAt"], json!(created));
+        let waiters = server.get("/v2/waiters/ev").await;
+        assert_eq!(waiters, json!([]));
+    }
+
+    #[test]
+    async fn f5_a_call_whose_answer_cannot_be_stored_is_made_once_and_fails_its_run(kit: &Kit) {
+        // Seen to fail: the call was made again and again, and the run went on.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let (url, failed) = (endpoint.url("/ok/run"), endpoint.url("/ok/wfr_1"));
+        // What the run was begun with goes with every later message of it.
+        let headers = json!({
+            "Upstash-Workflow-RunId": "wfr_1",
+            "Upstash-Workflow-Init": "true",
+            "Upstash-Delay": "1h",
+            "Upstash-Forward-X-Large": "a".repeat(5 * 1024 * 1024),
+            "Upstash-Failure-Callback": failed,
+        });
+        let batch = json!([{ "destination": url, "headers": headers, "body": "1" }]).to_string();
+        assert!(server.ask(Method::POST, "/v2/batch", &[], &batch).await.status.is_success());
+        call(&server, &endpoint.url("/ok/third"), &url, "wfr_1", "1", &"a".repeat(LARGEST)).await;
+        let failure = told(&server, &endpoint, "wfr_1").await;
+        assert!(body(&failure).contains("the call was made") && body(&failure).contains("body"), "{failure}");
+        assert_eq!(endpoint.calls().iter().filter(|call| call.path == "/ok/third").count(), 1);
+        let letter = failure["dlqId"].as_str().unwrap();
+        let letter = server.until(&format!("/v2/dlq/{letter}"), "a letter", |found| found.get("error").is_none()).await;
+        assert_eq!(letter["workflowRunId"], "wfr_1", "{letter}");
+    }
+
+    #[test]
+    async fn f5_answers_of_calls_come_back_whatever_id_they_bring(kit: &Kit) {
+        // Seen to fail: with the id of the callback, which PostgreSQL cannot store, the call was made again instead.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        begin(&server, &endpoint, "wfr_1", &[]).await;
+        let headers = json!({
+            "Upstash-Workflow-RunId": "wfr_1",
+            "Upstash-Workflow-CallType": "toCallback",
+            "Upstash-Callback": endpoint.url("/ok/back"),
+            "Upstash-Callback-Forward-Upstash-Workflow-StepId": "1",
+            "Upstash-Callback-Deduplication-Id": "a\0b",
+        });
+        let batch = json!([{ "destination": endpoint.url("/ok/third"), "headers": headers }]).to_string();
+        let sent = server.ask(Method::POST, "/v2/batch", &[], &batch).await;
+        assert!(sent.status.is_success(), "{sent:?}");
+        // The first delivery, the call, its answer.
+        let calls = endpoint.came(3).await;
+        assert!(calls.iter().any(|call| call.path == "/ok/back"), "{calls:?}");
+    }
+
+    #[test]
+    async fn f5_a_step_invokes_no_run_that_tells_somebody_else(kit: &Kit) {
+        // Seen to fail: the answer was 202 and deduplicated, and the invoker waited for a result that went to nobody.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let url = endpoint.url("/ok/run");
+        begin(&server, &endpoint, "wfr_parent", &[]).await;
+        begin(&server, &endpoint, "wfr_taken", &[]).await;
+        let body = |step: u32| json!({ "workflowRunId": "wfr_parent", "workflowUrl": url, "step": { "stepId": step } }).to_string();
+        let invoke = async |id: &str, step: u32| {
+            let headers = [("Upstash-Workflow-RunId", id), ("Upstash-Workflow-Init", "true"), ("Upstash-Workflow-Invoke", "true")];
+            server.ask(Method::POST, &format!("/v2/publish/{url}"), &headers, &body(step)).await
+        };
+        let taken = invoke("wfr_taken", 1).await;
+        assert_eq!(taken.status, StatusCode::UNPROCESSABLE_ENTITY, "{taken:?}");
+        assert!(taken.error().contains("wfr_taken"), "{taken:?}");
+        assert_eq!(invoke("wfr_child", 1).await.json().get("deduplicated"), None);
+        assert_eq!(invoke("wfr_child", 1).await.json()["deduplicated"], true, "the same step, once more");
+        assert_eq!(invoke("wfr_child", 2).await.status, StatusCode::UNPROCESSABLE_ENTITY);
+    }
+
+    #[test]
+    async fn f5_a_failure_is_told_again_with_when_its_run_began(kit: &Kit) {
+        // Seen to fail: with the moment read from headers that a letter has not, it was 0.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let (url, failed) = (endpoint.url("/status/500/run"), endpoint.url("/ok/failed"));
+        let headers = [
+            ("Upstash-Workflow-RunId", "wfr_1"),
+            ("Upstash-Workflow-Init", "true"),
+            ("Upstash-Retries", "0"),
+            ("Upstash-Failure-Callback", failed.as_str()),
+        ];
+        let begun = server.ask(Method::POST, &format!("/v2/publish/{url}"), &headers, "1").await.json();
+        endpoint.came(2).await;
+        let letters = server.until("/v2/dlq", "a letter", |found| !found["messages"][0].is_null()).await;
+        let letter = letters["messages"][0]["dlqId"].as_str().unwrap();
+        server.post(&format!("/v2/workflows/dlq/callback/{letter}")).await;
+        for call in &endpoint.came(3).await[1..] {
+            let told: Value = serde_json::from_slice(&call.body).unwrap();
+            assert_eq!(told["workflowCreatedAt"], begun["workflowCreatedAt"], "{told}");
+        }
+    }
+
+    #[test]
+    async fn s4_a_page_of_runs_is_no_larger_than_it_may_be(kit: &Kit) {
+        // Seen to fail: with pages that end by their count alone, all three runs were on the first.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let url = endpoint.url("/ok/run");
+        for id in ["wfr_1", "wfr_2", "wfr_3"] {
+            let headers = [("Upstash-Workflow-RunId", id), ("Upstash-Workflow-Init", "true")];
+            let body = "a".repeat(3 * 1024 * 1024);
+            assert!(server.ask(Method::POST, &format!("/v2/publish/{url}"), &headers, &body).await.status.is_success());
+        }
+        let ids = |page: &Value| -> Vec<String> {
+            page["runs"].as_array().unwrap().iter().map(|run| run["workflowRunId"].as_str().unwrap().to_owned()).collect()
+        };
+        let first = server.get("/v2/workflows/events?count=10").await;
+        assert_eq!(ids(&first), ["wfr_3", "wfr_2"]);
+        let cursor = first["cursor"].as_str().unwrap();
+        let second = server.get(&format!("/v2/workflows/events?count=10&cursor={cursor}")).await;
+        assert_eq!((ids(&second), second.get("cursor")), (vec!["wfr_1".to_owned()], None));
+    }
+}

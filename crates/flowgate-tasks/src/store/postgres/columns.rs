@@ -1,0 +1,214 @@
+//! Tasks as columns of one insert, and the statements that carry them.
+
+use tokio_postgres::{Row, Transaction};
+
+use super::{
+    connect::{Lease, Shared},
+    gather::Filling,
+    send::{Batch, Named, SHARE_LANES},
+    session::{Params, failed, flight},
+};
+use crate::{
+    store::{Sent, StoreError},
+    task::{NewTask, TaskId, When},
+};
+
+/// Lanes that get a task of more than one slot.
+pub(super) const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
+
+/// A lane that is gone leaves a null, which is refused: then nothing is stored.
+pub(super) const ADD_TASKS: &str = "WITH told AS MATERIALIZED (\
+    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, lanes.id AS lane, weight, record, note, noted_at, now, \
+    CASE WHEN due_from_now THEN now + due ELSE due END AS due, \
+    CASE WHEN good_from_now THEN now + good ELSE good END AS good \
+    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[], $9::bytea[], $10::bigint[]) \
+    WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, note, noted_at, nr) \
+    CROSS JOIN (SELECT flowgate.now_ns($11) AS now) AS clock \
+    LEFT JOIN flowgate.lanes ON lanes.id = asked.lane ORDER BY nr OFFSET 0), \
+    noted AS (INSERT INTO flowgate.notes (task, at, body) SELECT id, noted_at, note FROM told WHERE note IS NOT NULL) \
+    INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
+    SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN id END, 0, weight, \
+    CASE WHEN due > now THEN due END, good, record FROM told RETURNING id";
+
+/// Whoever had the keys may have said of their lanes that they are held. A statement sees what was there when it began, so
+/// the keys are waited for by one of its own, before the one that looks at the lanes.
+pub(super) const LOCK_SENT: &str = "SELECT FROM keys JOIN unnest($1::text[], $2::text[]) AS asked (name, limits) ON keys.name = asked.name \
+    WHERE keys.sent <> asked.limits ORDER BY keys.id FOR NO KEY UPDATE OF keys";
+
+/// The newest limits sent for each key; where these govern, everything that waits is looked at anew.
+pub(super) const SENT_LIMITS: &str = "WITH newest AS (SELECT keys.id, asked.limits FROM keys \
+    JOIN unnest($1::text[], $2::text[]) AS asked (name, limits) ON keys.name = asked.name \
+    WHERE keys.sent <> asked.limits ORDER BY keys.id FOR NO KEY UPDATE OF keys), \
+    changed AS (UPDATE keys SET sent = newest.limits FROM newest WHERE keys.id = newest.id RETURNING keys.id, latest) \
+    UPDATE lanes SET state = 1, wake_at = NULL FROM changed \
+    WHERE lanes.key = changed.id AND changed.latest AND lanes.state IN (2, 3)";
+
+pub(super) const STATEMENTS: [&str; 4] = [HEAVY_LANES, ADD_TASKS, LOCK_SENT, SENT_LIMITS];
+
+/// The newest limits of each key, in the order of its tasks.
+fn sent_limits(tasks: &[NewTask]) -> (Vec<&str>, Vec<String>) {
+    let mut newest = std::collections::BTreeMap::new();
+    for task in tasks {
+        if let (Some(key), Some(limits)) = (&task.key, &task.limits) {
+            newest.insert(key.as_str(), crate::terms::to_text(Some(limits)));
+        }
+    }
+    newest.into_iter().unzip()
+}
+
+/// Tasks as columns of an insert.
+pub(super) struct Columns {
+    pub(super) all_lanes: Vec<i64>,
+    pub(super) heavy_lanes: Vec<i64>,
+    ids: Vec<Option<i64>>,
+    lanes: Vec<i64>,
+    weights: Vec<i32>,
+    due: Vec<Option<i64>>,
+    due_from_now: Vec<bool>,
+    good: Vec<Option<i64>>,
+    good_from_now: Vec<bool>,
+    records: Vec<Vec<u8>>,
+    notes: Vec<Option<Vec<u8>>>,
+    noted_at: Vec<Option<i64>>,
+}
+
+impl Columns {
+    pub(super) fn of(tasks: &[NewTask], lanes: &[i64], named: &[Option<Named>]) -> Self {
+        let new =
+            || tasks.iter().zip(lanes).zip(named).filter(|(_, named)| named.is_none_or(|named| named.is_new));
+        let mut all_lanes: Vec<i64> = new().map(|((_, lane), _)| *lane).collect();
+        let lanes = all_lanes.clone();
+        all_lanes.sort_unstable();
+        all_lanes.dedup();
+        let heavy = new().filter(|((task, _), _)| task.weight > 1).map(|((_, lane), _)| *lane);
+        let note = |task: &NewTask| task.note().map(|(at, body)| (body, moment(When::At(at)))).unzip();
+        let (notes, noted_at) = new().map(|((task, _), _)| note(task)).unzip();
+        Columns {
+            all_lanes,
+            heavy_lanes: heavy.collect(),
+            lanes,
+            ids: new().map(|(_, named)| named.map(|named| named.task)).collect(),
+            weights: new().map(|((task, _), _)| task.weight as i32).collect(),
+            due: new().map(|((task, _), _)| task.start.map(moment)).collect(),
+            due_from_now: new().map(|((task, _), _)| is_from_now(task.start)).collect(),
+            good: new().map(|((task, _), _)| task.good_until.map(moment)).collect(),
+            good_from_now: new().map(|((task, _), _)| is_from_now(task.good_until)).collect(),
+            records: new().map(|((task, _), _)| task.record.to_bytes()).collect(),
+            notes,
+            noted_at,
+        }
+    }
+}
+
+impl Columns {
+    /// The statements that store them, up to those that have somebody look at them.
+    pub(super) async fn put(
+        &self,
+        shared: &Shared,
+        session: &Lease,
+        batch: &Batch<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let told = shared.told_time();
+        let limits = sent_limits(batch.tasks);
+        let begin = async {
+            match batch.begin {
+                Some(begin) => session.run(begin).await,
+                None => Ok(()),
+            }
+        };
+        let limited = async {
+            if limits.0.is_empty() {
+                Ok(Vec::new())
+            } else {
+                let params: Params<'_, 2> = [&limits.0, &limits.1];
+                let (_, changed) =
+                    flight!(session.query(LOCK_SENT, params), session.query(SENT_LIMITS, params))?;
+                Ok(changed)
+            }
+        };
+        let (_, _, _, _, added) = flight!(
+            begin,
+            session.query(SHARE_LANES, [&self.all_lanes]),
+            limited,
+            session.query_if(!self.heavy_lanes.is_empty(), HEAVY_LANES, [&self.heavy_lanes]),
+            session.query(
+                ADD_TASKS,
+                [
+                    &self.ids,
+                    &self.lanes,
+                    &self.weights,
+                    &self.due,
+                    &self.due_from_now,
+                    &self.good,
+                    &self.good_from_now,
+                    &self.records,
+                    &self.notes,
+                    &self.noted_at,
+                    &told,
+                ],
+            ),
+        )?;
+        if added.len() == self.lanes.len() {
+            return Ok(added);
+        }
+        let why = "fewer rows came back than went in".to_owned();
+        Err(StoreError::Database { doing: "stored tasks", why })
+    }
+
+    /// What is put into which lanes.
+    pub(super) fn filling(&self, tasks: &[NewTask]) -> Filling {
+        let mut filling = Filling {
+            has_keys: tasks.iter().any(|task| task.key.is_some()),
+            is_prompt: tasks.iter().all(|task| task.start.is_none() && task.good_until.is_none()),
+            ..Filling::default()
+        };
+        for lane in &self.lanes {
+            *filling.lanes.entry(*lane).or_default() += 1;
+        }
+        filling
+    }
+}
+
+impl Columns {
+    pub(super) async fn add_in(
+        &self,
+        transaction: &Transaction<'_>,
+        told: Option<i64>,
+    ) -> Result<Vec<Sent>, StoreError> {
+        let failed = failed("stored tasks in a transaction");
+        let columns: Params<'_, 11> = [
+            &self.ids,
+            &self.lanes,
+            &self.weights,
+            &self.due,
+            &self.due_from_now,
+            &self.good,
+            &self.good_from_now,
+            &self.records,
+            &self.notes,
+            &self.noted_at,
+            &told,
+        ];
+        let added = transaction.query(ADD_TASKS, &columns);
+        let tell = "SELECT pg_notify('flowgate', 'w'), pg_notify('flowgate', 'd')";
+        let (added, _) = flight!(added, transaction.query(tell, &[])).map_err(failed)?;
+        Ok(added.iter().map(|row| Sent { id: TaskId(row.get(0)), is_duplicate: false }).collect())
+    }
+}
+
+fn moment(when: When) -> i64 {
+    match when {
+        When::After(span) => nanos(span),
+        When::At(at) => i64::try_from(at.as_nanos()).unwrap_or(i64::MAX),
+    }
+}
+
+fn is_from_now(when: Option<When>) -> bool {
+    matches!(when, Some(When::After(_)))
+}
+
+/// Up to a hundred years, so that adding it to a moment stays within what can be counted.
+pub(super) fn nanos(span: std::time::Duration) -> i64 {
+    const MOST: u128 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
+    span.as_nanos().min(MOST) as i64
+}

@@ -1,0 +1,246 @@
+//! What a turn reads and locks before it decides, and in which order (see the store's own page): the first flight of its
+//! transaction.
+
+use std::collections::{BTreeMap, HashSet};
+
+use tokio_postgres::Row;
+
+use super::{ahead::START, connect::Lease, session::flight};
+use crate::store::{Claimed, Settle, StoreError, Want, WorkerId};
+
+/// No turn looks at more lanes of one queue than these.
+const MOST_LANES: u32 = 512;
+/// The same without a key, and how many with a key the server names whether or not others have them.
+pub(super) const MOST_PLAIN: usize = 16;
+pub(super) const A_FEW: usize = 4;
+
+/// Whoever counts all that is claimed waits for us, or we for them, before anything is locked.
+pub(super) const BEGIN: &str = "BEGIN; LOCK TABLE leases IN ROW EXCLUSIVE MODE";
+const WORKER: &str = "SELECT now_ns($2) AS now, worker.id AS worker FROM (SELECT) AS one \
+    LEFT JOIN LATERAL (SELECT id FROM workers WHERE id = $1 FOR KEY SHARE) AS worker ON true";
+const CLUSTER: &str = "SELECT cap, in_use FROM cluster";
+const LOCK_CLUSTER: &str = "SELECT cap, in_use FROM cluster WHERE cap IS NOT NULL FOR NO KEY UPDATE";
+const QUEUES: &str = "SELECT id, priority, max, in_use, paused FROM queues";
+const LOCK_QUEUES: &str = "SELECT FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE";
+const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates FROM keys \
+    WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";
+/// Both tell which of a lease's tasks had been settled before.
+const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker = $2 RETURNING id, done, ahead_until IS NOT NULL AS is_ahead";
+const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id) AS ids \
+    FROM unnest($1::bigint[], $2::bigint[]) AS asked (lease, id) GROUP BY lease), \
+    old AS (SELECT leases.id, leases.done, given.ids FROM leases JOIN given ON leases.id = given.lease \
+    WHERE leases.worker = $3 FOR UPDATE OF leases) \
+    UPDATE leases SET done = old.done || array(SELECT id FROM unnest(old.ids) AS fresh (id) WHERE id <> ALL(old.done)) \
+    FROM old WHERE leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
+
+/// Ready lanes with a key: those of the best priority after the cursor, then from the beginning; each key locked, unless
+/// somebody else has it.
+const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
+    SELECT lanes.* FROM queues CROSS JOIN LATERAL (\
+    (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
+    AND priority = (SELECT priority FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) \
+    AND id > $1 ORDER BY id LIMIT $2) UNION ALL \
+    (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
+    ORDER BY priority, id LIMIT $2)) AS lanes \
+    WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
+    AND EXISTS (SELECT FROM workers WHERE id = $4 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))) \
+    SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
+    keys.id AS key, in_use, paused, pinned, sent, latest, rates \
+    FROM ready JOIN keys ON keys.id = ready.key FOR NO KEY UPDATE OF keys SKIP LOCKED";
+const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
+    SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
+    ORDER BY priority, id LIMIT 16) AS lanes \
+    WHERE EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))";
+/// A few of the lanes with a key that are ready, their keys locked or not.
+const ANY_KEYED: &str = "SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
+    SELECT id, queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL LIMIT 4) AS lanes \
+    WHERE NOT paused AND (max IS NULL OR in_use < max) \
+    AND EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) LIMIT 4";
+/// The same where nobody waits: what others have locked stays unlocked here, and nothing is taken of it.
+const TRY_CLUSTER: &str = "SELECT FROM cluster WHERE cap IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED";
+const TRY_QUEUES: &str =
+    "SELECT id FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED";
+
+/// Idle lanes that the transaction has filled and locked: nothing but what it sent stands in them.
+const FILLED_PLAIN: &str = "SELECT id AS lane, queue, priority, limits, heavy FROM lanes \
+    WHERE id = ANY($1) AND state = 0 AND key IS NULL \
+    AND EXISTS (SELECT FROM workers WHERE id = $2 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) ORDER BY id";
+const FILLED_KEYED: &str = "SELECT lanes.id AS lane, queue, priority, limits, heavy, \
+    keys.id AS key, in_use, paused, pinned, sent, latest, rates \
+    FROM lanes JOIN keys ON keys.id = lanes.key WHERE lanes.id = ANY($1) AND state = 0 \
+    AND EXISTS (SELECT FROM workers WHERE id = $2 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) \
+    ORDER BY lanes.id FOR NO KEY UPDATE OF keys SKIP LOCKED";
+
+/// Lanes held by keys of which something comes back.
+const HELD_LANES: &str = "SELECT id AS lane, queue, key, priority, limits, heavy FROM lanes \
+    WHERE key = ANY($1) AND state = 2 ORDER BY id";
+
+pub(super) const STATEMENTS: [&str; 17] = [
+    START,
+    WORKER,
+    CLUSTER,
+    LOCK_CLUSTER,
+    QUEUES,
+    LOCK_QUEUES,
+    LOCK_KEYS,
+    GIVE_BACK,
+    GIVE_BACK_SOME,
+    KEYED_LANES,
+    PLAIN_LANES,
+    ANY_KEYED,
+    HELD_LANES,
+    TRY_CLUSTER,
+    TRY_QUEUES,
+    FILLED_PLAIN,
+    FILLED_KEYED,
+];
+
+/// What a turn asks for.
+pub(super) struct Asked<'a> {
+    pub(super) worker: WorkerId,
+    pub(super) settles: &'a [Settle],
+    /// What was claimed ahead and has started.
+    pub(super) starts: &'a [Claimed],
+    pub(super) want: Option<Want>,
+    /// The lane after which the rotation goes on.
+    pub(super) cursor: i64,
+    pub(super) told: Option<i64>,
+    /// The leases of which everything that is left is settled now.
+    pub(super) whole: HashSet<i64>,
+    /// What the transaction sends before it claims. `None`: it is a turn that a worker began.
+    pub(super) sent: Option<&'a Filling>,
+}
+
+impl Asked<'_> {
+    /// Whether the counters are waited for. A send does not wait.
+    pub(super) fn waits(&self) -> bool {
+        self.sent.is_none() && self.want.is_some_and(|want| want.with_locks)
+    }
+
+    pub(super) fn most_lanes(&self) -> i64 {
+        self.want.map_or(0, |want| i64::from(want.slots.saturating_mul(2).clamp(8, MOST_LANES)))
+    }
+}
+
+/// What a send puts into its lanes.
+#[derive(Debug, Default)]
+pub(super) struct Filling {
+    /// How many tasks go into each lane.
+    pub(super) lanes: BTreeMap<i64, u32>,
+    pub(super) has_keys: bool,
+    /// Whether all of them may start at once, as far as time goes.
+    pub(super) is_prompt: bool,
+}
+
+/// How a transaction began.
+#[derive(Default)]
+pub(super) struct Begun {
+    /// The tasks it stored.
+    pub(super) added: Vec<Row>,
+    /// The lanes it filled that were idle. It has their rows, and nothing else stands in them.
+    pub(super) idle: Vec<i64>,
+}
+
+/// The transaction of a worker's own turn begins.
+pub(super) async fn begin(session: &Lease) -> Result<Begun, StoreError> {
+    session.run(BEGIN).await?;
+    Ok(Begun::default())
+}
+
+/// What the first flight brought, as it came.
+pub(super) struct Rows {
+    pub(super) begun: Begun,
+    /// Of the counters that nobody waits for, those that it has: the cluster's, queues'.
+    pub(super) tried: (Vec<Row>, Vec<Row>),
+    pub(super) known: Vec<Row>,
+    pub(super) locked: Vec<Row>,
+    /// What started, and leases given back: whole, and in part.
+    pub(super) given: (Vec<Row>, Vec<Row>, Vec<Row>),
+    pub(super) cluster: Vec<Row>,
+    pub(super) queues: Vec<Row>,
+    pub(super) held: Vec<Row>,
+    pub(super) keyed: Vec<Row>,
+    pub(super) plain: Vec<Row>,
+    pub(super) any: Vec<Row>,
+    /// Lanes filled by the transaction: without a key, and with one.
+    pub(super) filled: (Vec<Row>, Vec<Row>),
+}
+
+/// Statements travel in this order, in one flight.
+pub(super) async fn gather(
+    session: &Lease,
+    asked: &Asked<'_>,
+    begin: impl Future<Output = Result<Begun, StoreError>>,
+) -> Result<Rows, StoreError> {
+    let back = Back::of(asked);
+    let worker = asked.worker.0;
+    let (wants, tries, waits) = (asked.want.is_some(), asked.sent.is_some(), asked.waits());
+    let lanes: Vec<i64> = asked.sent.map_or_else(Vec::new, |sent| sent.lanes.keys().copied().collect());
+    let has_keys = asked.sent.is_some_and(|sent| sent.has_keys);
+    let most = asked.most_lanes();
+    let tried =
+        async { flight!(session.query_if(tries, TRY_CLUSTER, []), session.query_if(tries, TRY_QUEUES, [])) };
+    let waited = async {
+        flight!(session.query_if(waits, LOCK_CLUSTER, []), session.query_if(waits, LOCK_QUEUES, []))
+    };
+    let given = async {
+        flight!(
+            session.query_if(!back.starts.is_empty(), START, [&back.starts, &worker, &asked.told]),
+            session.query_if(!back.whole.is_empty(), GIVE_BACK, [&back.whole, &worker]),
+            session.query_if(!back.ids.is_empty(), GIVE_BACK_SOME, [&back.leases, &back.ids, &worker]),
+        )
+    };
+    let filled = async {
+        flight!(
+            session.query_if(tries, FILLED_PLAIN, [&lanes, &worker]),
+            session.query_if(has_keys, FILLED_KEYED, [&lanes, &worker]),
+        )
+    };
+    let (begun, tried, _, known, locked, given, cluster, queues, held, keyed, plain, any, filled) = flight!(
+        begin,
+        tried,
+        waited,
+        session.query(WORKER, [&worker, &asked.told]),
+        session.query_if(!back.keys.is_empty(), LOCK_KEYS, [&back.keys]),
+        given,
+        session.query(CLUSTER, []),
+        session.query(QUEUES, []),
+        session.query_if(!back.keys.is_empty(), HELD_LANES, [&back.keys]),
+        session.query_if(wants, KEYED_LANES, [&asked.cursor, &most, &back.queues, &worker]),
+        session.query_if(wants, PLAIN_LANES, [&worker]),
+        session.query_if(wants, ANY_KEYED, [&worker]),
+        filled,
+    )?;
+    Ok(Rows { begun, tried, known, locked, given, cluster, queues, held, keyed, plain, any, filled })
+}
+
+/// What is given back, as parameters.
+#[derive(Default)]
+struct Back {
+    keys: Vec<i64>,
+    queues: Vec<i64>,
+    whole: Vec<i64>,
+    leases: Vec<i64>,
+    ids: Vec<i64>,
+    starts: Vec<i64>,
+}
+
+impl Back {
+    fn of(asked: &Asked<'_>) -> Self {
+        let mut back = Back { whole: asked.whole.iter().copied().collect(), ..Back::default() };
+        for Settle { task, .. } in asked.settles {
+            back.keys.extend(task.place.key);
+            back.queues.push(task.place.queue);
+            if !asked.whole.contains(&task.lease) {
+                back.leases.push(task.lease);
+                back.ids.push(task.id.0);
+            }
+        }
+        back.starts.extend(asked.starts.iter().map(|task| task.lease));
+        for ids in [&mut back.keys, &mut back.queues] {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        back
+    }
+}
