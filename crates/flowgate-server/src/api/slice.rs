@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(first.up_to(2), 2);
         let small = first.after([100, 200].into_iter());
         assert_eq!(small.up_to(1000), 32);
-        let large = small.after([100, 8 * 1024 * 1024].into_iter());
+        let large = small.after([100, 100, 8 * 1024 * 1024].into_iter());
         assert_eq!(large.up_to(1000), 1);
         let most = (0..10).fold(large, |slice, _| slice.after([100].into_iter()));
         assert_eq!(most.up_to(1000), MOST);

@@ -64,7 +64,7 @@ fn a_server_does_not_start_with_a_wrong_file() {
     assert_eq!(
         ran.errors(),
         [
-            "flowgate.toml:2:1: server: unknown field `port`; accepted: listen, max_requests, flow_control_mode, egress_proxy, egress_ca"
+            "flowgate.toml:2:1: server: unknown field `port`; accepted: listen, max_requests, max_connections, idle_timeout, flow_control_mode, egress_proxy, egress_ca"
         ]
     );
 }

@@ -154,26 +154,6 @@ on_every_store! {
     }
 
     #[test]
-    async fn f5_answers_of_calls_come_back_whatever_id_they_bring(kit: &Kit) {
-        // Seen to fail: with the id of the callback, which PostgreSQL cannot store, the call was made again instead.
-        let (server, endpoint) = (kit.server(), Endpoint::start().await);
-        begin(&server, &endpoint, "wfr_1", &[]).await;
-        let headers = json!({
-            "Upstash-Workflow-RunId": "wfr_1",
-            "Upstash-Workflow-CallType": "toCallback",
-            "Upstash-Callback": endpoint.url("/ok/back"),
-            "Upstash-Callback-Forward-Upstash-Workflow-StepId": "1",
-            "Upstash-Callback-Deduplication-Id": "a\0b",
-        });
-        let batch = json!([{ "destination": endpoint.url("/ok/third"), "headers": headers }]).to_string();
-        let sent = server.ask(Method::POST, "/v2/batch", &[], &batch).await;
-        assert!(sent.status.is_success(), "{sent:?}");
-        // The first delivery, the call, its answer.
-        let calls = endpoint.came(3).await;
-        assert!(calls.iter().any(|call| call.path == "/ok/back"), "{calls:?}");
-    }
-
-    #[test]
     async fn f5_a_step_invokes_no_run_that_tells_somebody_else(kit: &Kit) {
         // Seen to fail: the answer was 202 and deduplicated, and the invoker waited for a result that went to nobody.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
