@@ -10,7 +10,6 @@ use std::{
     marker::PhantomData,
     panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind},
     sync::Arc,
-    task::Context,
     time::Duration,
 };
 
@@ -217,7 +216,12 @@ impl<K> Gate<K> {
     /// Asks for a pass at once, in the order of the calls; with a key where the gate has keys. Who has to wait is woken by the
     /// waker of `cx` until it is polled with another.
     #[cfg(any(feature = "http", feature = "route"))]
-    pub(crate) fn begin(&self, key: Option<&Key>, spot: Spot, cx: &Context<'_>) -> super::enter::Begun {
+    pub(crate) fn begin(
+        &self,
+        key: Option<&Key>,
+        spot: Spot,
+        cx: &std::task::Context<'_>,
+    ) -> super::enter::Begun {
         OwnedEnter::begin(&self.engine, key, spot, cx)
     }
 
