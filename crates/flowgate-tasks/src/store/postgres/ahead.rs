@@ -6,13 +6,14 @@ use crate::store::{Ahead, Claimed, Place, StoreError, WorkerId};
 /// No claim ahead looks at more lanes than these.
 const MOST_LANES: i64 = 16;
 
-/// Of the lanes without a key, in the order in which they are served: those of queues of which the worker holds something.
+/// Of the lanes without a key, in the order in which they are served: those of queues of which the worker holds something, and that
+/// are not beyond a cap that was lowered.
 pub(super) const TAKE_AHEAD: &str = "WITH riding AS (\
     SELECT DISTINCT lanes.queue FROM leases CROSS JOIN LATERAL unnest(leases.lanes) AS held (lane) \
     JOIN lanes ON lanes.id = held.lane WHERE worker = $1 AND ahead_until IS NULL), \
     ready AS MATERIALIZED (SELECT lanes.id, row_number() OVER (ORDER BY queues.priority, lanes.priority, lanes.id) AS nr \
     FROM lanes JOIN queues ON queues.id = lanes.queue JOIN riding ON riding.queue = queues.id \
-    WHERE state = 1 AND key IS NULL AND NOT paused ORDER BY nr LIMIT $5), \
+    WHERE state = 1 AND key IS NULL AND NOT paused AND (max IS NULL OR in_use <= max) ORDER BY nr LIMIT $5), \
     picked AS MATERIALIZED (SELECT first.spot FROM ready CROSS JOIN LATERAL (\
     SELECT ctid AS spot, place FROM tasks WHERE lane = ready.id AND place IS NOT NULL \
     AND (good_until IS NULL OR good_until > $3) ORDER BY place LIMIT $2 FOR UPDATE SKIP LOCKED) AS first \

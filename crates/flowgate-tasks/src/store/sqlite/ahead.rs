@@ -20,11 +20,13 @@ use crate::{
 /// No claim ahead looks at more lanes than these.
 const MOST_LANES: u32 = 16;
 
-/// Of the lanes without a key, in the order in which they are served: those of queues of which the worker holds something.
+/// Of the lanes without a key, in the order in which they are served: those of queues of which the worker holds something, and that
+/// are not beyond a cap that was lowered.
 pub(super) fn take(hand: &mut Hand<'_>, worker: WorkerId, ahead: Ahead) -> Result<Vec<Claimed>, Fault> {
     let riding = leases::queues_of(hand.db, worker)?;
     let sql = "SELECT lanes.id, lanes.queue, lanes.priority FROM lanes JOIN queues ON queues.id = lanes.queue
-        WHERE state = 1 AND key = 0 AND NOT paused ORDER BY queues.priority, lanes.priority, lanes.id";
+        WHERE state = 1 AND key = 0 AND NOT paused AND (max IS NULL OR in_use <= max)
+        ORDER BY queues.priority, lanes.priority, lanes.id";
     let mut statement = hand.db.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
