@@ -59,6 +59,12 @@ fn over(pinned: &Limits, sent: &Limits) -> Limits {
     if max == pinned.max() && rate == pinned.rate() {
         return *pinned;
     }
+    // Both halves were built before: together they are no less sound.
+    of_halves(max, rate.copied()).unwrap_or(*pinned)
+}
+
+/// Limits of this max and this rate.
+pub(crate) fn of_halves(max: Option<u32>, rate: Option<Rate>) -> Result<Limits, OptionError> {
     let mut limits = Limits::builder();
     if let Some(max) = max {
         limits = limits.max(max);
@@ -69,8 +75,7 @@ fn over(pinned: &Limits, sent: &Limits) -> Limits {
             limits = limits.burst(burst.get());
         }
     }
-    // Both halves were built before: together they are no less sound.
-    limits.build().unwrap_or(*pinned)
+    limits.build()
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ mod tests {
 
     #[tokio::test]
     async fn s1_a_change_goes_to_its_end_without_its_client_and_holds_its_place_until_then() {
-        // Seen to fail: without `carry`, the second step never came; with it inside of the gate, the next request began before.
+        // Seen to fail: without `carry`, the second step never came.
         let (sender, mut steps): Steps = mpsc::unbounded_channel();
         let go = Arc::new(tokio::sync::Semaphore::new(0));
         let paths = paths(sender, Arc::clone(&go));

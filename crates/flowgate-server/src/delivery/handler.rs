@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use flowgate_tasks::{
     TaskId,
-    store::StoreError,
+    store::{NoteQuery, StoreError},
     worker::{Context, Failure, Handlers},
 };
 use tokio::sync::watch;
@@ -138,6 +138,20 @@ impl Courier {
         attempt
     }
 
+    /// How many attempts were answered and failed. Those that a crash cut off are not among them: a server that is killed often
+    /// costs a message none of its retries.
+    pub(super) async fn failed_before(&self, context: &Context) -> Result<u32, Failure> {
+        let starts = context.attempt - 1;
+        if starts == 0 {
+            return Ok(0);
+        }
+        let query = NoteQuery { tasks: vec![context.id], before: None, most: 5000 };
+        let notes = self.desk.store.notes(query).await?;
+        let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
+        let failed = entries.filter(|entry| entry.stage == Stage::Error).count() as u32;
+        Ok(failed.min(starts))
+    }
+
     /// The span of taking a message up, below the one that stored it; `None` where no traces are sent.
     fn dispatch(&self, task: TaskId, message: &Message, retried: u32) -> Option<Span> {
         self.desk.tracer.is_on().then(|| {
@@ -258,10 +272,10 @@ impl Courier {
         let mut callback = callback::message(callback, &told, clock::now());
         callback.head = self.desk.traced(&attempt.above(message), callback.head);
         let name = format!("{kind}/{id}/{}", attempt.retried);
-        callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Own(name)));
         if self.is_in_order(message).await? {
-            callback.head.holds = self.hold_queue(message).await?;
+            callback.head.holds = self.hold_queue(message, &name).await?;
         }
+        callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Own(name)));
         match self.desk.accept(callback).await {
             // What cannot be stored now cannot be stored later: the delivery itself is not to be made again for that.
             Err(StoreError::Option(error)) => {

@@ -6,16 +6,13 @@
 
 use std::time::Duration;
 
-use flowgate_tasks::{
-    store::{KeyChange, NoteQuery},
-    worker::{Context, Failure},
-};
-use ring::rand::{SecureRandom, SystemRandom};
+use flowgate_tasks::{store::KeyChange, worker::Failure};
+use ring::digest::{SHA256, digest};
 
 use super::{handler::Courier, verdict::Verdict};
 use crate::{
     message::Message,
-    office::{Entry, Queue, RETRY, Stage, queue_key},
+    office::{Queue, RETRY, queue_key},
 };
 
 /// How long a callback that is in line, or under way, holds its queue without a word.
@@ -51,10 +48,17 @@ impl Courier {
         self.change(queue, change).await
     }
 
-    /// The queue rests for a callback that is about to be stored; its number, which the callback ends it by.
-    pub(super) async fn hold_queue(&self, message: &Message) -> Result<Option<(String, u32)>, Failure> {
+    /// The queue rests for the callback of this name, which is about to be stored; the number that it ends the rest by. It follows from
+    /// the name, so one that is made again after a crash wants no rest of its own.
+    pub(super) async fn hold_queue(
+        &self,
+        message: &Message,
+        name: &str,
+    ) -> Result<Option<(String, u32)>, Failure> {
         let Some(queue) = &message.head.queue else { return Ok(None) };
-        let by = random().max(RETRY + 1);
+        let digest = digest(&SHA256, name.as_bytes());
+        let number = digest.as_ref().iter().take(4).fold(0, |number, byte| number << 8 | u32::from(*byte));
+        let by = number.max(RETRY + 1);
         self.change(queue, KeyChange::Rest { by, lasting: GRACE }).await?;
         Ok(Some((queue.clone(), by)))
     }
@@ -62,25 +66,4 @@ impl Courier {
     async fn change(&self, queue: &str, change: KeyChange) -> Result<(), Failure> {
         Ok(self.desk.store.change_key(queue_key(queue), change).await?)
     }
-
-    /// How many attempts were answered and failed. Those that a crash cut off are not among them: a server that is killed often
-    /// costs a message none of its retries.
-    pub(super) async fn failed_before(&self, context: &Context) -> Result<u32, Failure> {
-        let starts = context.attempt - 1;
-        if starts == 0 {
-            return Ok(0);
-        }
-        let query = NoteQuery { tasks: vec![context.id], before: None, most: 5000 };
-        let notes = self.desk.store.notes(query).await?;
-        let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
-        let failed = entries.filter(|entry| entry.stage == Stage::Error).count() as u32;
-        Ok(failed.min(starts))
-    }
-}
-
-/// Two that rest at the same time have different numbers, on whichever server.
-fn random() -> u32 {
-    let mut bytes = [0; 4];
-    SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");
-    u32::from_be_bytes(bytes)
 }

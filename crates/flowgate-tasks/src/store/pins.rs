@@ -3,9 +3,10 @@
 //! Owns how a change of one half meets what is there. Stores do it inside their transaction, so that two who change different
 //! halves at once both have their way.
 
-use flowgate_core::{Limits, Rate, Shape};
+use flowgate_core::{Limits, Rate};
 
 use super::seam::StoreError;
+use crate::terms;
 
 /// A change of one half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,19 +37,9 @@ pub(super) fn changed(
 ) -> Result<Option<Limits>, StoreError> {
     let max = max.over(known.as_ref().and_then(Limits::max));
     let rate = rate.over(known.as_ref().and_then(Limits::rate).copied());
-    let mut limits = Limits::builder();
-    if let Some(max) = max {
-        limits = limits.max(max);
-    }
-    if let Some(rate) = rate {
-        limits = limits.rate(rate.rate(), rate.period());
-        if let Shape::Bucket { burst } = rate.shape() {
-            limits = limits.burst(burst.get());
-        }
-    }
     match (max, rate) {
         (None, None) => Ok(None),
-        _ => Ok(Some(limits.build()?)),
+        (max, rate) => Ok(Some(terms::of_halves(max, rate)?)),
     }
 }
 

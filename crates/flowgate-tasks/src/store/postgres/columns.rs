@@ -131,28 +131,30 @@ impl Columns {
             session.query(SHARE_LANES, [&self.all_lanes]),
             limited,
             session.query_if(!self.heavy_lanes.is_empty(), HEAVY_LANES, [&self.heavy_lanes]),
-            session.query(
-                ADD_TASKS,
-                [
-                    &self.ids,
-                    &self.lanes,
-                    &self.weights,
-                    &self.due,
-                    &self.due_from_now,
-                    &self.good,
-                    &self.good_from_now,
-                    &self.records,
-                    &self.notes,
-                    &self.noted_at,
-                    &told,
-                ],
-            ),
+            session.query(ADD_TASKS, self.params(&told)),
         )?;
         if added.len() == self.lanes.len() {
             return Ok(added);
         }
         let why = "fewer rows came back than went in".to_owned();
         Err(StoreError::Database { doing: "stored tasks", why })
+    }
+
+    /// As [`ADD_TASKS`] takes them.
+    fn params<'a>(&'a self, told: &'a Option<i64>) -> Params<'a, 11> {
+        [
+            &self.ids,
+            &self.lanes,
+            &self.weights,
+            &self.due,
+            &self.due_from_now,
+            &self.good,
+            &self.good_from_now,
+            &self.records,
+            &self.notes,
+            &self.noted_at,
+            told,
+        ]
     }
 
     /// What is put into which lanes.
@@ -176,19 +178,7 @@ impl Columns {
         told: Option<i64>,
     ) -> Result<Vec<Sent>, StoreError> {
         let failed = failed("stored tasks in a transaction");
-        let columns: Params<'_, 11> = [
-            &self.ids,
-            &self.lanes,
-            &self.weights,
-            &self.due,
-            &self.due_from_now,
-            &self.good,
-            &self.good_from_now,
-            &self.records,
-            &self.notes,
-            &self.noted_at,
-            &told,
-        ];
+        let columns = self.params(&told);
         let added = transaction.query(ADD_TASKS, &columns);
         let tell = "SELECT pg_notify('flowgate', 'w'), pg_notify('flowgate', 'd')";
         let (added, _) = flight!(added, transaction.query(tell, &[])).map_err(failed)?;
