@@ -10,17 +10,17 @@ const MOST_LANES: i64 = 16;
 pub(super) const TAKE_AHEAD: &str = "WITH riding AS (\
     SELECT DISTINCT lanes.queue FROM leases CROSS JOIN LATERAL unnest(leases.lanes) AS held (lane) \
     JOIN lanes ON lanes.id = held.lane WHERE worker = $1 AND ahead_until IS NULL), \
-    ready AS MATERIALIZED (SELECT lanes.id, row_number() OVER (ORDER BY queues.priority, lanes.priority, lanes.id) AS nr \
-    FROM lanes JOIN queues ON queues.id = lanes.queue JOIN riding ON riding.queue = queues.id \
+    ready AS MATERIALIZED (SELECT lanes.id, marks.low, row_number() OVER (ORDER BY queues.priority, lanes.priority, lanes.id) AS nr \
+    FROM lanes JOIN queues ON queues.id = lanes.queue JOIN riding ON riding.queue = queues.id LEFT JOIN marks ON marks.lane = lanes.id \
     WHERE state = 1 AND key IS NULL AND NOT paused ORDER BY nr LIMIT $5), \
     picked AS MATERIALIZED (SELECT first.spot FROM ready CROSS JOIN LATERAL (\
-    SELECT ctid AS spot, place FROM tasks WHERE lane = ready.id AND place IS NOT NULL \
-    AND (good_until IS NULL OR good_until > $3) ORDER BY place LIMIT $2 FOR UPDATE SKIP LOCKED) AS first \
-    ORDER BY ready.nr, first.place LIMIT $2), \
+    SELECT ctid AS spot, place, id FROM tasks WHERE lane = ready.id AND place >= coalesce(ready.low, 0) \
+    AND (good_until IS NULL OR good_until > $3) ORDER BY place, id LIMIT $2 FOR UPDATE SKIP LOCKED) AS first \
+    ORDER BY ready.nr, first.place, first.id LIMIT $2), \
     taken AS (DELETE FROM tasks WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING tasks.*), \
     made AS (INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records, ahead_until) \
     SELECT $1, $3, ARRAY[taken.id], ARRAY[lane], ARRAY[attempt + 1], ARRAY[weight], ARRAY[coalesce(good_until, 0)], \
-    ARRAY[record], $4 FROM taken JOIN ready ON ready.id = taken.lane ORDER BY nr, place RETURNING *) \
+    ARRAY[record], $4 FROM taken JOIN ready ON ready.id = taken.lane ORDER BY nr, place, taken.id RETURNING *) \
     SELECT made.*, lanes.queue FROM made JOIN lanes ON lanes.id = made.lanes[1] ORDER BY made.id";
 
 /// Those that are still the worker's, and whether they counted nowhere until now.
@@ -30,11 +30,13 @@ pub(super) const START: &str = "WITH known AS (\
     WHERE leases.id = known.id AND known.ahead_until IS NOT NULL) \
     SELECT id, ahead_until IS NOT NULL AS is_new FROM known";
 
-/// What did not start in time goes back to the front of its line.
-pub(super) const GIVE_UP: &str = "WITH late AS (DELETE FROM leases WHERE id IN (SELECT id FROM leases \
-    WHERE ahead_until <= now_ns($1) ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING *) \
+/// What did not start in time, and the lanes it came from; it goes back to the front of their lines.
+pub(super) const LATE: &str = "SELECT id, lanes[1] AS lane FROM leases \
+    WHERE ahead_until <= now_ns($1) ORDER BY ahead_until, id LIMIT $2 FOR UPDATE SKIP LOCKED";
+pub(super) const GIVE_UP: &str = "WITH late AS (DELETE FROM leases WHERE id = ANY($1) RETURNING *) \
     INSERT INTO tasks (id, lane, place, attempt, weight, good_until, record) \
-    SELECT ids[1], lanes[1], ids[1], attempts[1] - 1, weights[1], nullif(goods[1], 0), records[1] FROM late RETURNING lane";
+    SELECT ids[1], lanes[1], greatest(ids[1], low), attempts[1] - 1, weights[1], nullif(goods[1], 0), records[1] \
+    FROM late LEFT JOIN marks ON marks.lane = late.lanes[1]";
 
 /// Claims ahead, within a turn's transaction.
 pub(super) async fn take(

@@ -49,7 +49,7 @@ const ONE_DEAD: &str =
     "SELECT id, queue, key, priority, attempt, record, reason, error FROM dead WHERE id = $1";
 
 /// What should be counted, beside what is.
-const AUDIT: [(&str, &str); 4] = [
+const AUDIT: [(&str, &str); 5] = [
     (
         "key",
         "SELECT name, in_use::bigint AS counted, held FROM (SELECT keys.name, keys.in_use, \
@@ -74,6 +74,11 @@ const AUDIT: [(&str, &str); 4] = [
         "idle lane",
         "SELECT lanes.id::text AS name, 0::bigint AS counted, count(*) AS held FROM lanes JOIN tasks ON tasks.lane = lanes.id \
          WHERE state = 0 AND place IS NOT NULL AND good_until IS NULL GROUP BY lanes.id",
+    ),
+    (
+        "before the mark of lane",
+        "SELECT lanes.id::text AS name, 0::bigint AS counted, count(*) AS held FROM lanes JOIN marks ON marks.lane = lanes.id \
+         JOIN tasks ON tasks.lane = lanes.id WHERE place < low GROUP BY lanes.id",
     ),
 ];
 

@@ -4,13 +4,14 @@ use super::{session::failed, tls::Address};
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
     include_str!("migrations/0003_runs.sql"),
     include_str!("migrations/0004_ahead.sql"),
     include_str!("migrations/0005_key_lists.sql"),
     include_str!("migrations/0006_latest.sql"),
+    include_str!("migrations/0007_marks.sql"),
 ];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.

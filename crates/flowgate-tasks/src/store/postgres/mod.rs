@@ -9,12 +9,14 @@
 //! two turns can wait for each other.
 
 mod ahead;
+mod changes;
 mod connect;
 mod idle;
 mod keys;
 mod lanes;
 mod limits;
 mod look;
+mod marks;
 mod migrate;
 mod notify;
 mod rows;

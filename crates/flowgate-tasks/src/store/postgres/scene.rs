@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 
 use super::{ahead::START, connect::Lease, rows, session::flight};
 use crate::{
+    ledger::Ledger,
     plan::{Candidate, Counter, LaneState, Scene},
     store::{Claimed, Settle, StoreError, Want, WorkerId},
     task::TaskId,
@@ -36,20 +37,22 @@ const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id
     UPDATE leases SET done = old.done || array(SELECT id FROM unnest(old.ids) AS fresh (id) WHERE id <> ALL(old.done)) \
     FROM old WHERE leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
 
-/// Ready lanes with a key: those of the best priority after the cursor, then from the beginning; each key locked, unless
-/// somebody else has it.
+/// Ready lanes with a key: those of the best priority after the cursor, then the others from the beginning; each key locked, unless
+/// somebody else has it. Those that this turn has locked before are not looked up again.
 const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
     SELECT lanes.*, row_number() OVER () AS nr FROM queues CROSS JOIN LATERAL (\
+    SELECT priority AS best FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) AS first \
+    CROSS JOIN LATERAL (\
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND priority = (SELECT priority FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) \
-    AND id > $1 ORDER BY id LIMIT $2) UNION ALL \
+    AND priority = best AND id > $1 ORDER BY id LIMIT $2) UNION ALL \
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    ORDER BY priority, id LIMIT $2)) AS lanes \
+    AND (priority > best OR id <= $1) ORDER BY priority, id LIMIT $2)) AS lanes \
     WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
     AND EXISTS (SELECT FROM workers WHERE id = $4 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))) \
-    SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, ready.nr, \
+    SELECT * FROM (SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, ready.nr, \
     keys.id AS key, in_use, paused, pinned, sent, latest, rates \
-    FROM ready JOIN keys ON keys.id = ready.key FOR NO KEY UPDATE OF keys SKIP LOCKED";
+    FROM ready JOIN keys ON keys.id = ready.key WHERE ready.key <> ALL($5) FOR NO KEY UPDATE OF keys SKIP LOCKED) AS free UNION ALL \
+    SELECT id, queue, priority, limits, heavy, nr, key, 0, false, NULL, '', false, '' FROM ready WHERE key = ANY($5)";
 const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
     SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
     ORDER BY priority, id LIMIT 16) AS lanes \
@@ -104,6 +107,8 @@ pub(super) struct Loaded {
     pub(super) sees_all: bool,
     /// What was said of each lane so far.
     pub(super) were: Vec<LaneState>,
+    /// What was counted of each key, before anything came back.
+    pub(super) counted: Vec<(u32, Ledger)>,
     /// Lanes whose head may take more than one slot.
     pub(super) heavy: HashSet<i64>,
     /// What is given back of leases that are still the worker's, by its place among the settles: the rest was lost before.
@@ -131,7 +136,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
         session.query(CLUSTER, []),
         session.query(QUEUES, []),
         session.query_if(!back.keys.is_empty(), HELD_LANES, [&back.keys]),
-        session.query_if(wants, KEYED_LANES, [&asked.cursor, &most, &back.queues, &worker]),
+        session.query_if(wants, KEYED_LANES, [&asked.cursor, &most, &back.queues, &worker, &back.keys]),
         session.query_if(wants, PLAIN_LANES, [&worker]),
         session.query_if(wants, ANY_KEYED, [&worker]),
     )?;
@@ -150,6 +155,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
             lanes: Vec::new(),
         },
         places: HashMap::new(),
+        counted: Vec::new(),
         seen: HashSet::new(),
         heavy: HashSet::new(),
     };
@@ -175,6 +181,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
         is_locked_out,
         sees_all,
         were,
+        counted: builder.counted,
         heavy: builder.heavy,
         back,
         missed,
@@ -224,8 +231,9 @@ impl Back {
 /// A scene in the making.
 struct Builder {
     scene: Scene,
-    /// Where each key is.
+    /// Where each key is, and what was counted of it.
     places: HashMap<i64, usize>,
+    counted: Vec<(u32, Ledger)>,
     seen: HashSet<i64>,
     heavy: HashSet<i64>,
 }
@@ -237,7 +245,9 @@ impl Builder {
             return Ok(place);
         }
         let place = self.scene.keys.len();
-        self.scene.keys.push(rows::key(row, id)?);
+        let key = rows::key(row, id)?;
+        self.counted.push((key.in_use, key.ledger.clone()));
+        self.scene.keys.push(key);
         self.places.insert(id, place);
         Ok(place)
     }

@@ -14,42 +14,43 @@ use std::{
 
 use super::{
     ahead,
+    changes::Changes,
     connect::{Lease, Line, Postgres, Shared},
-    idle::{self, Short},
-    rows,
+    idle::{self, Rest},
+    marks, rows,
     scene::{self, Asked, Loaded},
     send::{DELAYED, READY_LANES, SHARE_LANES},
     session::flight,
     settle::{self, Ends},
 };
 use crate::{
-    plan::{Grant, LaneState, Plan, Scene},
+    plan::{Grant, Plan, Scene},
     store::{Again, Ahead, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
 };
 
 /// From lanes whose key is locked nobody else takes; from the others everybody does, so there each row is locked. Rows are
 /// deleted by where they are: nobody moves a task that stands in line.
 const TAKE: &str = "WITH grants AS (\
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::bool[]) AS granted (lane, count, alone)), \
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::bool[], $6::bigint[]) AS granted (lane, count, alone, low)), \
     picked AS MATERIALIZED (SELECT first.spot FROM grants CROSS JOIN LATERAL (\
-    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place IS NOT NULL \
-    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT grants.count) AS first WHERE alone \
+    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place >= grants.low \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place, id LIMIT grants.count) AS first WHERE alone \
     UNION ALL SELECT first.spot FROM grants CROSS JOIN LATERAL (\
-    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place IS NOT NULL \
-    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT grants.count FOR UPDATE SKIP LOCKED) AS first WHERE NOT alone), \
+    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place >= grants.low \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place, id LIMIT grants.count FOR UPDATE SKIP LOCKED) AS first WHERE NOT alone), \
     taken AS (DELETE FROM tasks WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING tasks.*) \
     INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records) \
     SELECT $5, $4, array_agg(id), array_agg(lane), array_agg(attempt + 1), array_agg(weight), array_agg(coalesce(good_until, 0)), \
-    array_agg(record) FROM (SELECT * FROM taken ORDER BY lane, place) AS taken HAVING count(*) > 0 \
+    array_agg(record) FROM (SELECT * FROM taken ORDER BY lane, place, id) AS taken HAVING count(*) > 0 \
     RETURNING id, ids, lanes, attempts, weights, goods, records";
 /// How many of those granted stand in a lane, and how many of these, from its head, fit into the room its key has.
-const FITTING: &str = "SELECT lane, (SELECT count(*) FROM (SELECT sum(weight) OVER (ORDER BY place) AS load FROM (\
-    SELECT weight, place FROM tasks WHERE lane = granted.lane AND place IS NOT NULL \
-    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT granted.count) AS first) AS first \
+const FITTING: &str = "SELECT lane, (SELECT count(*) FROM (SELECT sum(weight) OVER (ORDER BY place, id) AS load FROM (\
+    SELECT weight, place, id FROM tasks WHERE lane = granted.lane AND place >= low \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place, id LIMIT granted.count) AS first) AS first \
     WHERE load <= room) AS fitting, \
-    (SELECT count(*) FROM (SELECT FROM tasks WHERE lane = granted.lane AND place IS NOT NULL \
+    (SELECT count(*) FROM (SELECT FROM tasks WHERE lane = granted.lane AND place >= low \
     AND (good_until IS NULL OR good_until > $4) LIMIT granted.count) AS first) AS standing \
-    FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS granted (lane, count, room)";
+    FROM unnest($1::bigint[], $2::int[], $3::bigint[], $5::bigint[]) AS granted (lane, count, room, low)";
 
 const WRITE_KEYS: &str = "UPDATE keys SET in_use = told.in_use, rates = told.rates \
     FROM unnest($1::bigint[], $2::int[], $3::text[]) AS told (id, in_use, rates) WHERE keys.id = told.id";
@@ -89,6 +90,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     ENDED,
     idle::STATEMENTS[0],
     idle::STATEMENTS[1],
+    marks::STATEMENTS[0],
+    marks::STATEMENTS[1],
     SHARE_LANES,
     READY_LANES,
     DELAYED,
@@ -104,6 +107,7 @@ pub(super) struct Memory {
     cursor: AtomicI64,
     /// How long to wait before lanes are looked at again that could not be made idle.
     pub(super) idling: idle::Backoff,
+    pub(super) marks: marks::Marks,
     /// The tasks of each lease that this process has not settled yet.
     open: Mutex<HashMap<i64, HashSet<i64>>>,
 }
@@ -145,7 +149,7 @@ impl Memory {
 impl Postgres {
     /// What was claimed may start as soon as it is committed: lanes that came up short are seen to after that.
     pub(super) async fn take_turn(&self, worker: WorkerId, turn: Turn) -> Result<Turned, StoreError> {
-        let (turned, short) = self
+        let (turned, rest) = self
             .job(Line::Turns, move |shared, session| async move {
                 Box::pin(run(&shared, session, worker, turn)).await
             })
@@ -153,8 +157,8 @@ impl Postgres {
         if !turned.claimed.is_empty() {
             self.shared.turning.idling.rest();
         }
-        if let Some(short) = short {
-            tokio::spawn(idle::settle(Arc::clone(&self.shared), short));
+        if let Some(rest) = rest {
+            tokio::spawn(idle::settle(Arc::clone(&self.shared), rest));
         }
         Ok(turned)
     }
@@ -166,15 +170,17 @@ async fn run(
     mut session: Lease,
     worker: WorkerId,
     turn: Turn,
-) -> Result<(Turned, Option<Short>), StoreError> {
+) -> Result<(Turned, Option<Rest>), StoreError> {
     let whole = shared.turning.whole(&turn.settles);
     session.begin();
     match Box::pin(transact(shared, &session, worker, turn, whole)).await {
-        Ok((turned, lanes)) => {
+        Ok((turned, short)) => {
             session.end();
+            shared.turning.marks.add(turned.claimed.iter().chain(&turned.ahead).map(|task| task.place.lane));
+            let passed = shared.turning.marks.due();
             let asks_again = turned.again != Again::WhenWoken;
-            let short = (!lanes.is_empty()).then_some(Short { lanes, session, asks_again });
-            Ok((turned, short))
+            let is_left = !short.is_empty() || !passed.is_empty();
+            Ok((turned, is_left.then_some(Rest { short, passed, session, asks_again })))
         }
         Err(error) => {
             session.roll_back().await;
@@ -201,15 +207,15 @@ async fn transact(
         told: shared.told_time(),
         whole,
     };
-    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, heavy, back, missed } =
+    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, counted, heavy, back, missed } =
         scene::load(session, &asked).await?;
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
     plan.has_more |= has_more && !plan.grants.is_empty();
-    let stuck = fit(session, &scene, &mut plan.grants, &heavy).await?;
+    let stuck = fit(session, &scene, &mut plan.grants, (&heavy, shared)).await?;
     // What nothing is counted for needs nothing written: then it commits in the flight that takes it.
     let is_bare = is_bare(&scene, &plan.grants) && settles.is_empty() && starts.is_empty() && ahead.is_none();
     let (taken, ()) =
-        flight!(take(session, &scene, &plan.grants, worker), session.run_if(is_bare, "COMMIT"))?;
+        flight!(take(session, &scene, &plan.grants, (worker, shared)), session.run_if(is_bare, "COMMIT"))?;
     let mut short = Vec::new();
     let mut is_full = false;
     for grant in &plan.grants {
@@ -241,7 +247,7 @@ async fn transact(
     };
     // Whoever has a slot free needs nothing ahead.
     let ahead = ahead.filter(|ahead| scene.budget == 0 && want.is_some() && ahead.most > 0);
-    let changes = Changes::of(&scene, &were, &stuck);
+    let changes = Changes::of(&scene, (&were, &counted), &stuck);
     let ahead = match is_bare {
         true => Vec::new(),
         false => Box::pin(write(session, changes, &scene, &ends, again, (worker, ahead))).await?,
@@ -270,7 +276,7 @@ async fn fit(
     session: &Lease,
     scene: &Scene,
     grants: &mut Vec<Grant>,
-    heavy: &HashSet<i64>,
+    (heavy, shared): (&HashSet<i64>, &Shared),
 ) -> Result<HashSet<i64>, StoreError> {
     let is_heavy = |grant: &&Grant| heavy.contains(&scene.lanes[grant.lane].id);
     let lanes: Vec<i64> = grants.iter().filter(is_heavy).map(|grant| scene.lanes[grant.lane].id).collect();
@@ -279,7 +285,8 @@ async fn fit(
     }
     let counts: Vec<i32> = grants.iter().filter(is_heavy).map(|grant| grant.count as i32).collect();
     let rooms: Vec<i64> = grants.iter().filter(is_heavy).map(|grant| i64::from(grant.room)).collect();
-    let rows = session.query(FITTING, [&lanes, &counts, &rooms, &rows::stored(scene.now)]).await?;
+    let lows = shared.turning.marks.of(&lanes);
+    let rows = session.query(FITTING, [&lanes, &counts, &rooms, &rows::stored(scene.now), &lows]).await?;
     let mut stuck = HashSet::new();
     for row in &rows {
         let (lane, fitting, standing): (i64, i64, i64) =
@@ -300,7 +307,7 @@ async fn take(
     session: &Lease,
     scene: &Scene,
     grants: &[Grant],
-    worker: WorkerId,
+    (worker, shared): (WorkerId, &Shared),
 ) -> Result<Vec<Claimed>, StoreError> {
     if grants.is_empty() {
         return Ok(Vec::new());
@@ -308,7 +315,9 @@ async fn take(
     let lanes: Vec<i64> = grants.iter().map(|grant| scene.lanes[grant.lane].id).collect();
     let counts: Vec<i32> = grants.iter().map(|grant| grant.count as i32).collect();
     let alone: Vec<bool> = grants.iter().map(|grant| scene.lanes[grant.lane].key.is_some()).collect();
-    let rows = session.query(TAKE, [&lanes, &counts, &alone, &rows::stored(scene.now), &worker.0]).await?;
+    let lows = shared.turning.marks.of(&lanes);
+    let now = rows::stored(scene.now);
+    let rows = session.query(TAKE, [&lanes, &counts, &alone, &now, &worker.0, &lows]).await?;
     let Some(row) = rows.first() else { return Ok(Vec::new()) };
     let places: HashMap<i64, Place> = grants
         .iter()
@@ -392,54 +401,4 @@ async fn write(
         session.run("COMMIT"),
     )?;
     Ok(ahead)
-}
-
-/// What a turn changes, as columns.
-#[derive(Default)]
-struct Changes {
-    keys: Vec<i64>,
-    key_counts: Vec<i32>,
-    key_rates: Vec<String>,
-    lanes: Vec<i64>,
-    lane_states: Vec<i16>,
-    lane_wakes: Vec<Option<i64>>,
-    queues: Vec<i64>,
-    queue_changes: Vec<i32>,
-    /// A lane that was held may run, or a cap that was reached is not any more.
-    makes_room: bool,
-}
-
-impl Changes {
-    /// `stuck` are lanes whose head is too heavy for the room its key has.
-    fn of(scene: &Scene, were: &[LaneState], stuck: &HashSet<i64>) -> Self {
-        let mut changes = Changes::default();
-        for key in &scene.keys {
-            let mut ledger = key.ledger.clone();
-            ledger.tidy(scene.now);
-            changes.keys.push(key.id);
-            changes.key_counts.push(key.in_use as i32);
-            changes.key_rates.push(ledger.to_text());
-        }
-        for (lane, was) in scene.lanes.iter().zip(were) {
-            let state = if stuck.contains(&lane.id) { LaneState::Held } else { scene.state_of(lane) };
-            if state == *was {
-                continue;
-            }
-            changes.makes_room |= state == LaneState::Ready;
-            let (number, wake_at) = rows::lane_state(state);
-            changes.lanes.push(lane.id);
-            changes.lane_states.push(number);
-            changes.lane_wakes.push(wake_at);
-        }
-        for queue in &scene.queues {
-            let change = queue.counter.change();
-            if change != 0 && queue.counter.cap.is_some() {
-                changes.queues.push(queue.id);
-                changes.queue_changes.push(change as i32);
-            }
-        }
-        let counters = scene.queues.iter().map(|queue| &queue.counter).chain([&scene.cluster]);
-        changes.makes_room |= counters.into_iter().any(|counter| counter.leaves_full());
-        changes
-    }
 }
