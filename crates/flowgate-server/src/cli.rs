@@ -192,10 +192,21 @@ pub(crate) struct CheckOptions {
     pub(crate) json: bool,
 }
 
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Args)]
 pub(crate) struct ReloadOptions {
     #[command(flatten)]
     pub(crate) config: ConfigOptions,
+
+    /// A token of the server [default: the public one for development]
+    #[arg(long, env = "QSTASH_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+}
+
+/// A token is not for logs.
+impl std::fmt::Debug for ReloadOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReloadOptions").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Debug, Args)]

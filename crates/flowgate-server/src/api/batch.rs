@@ -6,6 +6,7 @@ use axum::{
     Json,
     body::Bytes,
     extract::{ConnectInfo, State},
+    http::HeaderMap,
     response::IntoResponse,
 };
 use serde::Deserialize;
@@ -40,15 +41,20 @@ pub(super) struct One {
 pub(super) async fn batch(
     State(desk): State<Desk>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
     Sent(body): Sent,
 ) -> Answer {
     let batch = read(&body)?;
+    let above = trace_of(&headers);
     let caller = peer.ip().to_canonical().to_string();
     let mut shapes = Vec::with_capacity(batch.len());
     let mut messages: Vec<Message> = Vec::with_capacity(batch.len());
     let mut planned: Vec<Planned> = Vec::new();
     for (index, one) in batch.into_iter().enumerate() {
-        let sending = one.sending(&caller).map_err(|problem| problem.at(index))?;
+        let mut sending = one.sending(&caller).map_err(|problem| problem.at(index))?;
+        if sending.given.last("traceparent").is_none() {
+            sending.given = sending.given.over(&above);
+        }
         if let Some(ask) = runs::asked_for(&sending.given)? {
             planned.push(runs::planned(&desk, ask, sending).await?);
             shapes.push(Shape::Run);
@@ -73,6 +79,12 @@ pub(super) async fn batch(
         views.push(told);
     }
     Ok(Json(views).into_response())
+}
+
+/// Where the request stands in a trace: so do its entries, unless they say it themselves.
+fn trace_of(headers: &HeaderMap) -> Given {
+    let told = ["traceparent", "tracestate"].into_iter();
+    told.filter_map(|name| Some((name, headers.get(name)?.to_str().ok()?))).collect()
 }
 
 /// What an entry became.

@@ -88,7 +88,8 @@ pub(super) async fn callback(State(desk): State<Desk>, Path(name): Path<String>)
     let retried = letter.message.head.spec.retries();
     let message = failure_message(&desk, letter.id, &letter.message, &part, &heard, retried, &steps);
     let none = || Problem::bad(format!("the run {:?} has no failure function", run.id));
-    let message = message.ok_or_else(none)?;
+    let mut message = message.ok_or_else(none)?;
+    message.head = desk.traced(&head.above, message.head);
     let task = crate::office::message_task(&message);
     let mut next = head.clone();
     if let Some(call) = &mut next.failure_call {

@@ -9,31 +9,33 @@ use std::{
 };
 
 use super::failure::Failure;
-use crate::{cli::ReloadOptions, gateway::RELOAD};
+use crate::{cli::ReloadOptions, gateway::RELOAD, office::DEV_TOKEN};
 
 /// A reload waits for nobody but the one before it.
 const PATIENCE: Duration = Duration::from_secs(30);
+const NO_TOKEN: &str = "the server wants a token: give one with --token or QSTASH_TOKEN; SIGHUP needs none";
 
 /// Asks the server at the configured address to reload, and prints what came of it.
 pub(crate) fn reload(options: &ReloadOptions) -> Result<(), Failure> {
     let address = options.config.sources().load()?.config.server.listen;
-    let answer = ask(address).map_err(|error| Failure::Unreachable { address, error })?;
+    let token = options.token.as_deref().unwrap_or(DEV_TOKEN);
+    let answer = ask(address, token).map_err(|error| Failure::Unreachable { address, error })?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let said = serde_json::from_str::<serde_json::Value>(body).ok();
-    let said = said.as_ref().and_then(|said| said["said"].as_str());
-    let is_done = head.split(' ').nth(1) == Some("200");
-    match said {
-        Some(said) if is_done => writeln!(io::stdout(), "{said}").map_err(Failure::Write),
-        Some(said) => Err(Failure::NotReloaded(said.to_owned())),
-        None => Err(Failure::NotReloaded(format!("what listens on {address} has no gateway to reload"))),
+    let text = |field: &str| said.as_ref().and_then(|said| said[field].as_str());
+    match (head.split(' ').nth(1), text("said").or(text("error"))) {
+        (Some("401"), _) => Err(Failure::NotReloaded(NO_TOKEN.to_owned())),
+        (Some("200"), Some(said)) => writeln!(io::stdout(), "{said}").map_err(Failure::Write),
+        (_, Some(said)) => Err(Failure::NotReloaded(said.to_owned())),
+        (_, None) => Err(Failure::NotReloaded(format!("what listens on {address} has no gateway to reload"))),
     }
 }
 
-fn ask(address: SocketAddr) -> io::Result<String> {
+fn ask(address: SocketAddr, token: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let head = format!(
-        "POST {RELOAD} HTTP/1.0\r\nHost: {address}\r\nX-Flowgate: console\r\nContent-Length: 0\r\n\r\n"
+        "POST {RELOAD} HTTP/1.0\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
     let mut answer = String::new();

@@ -95,6 +95,7 @@ fn the_defaults_are_those_that_were_promised() {
         Config::from_toml(text).expect("it is valid");
     assert_eq!(server.listen.to_string(), "127.0.0.1:8080");
     assert_eq!((server.flow_control_mode, server.max_requests), (None, 1024));
+    assert_eq!((server.max_connections, server.idle_timeout), (10_000, Duration::from_secs(60)));
     assert_eq!((server.egress_proxy, server.egress_ca), (None, None));
     assert_eq!(store.to_string(), "sqlite:flowgate.db");
     assert_eq!((tasks.queue_mode, tasks.cluster_wide_cap, tasks.prefetch), (QueueMode::Default, None, None));

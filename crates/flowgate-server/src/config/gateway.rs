@@ -26,7 +26,7 @@ use super::{
 };
 
 const MOST_WORKERS: u64 = 1024;
-const MOST_CONNECTIONS: u32 = 1_000_000;
+pub(super) const MOST_CONNECTIONS: u32 = 1_000_000;
 const MOST_HOPS: u64 = 32;
 /// Each is looked at for each reload and shown by `check`; a file with more is made by a program, and that one is wrong.
 const MOST_ROUTES: usize = 10_000;

@@ -2,11 +2,11 @@
 //!
 //! Owns the checked section and how it is read.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
     Proxy,
-    gateway::file,
+    gateway::{MOST_CONNECTIONS, file},
     read::{Entry, Fields, Read},
 };
 
@@ -25,6 +25,10 @@ pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     /// How many requests of the API are under way at once.
     pub(crate) max_requests: u32,
+    /// How many connections are open at once.
+    pub(crate) max_connections: u32,
+    /// How long one may take until the head of its next request is there.
+    pub(crate) idle_timeout: Duration,
     /// Whose limits govern where a key did not choose; `None`: as the store has it.
     pub(crate) flow_control_mode: Option<FlowControlMode>,
     /// The proxy that deliveries go by; `None`: they go straight.
@@ -48,11 +52,15 @@ impl Server {
         let listen = fields.read("listen", address);
         let mode = fields.optional("flow_control_mode", |entry| entry.choice(&modes));
         let max_requests = fields.read("max_requests", |entry| entry.small(1..=MOST_REQUESTS));
+        let max_connections = fields.read("max_connections", |entry| entry.small(1..=MOST_CONNECTIONS));
+        let idle_timeout = fields.time("idle_timeout");
         let proxy = fields.optional("egress_proxy", |entry| entry.parsed(PROXY));
         let certificates = fields.optional("egress_ca", file);
         Ok(Server {
             listen: listen?,
             max_requests: max_requests?,
+            max_connections: max_connections?,
+            idle_timeout: idle_timeout?,
             flow_control_mode: mode?,
             egress_proxy: proxy?,
             egress_ca: certificates?,

@@ -24,7 +24,7 @@ use crate::{
     message::{Callback, Dedupe, Message, Space, Spaces},
     metrics::Outcome,
     office::{Answered, CHORE, Desk, Entry, Errand, Stage, TICK, Tick},
-    traces::{self, Kind, Span},
+    traces::{self, Above, Kind, Span},
 };
 
 /// The kind of the tasks that deliver messages.
@@ -58,6 +58,13 @@ pub(super) struct Attempt {
     pub(super) verdict: Verdict,
     /// The `traceparent` that the endpoint got.
     trace: Option<String>,
+}
+
+impl Attempt {
+    /// What is sent because of it hangs below it.
+    pub(super) fn above(&self, message: &Message) -> Above {
+        Above::new(self.trace.as_deref(), message.head.trace_state.as_deref())
+    }
 }
 
 impl Courier {
@@ -150,6 +157,9 @@ impl Courier {
             span.number("flowgate.waited_ms", clock::now().saturating_sub(message.not_before()));
             if let Some(flow) = &message.head.spec.flow {
                 span.text("flowgate.key", &flow.key);
+            }
+            if let Some(part) = &message.head.part {
+                span.text("flowgate.run", &part.id);
             }
             span
         })
@@ -253,8 +263,7 @@ impl Courier {
             more: serde_json::Map::new(),
         };
         let mut callback = callback::message(callback, &told, clock::now());
-        callback.head.trace_state.clone_from(&message.head.trace_state);
-        callback.head = self.desk.traced(attempt.trace.as_deref(), callback.head);
+        callback.head = self.desk.traced(&attempt.above(message), callback.head);
         let name = format!("{kind}/{id}/{}", attempt.retried);
         callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Id(name)));
         if message.head.queue.is_none() {

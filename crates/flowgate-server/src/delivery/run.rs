@@ -166,6 +166,7 @@ impl Courier {
             Callback { url: callback.url.clone(), spec: inherit(callback.spec.clone(), &head.spec, None) };
         let mut back = callback::message(&own, &told, clock::now());
         back.head.spec.retries = own.spec.retries;
+        back.head = self.desk.traced(&attempt.above(message), back.head);
         let step = part.step.replacen("call/", "back/", 1);
         match self.desk.bring_back(run, step, back).await {
             Ok(()) | Err(RunRefused::Over(_)) => Ok(Vec::new()),
@@ -189,19 +190,16 @@ impl Courier {
         steps: &[RunStep],
     ) -> Result<(), Failure> {
         let answer = attempt.answer.as_ref().ok();
+        let mut callback =
+            failure_message(&self.desk, task, message, part, &attempt.answer, attempt.retried, steps);
+        if let Some(told) = &mut callback {
+            told.head = self.desk.traced(&attempt.above(message), std::mem::take(&mut told.head));
+        }
         let failing = Failing {
             task,
             error: words(&attempt.answer),
             answer: answer.map(|answer| Answered::new(answer.status.as_u16(), &answer.headers, &answer.body)),
-            callback: failure_message(
-                &self.desk,
-                task,
-                message,
-                part,
-                &attempt.answer,
-                attempt.retried,
-                steps,
-            ),
+            callback,
         };
         Ok(self.desk.fail_run(&part.run, failing).await?)
     }

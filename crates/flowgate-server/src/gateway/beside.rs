@@ -49,9 +49,10 @@ impl Beside {
         self.gateway.handle()
     }
 
-    /// The paths of the program's own server that belong to it; its figures for whoever has a token of `desk`, or for everybody.
-    pub(crate) fn routes(&self, desk: Option<Desk>) -> Router {
-        routes(self.reloader.clone(), desk)
+    /// The paths of the program's own server that belong to it, for whoever has a token of `desk`; its figures, if they are open,
+    /// for everybody.
+    pub(crate) fn routes(&self, desk: Desk, is_open: bool) -> Router {
+        routes(self.reloader.clone(), desk, is_open)
     }
 
     /// Serves until `shutdown`, reloads with each signal meanwhile, and drains.

@@ -13,13 +13,14 @@ use super::{
     Gather, Group, Journal, Queue, Secrets, Stage, posting,
     scoped::Scoped,
     secrets::{self, random_text},
+    traced::above,
 };
 use crate::{
     clock,
     delivery::{Signer, SigningKeys},
     message::{Destination, Fault, Given, Head, Message, Numbers, Space, Spec, read},
     metrics::Meter,
-    traces::{self, Context, Kind, Span, Tracer},
+    traces::Tracer,
 };
 
 /// More of a body is not taken.
@@ -133,22 +134,18 @@ impl Desk {
     pub(crate) async fn read(&self, sending: Sending) -> Result<Vec<Message>, Refused> {
         let Sending { destination, given, body, queue, schedule, caller } = sending;
         let now = clock::now();
-        let traceparent = given.last("traceparent").map(str::to_owned);
-        let trace_state = given.last("tracestate").filter(|text| traces::is_state(text)).map(str::to_owned);
+        let above = above(&given);
         let head = |url: String, spec: Spec| {
-            self.traced(
-                traceparent.as_deref(),
-                Head {
-                    url,
-                    created: now,
-                    spec,
-                    caller: caller.clone(),
-                    queue: queue.clone(),
-                    schedule: schedule.clone(),
-                    trace_state: trace_state.clone(),
-                    ..Head::default()
-                },
-            )
+            let head = Head {
+                url,
+                created: now,
+                spec,
+                caller: caller.clone(),
+                queue: queue.clone(),
+                schedule: schedule.clone(),
+                ..Head::default()
+            };
+            self.traced(&above, head)
         };
         let checked = |given: &Given| {
             let spec = read(given)?;
@@ -219,32 +216,6 @@ impl Desk {
         }
         self.trace(id, is_duplicate, &message.head);
         Accepted { id, url: message.head.url, is_duplicate }
-    }
-
-    /// The head with its place in a trace, below whoever sends it. What others keep beside that is for this trace alone.
-    pub(crate) fn traced(&self, traceparent: Option<&str>, mut head: Head) -> Head {
-        let (context, parent) = self.tracer.enter(traceparent);
-        head.trace = context.map(|context| context.to_string());
-        head.sender = parent.map(|parent| parent.to_string());
-        if traceparent.and_then(Context::read).is_none() {
-            head.trace_state = None;
-        }
-        head
-    }
-
-    fn trace(&self, id: TaskId, is_duplicate: bool, head: &Head) {
-        let context = head.trace.as_deref().and_then(Context::read).filter(|_| self.tracer.is_on());
-        let Some(context) = context else { return };
-        let parent = head.sender.as_deref().and_then(Context::read);
-        let mut span = Span::new("publish", Kind::Producer, context, parent).began_at(head.created);
-        span.text("messaging.message.id", &self.numbers.message(id));
-        if let Some(flow) = &head.spec.flow {
-            span.text("flowgate.key", &flow.key);
-        }
-        if is_duplicate {
-            span.text("flowgate.duplicate", "true");
-        }
-        self.tracer.end(span);
     }
 
     /// A queue is made by the first message for it.

@@ -1,6 +1,6 @@
 //! What the API, the deliveries and the schedules have in common: one way in for messages, their log, and what is kept.
 //!
-//! Reading order: [`desk`] takes messages in; [`posting`] makes them tasks; [`journal`] writes what happens to them, in the
+//! Reading order: [`desk`] takes messages in; [`posting`] makes them tasks, [`traced`] puts them in a trace; [`journal`] writes what happens to them, in the
 //! form that [`note`] owns, and [`service_times`] reads from it how long deliveries take; [`secrets`] has tokens and signing keys; [`queues`], [`groups`] and [`schedules`] are documents, and
 //! [`cron`] says when a schedule is due. [`runs`] are runs of workflows. All of them see the store through [`scoped`], as one
 //! namespace has it.
@@ -17,6 +17,7 @@ mod schedules;
 mod scoped;
 mod secrets;
 mod service_times;
+mod traced;
 
 pub(crate) use cron::Cron;
 pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, Refused, Sending};

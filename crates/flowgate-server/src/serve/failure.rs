@@ -29,9 +29,6 @@ pub(crate) enum Failure {
     #[error("cannot start: {0}")]
     Start(io::Error),
 
-    #[error("stopped serving: {0}")]
-    Serve(io::Error),
-
     #[error("stopped delivering: {0}")]
     Deliver(StoreError),
 

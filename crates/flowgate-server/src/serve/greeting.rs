@@ -44,9 +44,9 @@ flowgate {version} listens on {url}/v2 (the QStash API)
   QSTASH_URL      {url}
   QSTASH_TOKEN    {shown}{note}
 
-Paste into another terminal: a message that is delivered under a limit of two at once for its key, and the keys:
+Paste into another terminal: a message for a key that has two at once and twenty a minute, and the keys:
 
-  curl -X POST '{url}/v2/publish/{url}/health' -H {bearer} -H 'Upstash-Flow-Control-Key: try' -H 'Upstash-Flow-Control-Value: parallelism=2' -d 'hello'
+  curl -X POST '{url}/v2/publish/{url}/health' -H {bearer} -H 'Upstash-Flow-Control-Key: try' -H 'Upstash-Flow-Control-Value: parallelism=2, rate=20, period=1m' -d 'hello'
   curl '{url}/v2/flowControl' -H {bearer}
 
 Ctrl-C drains and stops."

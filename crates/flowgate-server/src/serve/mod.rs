@@ -1,9 +1,11 @@
 //! `flowgate serve`: the flow-control server, with the gateway beside it.
 //!
-//! Reading order: [`run`] starts and stops everything; [`store_at`] opens the store; [`greeting`] is what is said on the
+//! Reading order: [`run`] starts and stops everything; [`accept`] has its connections, and [`files`] room for them; [`store_at`] opens the store; [`greeting`] is what is said on the
 //! terminal.
 
+mod accept;
 mod failure;
+mod files;
 mod greeting;
 mod run;
 mod store_at;

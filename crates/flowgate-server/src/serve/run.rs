@@ -3,7 +3,7 @@
 //! Owns the runtime, the socket, and the order of the end: no newcomers, nothing more is claimed, what is under way ends or goes
 //! back to its line, the log is written.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::Router;
 use flowgate::http::ConcurrencyLimit;
@@ -15,7 +15,9 @@ use tokio::{net::TcpListener, runtime::Runtime, sync::watch, time::timeout};
 
 use super::{
     StoreAt,
+    accept::Accepting,
     failure::Failure,
+    files,
     greeting::{Token, greeting},
 };
 use crate::{
@@ -49,6 +51,8 @@ pub(crate) fn serve(options: &ServeOptions, config: &Config, sources: Sources) -
     if options.dev && !config.server.listen.ip().is_loopback() {
         return Err(Failure::Exposed(config.server.listen));
     }
+
+    files::raise();
     let runtime = Runtime::new().map_err(Failure::Start)?;
     runtime.block_on(run(options, config, sources))
 }
@@ -80,22 +84,18 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let console = console(&desk, gateway.as_ref(), &at, &closed, config.server.max_requests)?;
     let hub = Arc::clone(console.0.hub());
     let paths = paths(options, &desk, gateway.as_ref(), console, &closed);
-    let paths = paths.into_make_service_with_connect_info::<SocketAddr>();
+    let accepting = Accepting::new(listener, config.server.max_connections, config.server.idle_timeout)?;
     let worker = worker(options, config, &desk, &closed)?;
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);
     tokio::spawn(hub.run(until(closed.clone())));
     say(&greeting(here, url.as_deref(), &at, &token));
 
-    let server = axum::serve(listener, paths).with_graceful_shutdown(until(closed.clone()));
-    let mut serving = tokio::spawn(server.into_future());
+    let serving = tokio::spawn(accepting.serve(paths, closed.clone()));
     let mut delivering = tokio::spawn(worker.run(until(closed.clone())));
     let gateway = gateway.map(|gateway| tokio::spawn(gateway.run(until(closed), say)));
     tokio::select! {
         () = signals.next() => {}
-        served = &mut serving => {
-            return served.expect("the server neither panics nor is cancelled").map_err(Failure::Serve);
-        }
         delivered = &mut delivering => {
             let delivered = delivered.expect("the worker neither panics nor is cancelled");
             return delivered.map(drop).map_err(Failure::Deliver);
@@ -148,7 +148,7 @@ fn console(
     Ok((console, requests))
 }
 
-async fn until(mut closed: watch::Receiver<bool>) {
+pub(super) async fn until(mut closed: watch::Receiver<bool>) {
     // A sender that is gone has nothing more to say: then it ends as well.
     let _ = closed.wait_for(|is_closed| *is_closed).await;
 }
@@ -172,7 +172,7 @@ fn paths(
         .merge(top)
         .merge(console::routes(console));
     match gateway {
-        Some(gateway) => paths.merge(gateway.routes((!options.metrics_open).then(|| desk.clone()))),
+        Some(gateway) => paths.merge(gateway.routes(desk.clone(), options.metrics_open)),
         None => paths,
     }
 }

@@ -66,7 +66,7 @@ impl Context {
 }
 
 /// Whether this is worth passing on as a `tracestate`: vendors promise to pass on so much of it, and nobody reads more.
-pub(crate) fn is_state(text: &str) -> bool {
+pub(super) fn is_state(text: &str) -> bool {
     text.len() <= 512
         && text.is_ascii()
         && text.split(',').all(|member| member.trim().is_empty() || member.contains('='))

@@ -1,16 +1,19 @@
 //! Traces: publish → dispatch → attempt, as OpenTelemetry collectors take them, off unless an address is given.
 //!
-//! Reading order: [`context`] is what travels in a `traceparent`, from the publisher through the store to the endpoint; [`span`] is one
+//! Reading order: [`context`] is what travels in a `traceparent`, from the publisher through the store to the endpoint, and [`above`] how it is
+//! kept; [`span`] is one
 //! stretch of the way; [`tracer`] takes spans and sends them in batches, and drops rather than ever holds up a delivery; [`otlp`] is the
 //! form they are sent in.
 
+mod above;
 mod context;
 mod options;
 mod otlp;
 mod span;
 mod tracer;
 
-pub(crate) use context::{Context, is_state};
+pub(crate) use above::Above;
+pub(crate) use context::Context;
 pub(crate) use options::TraceOptions;
 pub(crate) use span::{Kind, Span};
 pub(crate) use tracer::Tracer;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{StoredEvent, Wait};
-use crate::{message::Spec, office::Answered};
+use crate::{message::Spec, office::Answered, traces::Above};
 
 /// A run's head: what it was started with, whom it waits for, and how it ended. Moments are milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub(crate) struct RunHead {
     pub(crate) spec: Spec,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) caller: Option<String>,
+    /// Its first message's place in a trace, which the others hang below unless they bring their own.
+    #[serde(skip_serializing_if = "Above::is_none")]
+    pub(crate) above: Above,
     /// Whose step it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) invoker: Option<Invoker>,

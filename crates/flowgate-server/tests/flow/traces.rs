@@ -1,7 +1,7 @@
 //! Traces, as a collector gets them and as the endpoint sees them.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     endpoint::{Call, Endpoint},
@@ -113,6 +113,41 @@ on_every_store! {
         let told = named(&spans, "publish");
         let above = text(told.iter().find(|span| !span["parentSpanId"].is_null()).unwrap(), "parentSpanId");
         assert!(named(&spans, "attempt").iter().any(|attempt| text(attempt, "spanId") == above), "{spans:?}");
+    }
+
+    #[test]
+    async fn every_message_of_a_run_hangs_below_the_one_that_began_it(kit: &Kit) {
+        // Seen to fail: with steps that begin a trace of their own.
+        let (server, endpoint, collector) = traced(kit).await;
+        let url = endpoint.url("/ok/workflow");
+        let sender = format!("00-{TRACE}-{SENDER}-01");
+        let message = |is_first: bool, body: &str| {
+            let headers = json!({
+                "Upstash-Workflow-Init": is_first.to_string(),
+                "Upstash-Workflow-RunId": "wfr_traced",
+                "Upstash-Workflow-Url": url,
+            });
+            json!([{ "destination": url, "headers": headers, "body": body }]).to_string()
+        };
+        let trace = [("traceparent", sender.as_str())];
+        assert_eq!(server.ask(Method::POST, "/v2/batch", &trace, &message(true, "payload")).await.status, 200);
+        endpoint.came(1).await;
+        let step = json!({ "stepId": 1, "stepName": "one", "stepType": "Run", "out": "1", "concurrent": 1 });
+        assert_eq!(server.ask(Method::POST, "/v2/batch", &[], &message(false, &step.to_string())).await.status, 200);
+        endpoint.came(2).await;
+        let spans = spans(&collector, 6).await;
+
+        let publishes = named(&spans, "publish");
+        let [first, second] = publishes[..] else { panic!("{spans:?}") };
+        assert_eq!((text(first, "traceId"), text(first, "parentSpanId")), (TRACE, SENDER), "the batch's own place");
+        assert_eq!(text(second, "parentSpanId"), text(first, "spanId"));
+        assert!(spans.iter().all(|span| text(span, "traceId") == TRACE), "{spans:?}");
+        let dispatches = named(&spans, "dispatch");
+        let above: Vec<&str> = dispatches.iter().map(|span| text(span, "parentSpanId")).collect();
+        assert_eq!(above, [text(first, "spanId"), text(second, "spanId")]);
+        for span in publishes.iter().chain(&dispatches) {
+            assert_eq!(attribute(span, "flowgate.run"), "wfr_traced");
+        }
     }
 }
 

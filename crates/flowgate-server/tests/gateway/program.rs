@@ -31,6 +31,9 @@ pub(crate) struct Program {
     pub(crate) gateway: SocketAddr,
 }
 
+/// What its own server accepts.
+pub(crate) const TOKEN: &str = "a-token-of-the-tests";
+
 /// A folder of its own for each test.
 fn folder() -> PathBuf {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -52,7 +55,15 @@ impl Program {
         fs::write(&path, config).expect("the folder can be written to");
         let mut command = flowgate("serve", &path);
         let mut child = command
-            .args(["--listen", "127.0.0.1:0", "--store", "sqlite::memory:", "--metrics-open"])
+            .args([
+                "--listen",
+                "127.0.0.1:0",
+                "--store",
+                "sqlite::memory:",
+                "--metrics-open",
+                "--token",
+                TOKEN,
+            ])
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
@@ -138,11 +149,15 @@ impl Program {
         self.says()
     }
 
-    /// `flowgate reload`, run to its end.
-    pub(crate) fn ask_to_reload(&self, config: &str) -> Output {
+    /// `flowgate reload` with this token, run to its end.
+    pub(crate) fn ask_to_reload(&self, config: &str, token: &str) -> Output {
         self.rewrite(config);
         let mut command = flowgate("reload", &self.folder.join("flowgate.toml"));
-        command.args(["--listen", &self.server.to_string()]).output().expect("it starts")
+        command
+            .args(["--listen", &self.server.to_string()])
+            .env("QSTASH_TOKEN", token)
+            .output()
+            .expect("it starts")
     }
 
     /// What it said until its end, and its exit code.

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     client::Client,
-    program::{Program, config},
+    program::{Program, TOKEN, config},
     upstream::{OK, OK_AND_ON, Service, Upstream},
 };
 
@@ -155,15 +155,27 @@ fn w4_the_command_line_can_ask_for_a_reload_and_hears_what_came_of_it() {
     let program = Program::before(upstream.address, "", &route(3, ""));
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it is text");
 
-    let done = program.ask_to_reload(&config(upstream.address, "workers = 7", &route(5, "")));
+    let done = program.ask_to_reload(&config(upstream.address, "workers = 7", &route(5, "")), TOKEN);
     assert_eq!(done.status.code(), Some(0), "{done:?}");
     assert_eq!(text(done.stdout), "reloaded; `workers` changes with the next start\n");
     assert_eq!(program.post("/a", "X-Key: k\r\n").header("concurrency-limit"), Some("5"));
 
-    let wrong = program.ask_to_reload(&config(upstream.address, "", &route(0, "")));
+    let wrong = program.ask_to_reload(&config(upstream.address, "", &route(0, "")), TOKEN);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
     assert!(text(wrong.stderr).contains("max"), "what is wrong is told");
     assert_eq!(program.post("/a", "X-Key: k\r\n").header("concurrency-limit"), Some("5"));
+}
+
+#[test]
+fn s3_who_has_no_token_reloads_nothing() {
+    // Seen to fail: without the check on that path.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", &route(3, ""));
+    let refused = program.ask_to_reload(&config(upstream.address, "", &route(5, "")), "not-a-token");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = String::from_utf8(refused.stderr).expect("it is text");
+    assert!(said.contains("the server wants a token"), "{said}");
+    assert_eq!(program.post("/a", "X-Key: k\r\n").header("concurrency-limit"), Some("3"));
 }
 
 #[test]

@@ -23,6 +23,21 @@ pub(crate) static SERVER: Section = Section {
             why: "Enough to keep the store busy, and a bound for what a flood can hold in memory.",
         },
         Opt {
+            name: "max_connections",
+            kind: Kind::Bare("integer, 1 to 1000000"),
+            default: Default::Value("10000"),
+            about: "How many connections to the API and the console may be open at once; further ones wait to be accepted.",
+            why: "More than a fleet of clients keeps open, and a bound for what idle ones take.",
+        },
+        Opt {
+            name: "idle_timeout",
+            kind: Kind::Text("time"),
+            default: Default::Value("\"60s\""),
+            about: "How long a connection may take until the head of its next request is there.",
+            why: "Long enough to spare clients a new connection for each request; one who sends a byte at a time to hold a connection \
+                  loses it.",
+        },
+        Opt {
             name: "flow_control_mode",
             kind: Kind::Text("`\"own\"` or `\"latest\"`"),
             default: Default::Words("what the store has; a new one `\"own\"`"),

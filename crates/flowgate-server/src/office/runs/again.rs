@@ -7,14 +7,11 @@ use flowgate_tasks::{
 };
 use serde_json::Value;
 
-use super::{
-    InRun, Planned, RunRefused,
-    plan::{Beginning, begin},
-};
+use super::{InRun, Planned, RunRefused, plan::Beginning};
 use crate::{
     clock,
     message::{Flow, Message, Part, Role, Spec, Start},
-    office::{Desk, posting, random_text},
+    office::{Desk, posting, random_text, traced::below},
     workflow::{CallType, Kept, RunHead, Step, from_init, own_name},
 };
 
@@ -47,13 +44,14 @@ impl Desk {
             .first()
             .map(|step| Kept::from_bytes(&step.body).body.to_vec())
             .unwrap_or_default();
-        let planned = begin(Beginning {
+        let planned = self.begin(Beginning {
             id: new_id(),
             url: head.url,
             spec: overrides.over(head.spec),
             payload: Bytes::from(payload),
             features: head.features,
             caller: head.caller,
+            above: head.above,
             invoker: None,
             origin: Some(format!("letter/{letter}")),
         });
@@ -73,8 +71,11 @@ impl Desk {
         head.created = clock::now();
         (head.failed, head.failure_call, head.invoker) = (None, None, None);
         let (name, id) = (own_name(head.created, &random_text(10)), new_id());
+        // All that it sends at once is sent by one: by whoever resumes it.
+        let sent_by = self.traced(&head.above, message.head.clone());
+        head.above = below(&sent_by);
         let again = |step: &str, role: Role, start: Option<Start>| {
-            let mut message = message.clone();
+            let mut message = Message { head: sent_by.clone(), body: message.body.clone() };
             message.head.created = head.created;
             message.head.spec = overrides.over(message.head.spec);
             message.head.spec.start = start;

@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 
 use super::{RunRefused, plan};
 use crate::{
-    clock,
     delivery::QUEUE,
-    message::{Given, Head, Message, Role, Space, read},
+    message::{Given, Role, Space, read},
     office::{Desk, Entry, Stage},
     workflow::{CallType, Kept, RunHead, Step, inherit},
 };
@@ -94,10 +93,9 @@ async fn resolve(desk: &Desk, child: &str) -> Result<(), StoreError> {
     let Ok(read_step) = Step::read(&body) else { return Ok(()) };
     let name = read_step.name();
     let given: Given = invoker.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
-    let spec = RunHead::from_bytes(&parent.head).spec;
-    let spec = inherit(read(&given).unwrap_or_default(), &spec, read_step.next());
-    let head = Head { url: invoker.url, created: clock::now(), spec, ..Head::default() };
-    let message = Message { head, body: Bytes::new() };
+    let head = RunHead::from_bytes(&parent.head);
+    let spec = inherit(read(&given).unwrap_or_default(), &head.spec, read_step.next());
+    let message = desk.message(&head.above, invoker.url, spec, None);
     let planned = plan::go_on(&parent, Role::Step, name.clone(), message, body.clone());
     let mut late = planned.change.clone();
     match desk.commit(vec![planned]).await {

@@ -13,7 +13,11 @@ use crate::{
     clock,
     delivery::UNKNOWN_SDK,
     message::{Destination, Fault, Given, Head, Message, Part, Role, Spec, read},
-    office::{Desk, Sending, posting, random_text},
+    office::{
+        Desk, Sending, posting, random_text,
+        traced::{above, below},
+    },
+    traces::Above,
     workflow::{
         Ask, CallType, Invoker, Kept, Kind, RunHead, SDK_INIT, Step, check_own_limits, headers_of, inherit,
         own_limits, own_name,
@@ -49,8 +53,19 @@ pub(super) struct Beginning {
     pub(super) payload: Bytes,
     pub(super) features: Vec<String>,
     pub(super) caller: Option<String>,
+    pub(super) above: Above,
     pub(super) invoker: Option<Invoker>,
     pub(super) origin: Option<String>,
+}
+
+/// Who invokes a run, and with what.
+struct Invoked {
+    invoker: Invoker,
+    payload: Bytes,
+    /// What keeps the same step from invoking twice.
+    origin: String,
+    /// Where the invoker's run stands in a trace.
+    above: Above,
 }
 
 #[derive(Deserialize)]
@@ -78,34 +93,41 @@ impl Desk {
         spec.dedupe = None;
         check_own_limits(&spec)?;
         let Ask { id, kind, features } = ask;
-        let beginning = |payload, invoker: Option<Invoker>, origin| Beginning {
+        let above = above(&given);
+        let beginning = |payload, above: Above, invoker: Option<Invoker>, origin| Beginning {
             id: id.clone(),
             url: url.clone(),
             spec: spec.clone(),
             payload,
             features: features.clone(),
             caller: caller.clone(),
+            above,
             invoker,
             origin,
         };
         match kind {
             Kind::Start => match self.asked_for(&id, &given).await? {
-                Some((run, head)) => Ok(answer(&run, inherit(spec, &head.spec, Some(1)), url, caller, body)),
-                None => Ok(begin(beginning(body, None, None))),
+                Some((run, head)) => {
+                    let spec = inherit(spec, &head.spec, Some(1));
+                    Ok(answer(&run, self.message(&above.or(&head.above), url, spec, caller), body))
+                }
+                None => Ok(self.begin(beginning(body, above, None, None))),
             },
             Kind::Invoke => {
-                let (invoker, payload, origin) = self.invocation(&body).await?;
-                Ok(begin(beginning(payload, Some(invoker), Some(origin))))
+                let Invoked { invoker, payload, origin, above: of_invoker } = self.invocation(&body).await?;
+                Ok(self.begin(beginning(payload, above.or(&of_invoker), Some(invoker), Some(origin))))
             }
             Kind::Step => {
                 let (run, head) = self.live_run(&id).await?;
                 let step = Step::read(&body)?;
                 let spec = inherit(spec, &head.spec, step.next());
-                Ok(go_on(&run, Role::Step, step.name(), message(url, spec, caller), body))
+                let message = self.message(&above.or(&head.above), url, spec, caller);
+                Ok(go_on(&run, Role::Step, step.name(), message, body))
             }
             Kind::Call(number) => {
-                let (run, _) = self.live_run(&id).await?;
-                Ok(go_on(&run, Role::Call, format!("call/{number}"), message(url, spec, caller), body))
+                let (run, head) = self.live_run(&id).await?;
+                let message = self.message(&above.or(&head.above), url, spec, caller);
+                Ok(go_on(&run, Role::Call, format!("call/{number}"), message, body))
             }
         }
     }
@@ -178,8 +200,8 @@ impl Desk {
         Ok((run, head))
     }
 
-    /// Who invokes, with what payload, and what keeps the same step from invoking twice.
-    async fn invocation(&self, body: &Bytes) -> Result<(Invoker, Bytes, String), RunRefused> {
+    /// Who invokes, as the body says it.
+    async fn invocation(&self, body: &Bytes) -> Result<Invoked, RunRefused> {
         let wrong = |error| Fault::text(format!("the body is no invocation ({error}); send {INVOCATION}"));
         let body: Invocation = serde_json::from_slice(body).map_err(wrong)?;
         let step = serde_json::to_vec(&body.step).unwrap_or_default();
@@ -194,37 +216,39 @@ impl Desk {
             headers: headers_of(&body.headers).pairs().collect(),
             step: body.step,
         };
-        Ok((invoker, body.body.unwrap_or_default().into(), origin))
+        Ok(Invoked { invoker, payload: body.body.unwrap_or_default().into(), origin, above: head.above })
+    }
+
+    /// A message of a run, without its body.
+    pub(super) fn message(&self, above: &Above, url: String, spec: Spec, caller: Option<String>) -> Message {
+        let head = Head { url, created: clock::now(), spec, caller, ..Head::default() };
+        Message { head: self.traced(above, head), body: Bytes::new() }
+    }
+
+    /// A run begins: its payload is its first step, and its first message brings that.
+    pub(super) fn begin(&self, beginning: Beginning) -> Planned {
+        let Beginning { id, url, spec, payload, features, caller, above, invoker, origin } = beginning;
+        let mut first = spec.clone();
+        first.flow = own_limits(&spec, 1).or(first.flow);
+        let mut message = self.message(&above, url.clone(), first, caller.clone());
+        let created = message.head.created;
+        let name = own_name(created, &random_text(10));
+        message.head.part =
+            Some(Part { run: name.clone(), id: id.clone(), role: Role::Step, step: "init".to_owned() });
+        let above = below(&message.head);
+        let head = RunHead { url, created, features, spec, caller, above, invoker, ..RunHead::default() };
+        let body = Kept::to_bytes(CallType::Init, &payload);
+        let step = NewStep { name: "init".to_owned(), body, task: Some(posting::task(&message)) };
+        let write = RunWrite::Start { id: id.clone(), origin, head: head.to_bytes() };
+        let change = RunChange { name, write, steps: vec![step], tasks: Vec::new() };
+        message.body = payload;
+        Planned { change, message, id, created: Some(created) }
     }
 }
 
-fn message(url: String, spec: Spec, caller: Option<String>) -> Message {
-    let head = Head { url, created: clock::now(), spec, caller, ..Head::default() };
-    Message { head, body: Bytes::new() }
-}
-
-/// A run begins: its payload is its first step, and its first message brings that.
-pub(super) fn begin(beginning: Beginning) -> Planned {
-    let Beginning { id, url, spec, payload, features, caller, invoker, origin } = beginning;
-    let mut first = spec.clone();
-    first.flow = own_limits(&spec, 1).or(first.flow);
-    let mut message = message(url.clone(), first, caller.clone());
-    let created = message.head.created;
-    let name = own_name(created, &random_text(10));
-    message.head.part =
-        Some(Part { run: name.clone(), id: id.clone(), role: Role::Step, step: "init".to_owned() });
-    let head = RunHead { url, created, features, spec, caller, invoker, ..RunHead::default() };
-    let body = Kept::to_bytes(CallType::Init, &payload);
-    let step = NewStep { name: "init".to_owned(), body, task: Some(posting::task(&message)) };
-    let write = RunWrite::Start { id: id.clone(), origin, head: head.to_bytes() };
-    let change = RunChange { name, write, steps: vec![step], tasks: Vec::new() };
-    message.body = payload;
-    Planned { change, message, id, created: Some(created) }
-}
-
 /// The payload as the endpoint sent it again: the first step that counts.
-fn answer(run: &Run, spec: Spec, url: String, caller: Option<String>, payload: Bytes) -> Planned {
-    let mut planned = go_on(run, Role::Step, SDK_INIT.to_owned(), message(url, spec, caller), Bytes::new());
+fn answer(run: &Run, message: Message, payload: Bytes) -> Planned {
+    let mut planned = go_on(run, Role::Step, SDK_INIT.to_owned(), message, Bytes::new());
     for step in &mut planned.change.steps {
         step.body = Kept::to_bytes(CallType::Init, &payload);
     }

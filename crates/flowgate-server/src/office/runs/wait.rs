@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Chore, RunRefused, chore::body_of, plan};
 use crate::{
-    clock,
-    message::{Head, Message, Role, read},
+    message::{Role, read},
     office::Desk,
     workflow::{RunHead, Step, StoredEvent, Wait, WaitAsk, event_data, inherit},
 };
@@ -195,8 +194,7 @@ impl Desk {
         let Some((run, _)) = self.store.run(name.to_owned()).await? else { return Ok(None) };
         let body = body_of(&wait.step_with(data));
         let spec = inherit(read(&wait.given())?, &head.spec, Step::read(&body)?.next());
-        let parts = Head { url: wait.url.clone(), created: clock::now(), spec, ..Head::default() };
-        let message = Message { head: parts, body: Bytes::new() };
+        let message = self.message(&head.above, wait.url.clone(), spec, None);
         let mut planned = plan::go_on(&run, Role::Step, step_name(wait), message, body);
         planned.change.write = bare(name, version, head).write;
         match self.runs.write(vec![planned.change]).await?.pop() {
