@@ -227,6 +227,23 @@ impl Scene {
         }
     }
 
+    /// Lanes of which tasks may be claimed ahead, to start in the place of others of their key: the key is full and nothing but its max
+    /// holds it, now or, by any limits known, then; and no other lane of it is in sight that would come first.
+    pub(crate) fn full_lanes(&self) -> impl Iterator<Item = &Candidate> {
+        let is_full = |lane: &&Candidate| {
+            let Some(key) = lane.key.map(|index| &self.keys[index]) else { return false };
+            let has_rate = |limits: Option<Limits>| limits.is_some_and(|limits| limits.rate().is_some());
+            let limits = key.in_force(lane.own);
+            !key.is_paused
+                && !has_rate(limits)
+                && !has_rate(lane.own)
+                && key.ledger == Ledger::default()
+                && key.hold(limits.as_ref(), self.now).is_some()
+                && self.lanes.iter().filter(|other| other.key == lane.key).count() == 1
+        };
+        self.lanes.iter().filter(is_full)
+    }
+
     fn queue(&self, id: QueueId) -> Option<&Queue> {
         self.queues.iter().find(|queue| queue.id == id)
     }

@@ -120,8 +120,7 @@ pub(super) struct Loaded {
 /// Begins the transaction and reads what the plan needs, with what was given back already counted as free.
 pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, StoreError> {
     let back = Back::of(asked);
-    let worker = asked.worker.0;
-    let wants = asked.want.is_some();
+    let (worker, wants) = (asked.worker.0, asked.want.is_some());
     let is_locked = asked.want.is_some_and(|want| want.with_locks);
     let most = asked.want.map_or(0, |want| i64::from(want.slots.saturating_mul(2).clamp(8, MOST_LANES)));
     let (_, _, _, known, locked, started, whole, some, cluster, queues, held, keyed, plain, any) = flight!(
@@ -156,6 +155,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
         },
         places: HashMap::new(),
         counted: Vec::new(),
+        freed: HashMap::new(),
         seen: HashSet::new(),
         heavy: HashSet::new(),
     };
@@ -165,6 +165,7 @@ pub(super) async fn load(session: &Lease, asked: &Asked<'_>) -> Result<Loaded, S
     let gone = || whole.iter().chain(&some);
     let uncounted: HashSet<i64> = gone().filter(|row| row.get("is_ahead")).map(|row| row.get("id")).collect();
     let back = fenced(asked.settles, gone());
+    builder.count_starts(asked.starts, &started);
     let counted = |settle: &&Settle| !uncounted.contains(&settle.task.lease);
     builder.give_back(back.iter().map(|&index| &asked.settles[index]).filter(counted));
     let missed = builder.start(asked.starts, &started)?;
@@ -220,6 +221,7 @@ impl Back {
             }
         }
         back.starts.extend(asked.starts.iter().map(|task| task.lease));
+        back.keys.extend(asked.starts.iter().filter_map(|task| task.place.key));
         for ids in [&mut back.keys, &mut back.queues] {
             ids.sort_unstable();
             ids.dedup();
@@ -234,6 +236,8 @@ struct Builder {
     /// Where each key is, and what was counted of it.
     places: HashMap<i64, usize>,
     counted: Vec<(u32, Ledger)>,
+    /// How many slots of each key came back, and were not taken by what was claimed ahead.
+    freed: HashMap<i64, u32>,
     seen: HashSet<i64>,
     heavy: HashSet<i64>,
 }
@@ -252,6 +256,17 @@ impl Builder {
         Ok(place)
     }
 
+    /// What was claimed ahead holds slots of its key from its start on. Before what ended is given back: that may be some of these.
+    fn count_starts(&mut self, starts: &[Claimed], known: &[Row]) {
+        let new: HashSet<i64> =
+            known.iter().filter(|row| row.get("is_new")).map(|row| row.get("id")).collect();
+        for task in starts.iter().filter(|task| new.contains(&task.lease)) {
+            if let Some(&place) = task.place.key.and_then(|key| self.places.get(&key)) {
+                self.scene.keys[place].in_use += task.weight;
+            }
+        }
+    }
+
     /// What comes back is free for this turn.
     fn give_back<'a>(&mut self, settles: impl Iterator<Item = &'a Settle>) {
         for Settle { task, .. } in settles {
@@ -262,6 +277,7 @@ impl Builder {
             if let Some(&place) = task.place.key.and_then(|key| self.places.get(&key)) {
                 let key = &mut self.scene.keys[place];
                 key.in_use = key.in_use.saturating_sub(task.weight);
+                *self.freed.entry(key.id).or_default() += task.weight;
             }
         }
     }
@@ -278,6 +294,10 @@ impl Builder {
                     let queue = self.scene.queues.iter_mut().find(|queue| queue.id == task.place.queue);
                     take_place(queue.map(|queue| &mut queue.counter))?;
                     take_place(Some(&mut self.scene.cluster))?;
+                    if let Some(key) = task.place.key {
+                        let left = self.freed.get(&key).copied().unwrap_or_default().checked_sub(task.weight);
+                        self.freed.insert(key, left.ok_or_else(|| nobodys_place("key"))?);
+                    }
                 }
             }
         }
@@ -331,8 +351,12 @@ fn take_place(counter: Option<&mut Counter>) -> Result<(), StoreError> {
     if counter.taken <= counter.freed {
         return Ok(());
     }
-    let why = "more started of what was claimed ahead than ended of its queue".to_owned();
-    Err(StoreError::Database { doing: "started tasks", why })
+    Err(nobodys_place("queue"))
+}
+
+fn nobodys_place(of: &str) -> StoreError {
+    let why = format!("more started of what was claimed ahead than ended of its {of}");
+    StoreError::Database { doing: "started tasks", why }
 }
 
 fn free_one(counter: &mut Counter) {

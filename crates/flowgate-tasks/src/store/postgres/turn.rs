@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     plan::{Grant, Plan, Scene},
-    store::{Again, Ahead, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
+    store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
 };
 
 /// From lanes whose key is locked nobody else takes; from the others everybody does, so there each row is locked. Rows are
@@ -80,6 +80,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     scene::STATEMENTS[11],
     scene::STATEMENTS[12],
     ahead::TAKE_AHEAD,
+    ahead::TAKE_AHEAD_OF_KEYS,
     TAKE,
     FITTING,
     WRITE_KEYS,
@@ -245,8 +246,7 @@ async fn transact(
     } else {
         Again::WhenWoken
     };
-    // Whoever has a slot free needs nothing ahead.
-    let ahead = ahead.filter(|ahead| scene.budget == 0 && want.is_some() && ahead.most > 0);
+    let ahead = ahead::Room::of(ahead.filter(|_| want.is_some()), &scene, &shared.turning.marks);
     let changes = Changes::of(&scene, (&were, &counted), &stuck);
     let ahead = match is_bare {
         true => Vec::new(),
@@ -338,7 +338,7 @@ async fn write(
     scene: &Scene,
     ends: &Ends,
     again: Again,
-    (worker, ahead): (WorkerId, Option<Ahead>),
+    (worker, ahead): (WorkerId, Option<ahead::Room>),
 ) -> Result<Vec<Claimed>, StoreError> {
     let Ends { again: returned, dead, results, awaited } = ends;
     let cluster = scene.cluster.change() as i32;
