@@ -15,6 +15,8 @@ pub(crate) struct Order {
     pub(crate) limit: Limit,
     /// How many tasks one process runs at once.
     pub(crate) concurrency: u32,
+    /// How many tasks one process claims ahead, where it can. 0: none.
+    pub(crate) prefetch: u32,
     /// How long a task takes.
     pub(crate) task: Duration,
     /// How long to wait between two sends.
@@ -77,6 +79,7 @@ impl Order {
             callers: number("callers", 1)?.max(1),
             limit: Limit::parse(given.get("limit").copied().unwrap_or("none"))?,
             concurrency: number("concurrency", 64)?,
+            prefetch: number("prefetch", 0)?,
             task: millis("task-ms")?,
             interval: millis("interval-ms")?,
         })

@@ -22,19 +22,42 @@ const TASK: u32 = 20;
 const AT_ONCE: u32 = 20;
 /// Over how many processes; the peers are tried on the first.
 const PROCESSES: [u32; 2] = [3, 8];
+/// How many tasks a process claims ahead under soft caps: one for each that it may run.
+const PREFETCH: u32 = AT_ONCE;
+
+/// What a cap counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// What is claimed.
+    Hard,
+    /// What runs.
+    Soft,
+}
 
 pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
-    let ours = [OVER, SHARE].into_iter().flat_map(|what| PROCESSES.map(|processes| case(what, processes)));
-    if !suite.wants_any(&[&ours.collect::<Vec<_>>()[..], &cases_of(&[OVER, MOST, SHARE])].concat()) {
-        return Ok(());
-    }
+    let of = |kind: Kind| {
+        let cases = move |what| PROCESSES.map(|processes| case(what, kind, processes));
+        [OVER, SHARE].into_iter().flat_map(cases)
+    };
+    let (hard, soft): (Vec<_>, Vec<_>) = (of(Kind::Hard).collect(), of(Kind::Soft).collect());
+    let wants_hard = suite.wants_any(&[&hard[..], &cases_of(&[OVER, MOST, SHARE])].concat());
+    let wants_soft = suite.wants_any(&soft);
     let count = if suite.is_quick() { 400 } else { 2_000 };
     for processes in PROCESSES {
-        let ours = Contestant::ours().and_then(|ours| judge(suite, stage, &ours, processes, count));
-        tell_ours(suite, processes, ours);
+        if wants_soft {
+            let ours = Contestant::ours();
+            let ours = ours.and_then(|ours| judge(suite, stage, &ours, (Kind::Soft, processes), count));
+            tell_ours(suite, Kind::Soft, processes, ours);
+        }
+        if !wants_hard {
+            continue;
+        }
+        let ours = Contestant::ours();
+        let ours = ours.and_then(|ours| judge(suite, stage, &ours, (Kind::Hard, processes), count));
+        tell_ours(suite, Kind::Hard, processes, ours);
         let peers = ROLL.iter().filter(|contestant| !contestant.is_ours());
         for peer in peers.filter(|_| processes == PROCESSES[0]) {
-            if let Some(judgement) = judge(suite, stage, peer, processes, count) {
+            if let Some(judgement) = judge(suite, stage, peer, (Kind::Hard, processes), count) {
                 tell(suite, peer, ours, judgement);
             }
         }
@@ -46,11 +69,11 @@ fn judge(
     suite: &mut Suite,
     stage: &Stage,
     contestant: &Contestant,
-    processes: u32,
+    fleet: (Kind, u32),
     count: u32,
 ) -> Option<Judgement> {
     let cap = contestant.cap?;
-    match one(stage, contestant, cap, processes, count) {
+    match one(stage, contestant, cap, fleet, count) {
         Ok(judgement) => Some(judgement),
         Err(error) => {
             suite.remark(format!("cap: {} left out: {error}", contestant.name));
@@ -59,17 +82,18 @@ fn judge(
     }
 }
 
-fn tell_ours(suite: &mut Suite, processes: u32, ours: Option<Judgement>) {
+fn tell_ours(suite: &mut Suite, kind: Kind, processes: u32, ours: Option<Judgement>) {
     let figure = |of: fn(&Judgement) -> f64| ours.as_ref().map_or(f64::NAN, of);
-    let over = Question::new(case(OVER, processes), "starts").goal(Goal::ours_at_most(0.0));
+    let over = Question::new(case(OVER, kind, processes), "starts").goal(Goal::ours_at_most(0.0));
     suite.add(over.alone(figure(|ours| ours.over as f64)));
-    let share = Question::new(case(SHARE, processes), "%").goal(Goal::ours_at_least(97.0));
+    let share = Question::new(case(SHARE, kind, processes), "%").goal(Goal::ours_at_least(97.0));
     suite.add(share.alone(figure(|ours| ours.share * 100.0)));
 }
 
 /// The name of a case of ours.
-fn case(what: &str, processes: u32) -> &'static str {
-    case_of(&format!("{what}, {OURS}, {processes} processes"))
+fn case(what: &str, kind: Kind, processes: u32) -> &'static str {
+    let soft = if kind == Kind::Soft { ", soft caps" } else { "" };
+    case_of(&format!("{what}, {OURS}{soft}, {processes} processes"))
 }
 
 fn tell(suite: &mut Suite, peer: &Contestant, ours: Option<Judgement>, theirs: Judgement) {
@@ -89,12 +113,14 @@ fn one(
     stage: &Stage,
     contestant: &Contestant,
     cap: Cap,
-    processes: u32,
+    (kind, processes): (Kind, u32),
     count: u32,
 ) -> Result<Judgement, String> {
     // One that runs half as many at once would take twice as long.
     let count = count * cap.max / 2;
-    let fleet = Fleet { processes, at_once: AT_ONCE, count, keys: KEYS, limit: Limit::Two, task_ms: TASK };
+    let prefetch = if kind == Kind::Soft { PREFETCH } else { 0 };
+    let (limit, task_ms) = (Limit::Two, TASK);
+    let fleet = Fleet { processes, at_once: AT_ONCE, prefetch, count, keys: KEYS, limit, task_ms };
     let records = fleet.records(stage, contestant)?;
     Judgement::of(&records, cap.max, KEYS).ok_or_else(|| "not one task ran".to_owned())
 }

@@ -18,6 +18,8 @@ const CAP: u32 = 20;
 const FLEET: Fleet = Fleet {
     processes: 4,
     at_once: 16,
+    // A cluster cap is hard, always.
+    prefetch: 0,
     count: 2_000,
     // The cap is over all of them: keys are not told apart.
     keys: 1,

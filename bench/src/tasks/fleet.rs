@@ -24,6 +24,8 @@ pub(super) struct Fleet {
     pub(super) processes: u32,
     /// How many tasks each of them may run at once.
     pub(super) at_once: u32,
+    /// How many each of them claims ahead: soft caps, where ours has them. 0: none.
+    pub(super) prefetch: u32,
     pub(super) count: u32,
     pub(super) keys: u32,
     pub(super) limit: Limit,
@@ -34,9 +36,10 @@ pub(super) struct Fleet {
 impl Fleet {
     /// All have got ready before the first of them starts.
     pub(super) fn records(&self, stage: &Stage, contestant: &Contestant) -> Result<Vec<Record>, String> {
-        let Fleet { processes, at_once, count, keys, limit, task_ms } = *self;
+        let Fleet { processes, at_once, prefetch, count, keys, limit, task_ms } = *self;
         let store = stage.store(contestant)?;
-        let more = [("task-ms", task_ms), ("concurrency", at_once)];
+        let mut more = vec![("task-ms", task_ms), ("concurrency", at_once)];
+        more.extend((prefetch > 0).then_some(("prefetch", prefetch)));
         let order = Order { command: "insert", database: &store, count, keys, limit, more: &more };
         stage.seconds(contestant, &order)?;
         let order = Order { command: "work", ..order };

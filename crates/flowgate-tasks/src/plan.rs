@@ -230,6 +230,26 @@ impl Scene {
         }
     }
 
+    /// Lanes of which tasks may be claimed ahead, to start in the place of others of their key: the key is full and nothing but its max
+    /// holds it, now or, by any limits known, then; and no other lane of it is in sight that would come first.
+    pub(crate) fn full_lanes(&self) -> impl Iterator<Item = &Candidate> {
+        let mut lanes = vec![0; self.keys.len()];
+        self.lanes.iter().filter_map(|lane| lane.key).for_each(|key| lanes[key] += 1);
+        let is_full = move |lane: &&Candidate| {
+            let Some(index) = lane.key else { return false };
+            let key = &self.keys[index];
+            let has_rate = |limits: Option<Limits>| limits.is_some_and(|limits| limits.rate().is_some());
+            let limits = key.in_force(lane.own);
+            !key.is_paused
+                && !has_rate(limits)
+                && !has_rate(lane.own)
+                && key.ledger == Ledger::default()
+                && key.hold(limits.as_ref(), self.now).is_some()
+                && lanes[index] == 1
+        };
+        self.lanes.iter().filter(is_full)
+    }
+
     fn queue(&self, id: QueueId) -> Option<&Queue> {
         self.queues.iter().find(|queue| queue.id == id)
     }

@@ -1,12 +1,12 @@
 //! Ours: `flowgate-tasks` on the same PostgreSQL. Its limits: a cap over everything, a cap for the queue, and one for each key.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use flowgate_core::Limits;
 use flowgate_tasks::{
     Client, NewTask,
     store::{Postgres, QueueLimits, Store},
-    worker::{Failure as TaskFailure, Handlers, Worker, WorkerOptions},
+    worker::{Failure as TaskFailure, Handlers, Prefetch, Worker, WorkerOptions},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -23,12 +23,15 @@ const DRAIN: u32 = 500;
 const CLUSTER: u32 = 2_000;
 const QUEUE: u32 = 1_500;
 const KEY: u32 = 200;
+/// How long a task that was claimed ahead may wait.
+const AHEAD: Duration = Duration::from_secs(2);
 
 pub(crate) struct Flowgate {
     store: Arc<dyn Store>,
     client: Client,
     limits: Option<Limits>,
     concurrency: u32,
+    prefetch: u32,
 }
 
 impl Flowgate {
@@ -51,14 +54,17 @@ impl Peer for Flowgate {
         };
         if order.limit == Limit::Wide {
             store.set_cluster_cap(Some(CLUSTER)).await?;
-            store.set_queue(QueueLimits { name: "default".to_owned(), priority: 1, max: Some(QUEUE) }).await?;
+            store
+                .set_queue(QueueLimits { name: "default".to_owned(), priority: 1, max: Some(QUEUE) })
+                .await?;
         }
         if order.limit == Limit::Twenty {
             store.set_cluster_cap(Some(20)).await?;
         }
         let concurrency = if order.command == Command::Drain { DRAIN } else { order.concurrency };
         let limits = max.map(|max| Limits::builder().max(max).build()).transpose()?;
-        Ok(Flowgate { client: Client::new(Arc::clone(&store)), store, limits, concurrency })
+        let (client, prefetch) = (Client::new(Arc::clone(&store)), order.prefetch);
+        Ok(Flowgate { client, store, limits, concurrency, prefetch })
     }
 
     async fn insert(&self, tasks: Vec<Task>) -> Result<(), Failure> {
@@ -82,7 +88,8 @@ impl Peer for Flowgate {
             perform(task).await;
             Ok::<(), TaskFailure>(())
         });
-        let options = WorkerOptions { processes: self.concurrency, ..WorkerOptions::default() };
+        let prefetch = (self.prefetch > 0).then_some(Prefetch { buffer: self.prefetch, lease: AHEAD });
+        let options = WorkerOptions { processes: self.concurrency, prefetch, ..WorkerOptions::default() };
         let worker = Worker::new(Arc::clone(&self.store), handlers, options)?;
         worker.run(stop.cancelled_owned()).await?;
         Ok(())

@@ -140,9 +140,10 @@ pub struct Want {
     pub with_locks: bool,
 }
 
-/// What a worker would like to have at hand when something of its own ends (soft caps). Only tasks without a key, and only of
-/// queues of which the worker holds something: each starts in the place of a task of its queue that ended here, so that
-/// what runs never exceeds a cap. Until then it counts nowhere.
+/// What a worker would like to have at hand when something of its own ends (soft caps). Only of queues of which the worker holds
+/// something: each starts in the place of a task of its queue that ended here, so that what runs never exceeds a cap. One with a key
+/// starts in the place of one of its key, too, and is had at hand only where the key is full, has no rate, and all that runs of it
+/// runs here: so nobody else can overtake it. Until it starts it counts nowhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
     /// At most so many tasks.
@@ -156,12 +157,12 @@ pub struct Ahead {
 pub struct Turn {
     /// What ended.
     pub settles: Vec<Settle>,
-    /// What was claimed ahead and has started: no more of each queue than `settles` gives back of it. Some of these may have
-    /// ended, too.
+    /// What was claimed ahead and has started: no more of each queue than `settles` gives back of it, and no more slots of each key.
+    /// Some of these may have ended, too.
     pub starts: Vec<Claimed>,
     /// What it takes. `None`: nothing.
     pub want: Option<Want>,
-    /// What it takes ahead, if it gets all it wants.
+    /// What it takes ahead: without a key, if it gets all it wants.
     pub ahead: Option<Ahead>,
 }
 

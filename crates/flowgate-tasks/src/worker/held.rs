@@ -4,7 +4,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
-use super::handlers::{Context, Failure, Handlers};
+use super::{
+    handlers::{Context, Failure, Handlers},
+    stock::Vacancy,
+};
 use crate::{
     record::Parts,
     store::{Claimed, End, Settle},
@@ -128,12 +131,13 @@ impl Held {
         self.ended.splice(0..0, settles);
     }
 
-    /// The queues in which something ended since this was last asked.
-    pub(super) fn vacancies(&mut self) -> Vec<i64> {
+    /// The places that were left since this was last asked.
+    pub(super) fn vacancies(&mut self) -> Vec<Vacancy> {
         let ended = self.ended.get(self.replaced..).unwrap_or_default();
-        let queues = ended.iter().map(|settle| settle.task.place.queue).collect();
+        let left = |settle: &Settle| Vacancy { place: settle.task.place, weight: settle.task.weight };
+        let places = ended.iter().map(left).collect();
         self.replaced = self.ended.len();
-        queues
+        places
     }
 
     /// Settles what never ran, when everything that ended has been replaced.

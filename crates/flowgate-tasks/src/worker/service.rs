@@ -195,8 +195,9 @@ impl Desk {
             return;
         }
         if self.held.running() < self.options.slots() as usize {
-            // A slot is free that none of these could take: they are claimed anew, in their turn.
-            self.return_stock();
+            // A slot is free that none of these could take: they are claimed anew, in their turn. What has a key waits for its key.
+            self.replace();
+            self.held.settle_unstarted(self.stock.take_plain(), &End::Returned);
         }
         // Before anything is taken out to be settled: what is still to be settled is known, and must not be given back.
         let known = self.is_unsure.then(|| self.leases());
@@ -311,10 +312,21 @@ impl Desk {
 
     /// What ended makes room for what was claimed ahead, in its own queue.
     fn replace(&mut self) {
-        for queue in self.held.vacancies() {
-            if let Some(task) = self.stock.start_one(queue, clock::now()) {
+        let mut returned = Vec::new();
+        for place in self.held.vacancies() {
+            let started = self.stock.start_one(&place, clock::now());
+            if let Some(key) =
+                place.place.key.filter(|_| started.as_ref().is_none_or(|task| task.place.key.is_none()))
+            {
+                // The key has room that none of these took: now others might overtake them.
+                returned.extend(self.stock.take_key(key));
+            }
+            if let Some(task) = started {
                 self.held.start(task, &self.handlers);
             }
+        }
+        if !returned.is_empty() {
+            self.held.settle_unstarted(returned, &End::Returned);
         }
     }
 
@@ -322,7 +334,11 @@ impl Desk {
     fn mind_the_stock(&mut self) {
         self.replace();
         let now = clock::now();
-        self.held.settle_unstarted(self.stock.take_late(now), &End::Returned);
+        let mut late = self.stock.take_late(now);
+        // Those behind it do not overtake it.
+        let keys: Vec<i64> = late.iter().filter_map(|task| task.place.key).collect();
+        late.extend(keys.into_iter().flat_map(|key| self.stock.take_key(key)));
+        self.held.settle_unstarted(late, &End::Returned);
         for id in self.stock.take_doubtful(now) {
             self.lose(id);
         }

@@ -1,7 +1,7 @@
 //! Tasks claimed ahead, under soft caps: at hand, so that one starts the moment another of its queue ends.
 //!
-//! Owns when one may start without asking the store: in the place of a task of its queue that ended here, in the first half of
-//! its lease. The store hears of it with the next turn; what it has not heard of when the lease ends is stopped, for then
+//! Owns when one may start without asking the store: in the place of a task of its queue that ended here, and if it has a key, of
+//! its key and at least its weight; in the first half of its lease. The store hears of it with the next turn; what it has not heard of when the lease ends is stopped, for then
 //! somebody else may have it.
 
 use std::{
@@ -12,7 +12,17 @@ use std::{
 use flowgate_core::Tick;
 use tokio::time::Instant;
 
-use crate::{store::Claimed, task::TaskId};
+use crate::{
+    store::{Claimed, Place},
+    task::TaskId,
+};
+
+/// A place that a task left when it ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vacancy {
+    pub(super) place: Place,
+    pub(super) weight: u32,
+}
 
 /// What a worker has at hand.
 #[derive(Default)]
@@ -47,10 +57,20 @@ impl Stock {
         self.spares.len()
     }
 
-    /// The next one of this queue, which starts now.
-    pub(super) fn start_one(&mut self, queue: i64, now: Instant) -> Option<Claimed> {
-        let is_next = |spare: &Spare| spare.task.place.queue == queue && now < spare.start_by;
-        let Spare { task, until, .. } = self.spares.remove(self.spares.iter().position(is_next)?)?;
+    /// The next one that may start in the place of a task that ended, which starts now: of the same key, or else without one. Of a key
+    /// only the first: nothing overtakes it.
+    pub(super) fn start_one(&mut self, ended: &Vacancy, now: Instant) -> Option<Claimed> {
+        let is_of = |spare: &Spare, key: Option<i64>| {
+            spare.task.place.queue == ended.place.queue && spare.task.place.key == key
+        };
+        let may_start = |spare: &Spare| now < spare.start_by;
+        let same =
+            ended.place.key.and_then(|key| self.spares.iter().position(|spare| is_of(spare, Some(key))));
+        let same =
+            same.filter(|&at| may_start(&self.spares[at]) && self.spares[at].task.weight <= ended.weight);
+        let at =
+            same.or_else(|| self.spares.iter().position(|spare| is_of(spare, None) && may_start(spare)))?;
+        let Spare { task, until, .. } = self.spares.remove(at)?;
         self.unsure.insert(task.id, until);
         self.started.push(task.clone());
         Some(task)
@@ -97,6 +117,23 @@ impl Stock {
         doubtful
     }
 
+    /// All without a key that have not started.
+    pub(super) fn take_plain(&mut self) -> Vec<Claimed> {
+        self.take_if(|task| task.place.key.is_none())
+    }
+
+    /// All of this key that have not started.
+    pub(super) fn take_key(&mut self, key: i64) -> Vec<Claimed> {
+        self.take_if(|task| task.place.key == Some(key))
+    }
+
+    fn take_if(&mut self, is_wanted: impl Fn(&Claimed) -> bool) -> Vec<Claimed> {
+        let (taken, left): (VecDeque<Spare>, _) =
+            self.spares.drain(..).partition(|spare| is_wanted(&spare.task));
+        self.spares = left;
+        taken.into_iter().map(|spare| spare.task).collect()
+    }
+
     /// Everything that has not started.
     pub(super) fn take_all(&mut self) -> Vec<Claimed> {
         self.spares.drain(..).map(|spare| spare.task).collect()
@@ -116,9 +153,13 @@ impl Stock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{store::Place, worker::clock};
+    use crate::worker::clock;
 
     const LEASE: Duration = Duration::from_secs(4);
+
+    fn left(queue: i64, key: Option<i64>, weight: u32) -> Vacancy {
+        Vacancy { place: Place { lane: 1, queue, key }, weight }
+    }
 
     fn claimed(id: i64, queue: i64, good_until: Option<Tick>) -> Claimed {
         let place = Place { lane: 1, queue, key: None };
@@ -136,10 +177,10 @@ mod tests {
     #[tokio::test]
     async fn t1_one_starts_in_its_own_queue_in_the_first_half_of_its_lease() {
         let (mut stock, asked) = stock(None);
-        assert!(stock.start_one(2, asked).is_none(), "another queue");
-        assert!(stock.start_one(1, asked + LEASE / 4).is_some());
+        assert!(stock.start_one(&left(2, None, 1), asked).is_none(), "another queue");
+        assert!(stock.start_one(&left(1, None, 1), asked + LEASE / 4).is_some());
         let (mut stock, asked) = self::stock(None);
-        assert!(stock.start_one(1, asked + LEASE / 2).is_none(), "too late");
+        assert!(stock.start_one(&left(1, None, 1), asked + LEASE / 2).is_none(), "too late");
         assert_eq!(stock.take_late(asked + LEASE / 2).len(), 1, "it goes back");
         assert_eq!(stock.len(), 0);
     }
@@ -149,23 +190,50 @@ mod tests {
     async fn t6_one_whose_time_is_over_does_not_start() {
         let soon = Tick::from_nanos(1_000).after(Duration::from_secs(1));
         let (mut stock, asked) = stock(Some(soon));
-        assert!(stock.start_one(1, asked + Duration::from_secs(1)).is_none());
+        assert!(stock.start_one(&left(1, None, 1), asked + Duration::from_secs(1)).is_none());
     }
 
     // Seen to fail: with `told` left out, a run that the store knows of was doubtful; with nothing noted at a start, none was.
     #[tokio::test]
     async fn t1_a_run_the_store_has_not_heard_of_ends_with_its_lease() {
         let (mut stock, asked) = stock(None);
-        stock.start_one(1, asked).expect("it starts");
+        stock.start_one(&left(1, None, 1), asked).expect("it starts");
         assert_eq!(stock.next_moment(), Some(asked + LEASE));
         assert_eq!(stock.take_doubtful(asked + LEASE / 2), []);
         assert_eq!(stock.take_doubtful(asked + LEASE), [TaskId(7)]);
         assert_eq!(stock.take_started().len(), 0, "it is told to nobody any more");
 
         let (mut stock, asked) = self::stock(None);
-        stock.start_one(1, asked).expect("it starts");
+        stock.start_one(&left(1, None, 1), asked).expect("it starts");
         let started = stock.take_started();
         stock.told(&started);
         assert_eq!(stock.take_doubtful(asked + LEASE), []);
+    }
+
+    // Seen to fail: without the comparison of keys, it started for another key; without that of weights, in the place of a lighter
+    // one; with any of the key for the first, the light one overtook the heavy one.
+    #[tokio::test]
+    async fn t1_one_with_a_key_starts_in_the_place_of_one_of_its_key_and_weight() {
+        let (mut stock, asked) = (Stock::default(), clock::now());
+        let of_key = |id: i64, weight: u32| {
+            let task = claimed(id, 1, None);
+            Claimed { weight, place: Place { key: Some(5), ..task.place }, ..task }
+        };
+        stock.add(vec![of_key(7, 2), of_key(8, 1), claimed(9, 1, None)], asked, Tick::ZERO, LEASE);
+        assert!(stock.start_one(&left(2, Some(5), 2), asked).is_none(), "another queue");
+        let id = |task: Option<Claimed>| task.map(|task| task.id);
+        assert_eq!(
+            id(stock.start_one(&left(1, Some(6), 2), asked)),
+            Some(TaskId(9)),
+            "the one without a key"
+        );
+        assert!(stock.start_one(&left(1, Some(6), 2), asked).is_none(), "another key");
+        assert!(
+            stock.start_one(&left(1, Some(5), 1), asked).is_none(),
+            "too heavy, and nothing overtakes it"
+        );
+        assert_eq!(id(stock.start_one(&left(1, Some(5), 2), asked)), Some(TaskId(7)));
+        assert_eq!(stock.take_plain().len(), 0);
+        assert_eq!(stock.take_key(5).len(), 1);
     }
 }

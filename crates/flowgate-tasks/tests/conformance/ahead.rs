@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use flowgate_tasks::store::{Ahead, Claimed, End, Settle, State, Turn, Turned, Want};
+use flowgate_core::Limits;
+use flowgate_tasks::store::{Ahead, Claimed, End, KeyChange, Settle, State, Turn, Turned, Want};
 
-use crate::kit::{Kit, SECOND, Worker, done, ids, keyed, max, task};
+use crate::kit::{Kit, SECOND, Worker, done, ids, keyed, max, rate, task};
 
 const LEASE: Duration = Duration::from_secs(4);
 
@@ -104,13 +105,12 @@ on_every_store! {
 
     #[test]
     async fn t1_only_what_can_start_in_the_place_of_another_is_claimed_ahead(kit: &Kit) {
-        // Seen to fail: with every ready lane taken from, the task of the other queue was claimed ahead; with lanes of keys
-        // taken from, so was the one with a key.
-        kit.send_all(vec![task(), task().queue("other"), keyed("key", max(1)), keyed("key", max(1))]).await;
+        // Seen to fail: with every ready lane taken from, the task of the other queue was claimed ahead.
+        kit.send_all(vec![task(), task().queue("other")]).await;
         let last = kit.send(task()).await;
         let worker = kit.worker_of(&["default"]).await;
-        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (2, 9)).await;
-        assert_eq!(turned.claimed.len(), 2, "one of the key, one without");
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (1, 9)).await;
+        assert_eq!(turned.claimed.len(), 1);
         assert!(turned.ahead.iter().all(|task| task.id == last), "{:?}", ids(&turned.ahead));
         assert_eq!(turn(kit, &worker, Vec::new(), Vec::new(), (1, 9)).await.ahead.len(), 0, "a slot is free");
     }
@@ -174,5 +174,103 @@ on_every_store! {
         assert_eq!(told().await.lost, ids(&turned.claimed));
         assert_eq!(queue_in_use(kit, "soft").await, 1);
         worker.done(turned.ahead).await;
+    }
+
+    #[test]
+    async fn t1_of_a_full_key_one_is_claimed_ahead_for_each_that_runs(kit: &Kit) {
+        // Seen to fail: with nine at hand whatever runs, more than these two were claimed ahead.
+        let sent = kit.send_all((0..6).map(|_| keyed("key", max(2))).collect()).await;
+        let (worker, other) = (kit.worker().await, kit.worker().await);
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (9, 3)).await;
+        assert_eq!((ids(&turned.claimed), ids(&turned.ahead)), (sent[..2].to_vec(), sent[2..4].to_vec()));
+        assert_eq!(kit.key_in_use("key").await, 2, "what runs counts");
+        assert_eq!(other.claim(9).await.len(), 0);
+        kit.check().await;
+
+        // One ends, the first at hand starts in its place, and another one is had at hand.
+        let (first, rest) = (turned.claimed[0].clone(), turned.ahead);
+        let turned = turn(kit, &worker, done(vec![first]), vec![rest[0].clone()], (8, 3)).await;
+        assert_eq!((turned.lost, ids(&turned.ahead)), (Vec::new(), sent[4..5].to_vec()));
+        assert_eq!(kit.key_in_use("key").await, 2);
+        assert_eq!(other.claim(9).await.len(), 0);
+        kit.check().await;
+
+        // One starts and ends between two turns; what is not started goes back to the front.
+        let settles = done(vec![rest[0].clone(), rest[1].clone()]);
+        assert_eq!(turn(kit, &worker, settles, vec![rest[1].clone()], (0, 0)).await.lost, []);
+        assert_eq!(kit.key_in_use("key").await, 1);
+        let back = turned.ahead.into_iter().map(|task| Settle { task, end: End::Returned }).collect();
+        assert_eq!(worker.settle(back).await, []);
+        assert_eq!(ids(&other.claim(9).await), sent[4..5]);
+    }
+
+    #[test]
+    async fn t1_a_key_stays_while_something_of_it_is_at_hand(kit: &Kit) {
+        // Seen to fail: with leases ahead left out of the sweep's conditions, what went back was never found again.
+        let sent = kit.send_all(vec![keyed("key", max(1)), keyed("key", max(1))]).await;
+        let (worker, other) = (kit.worker().await, kit.worker().await);
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (9, 3)).await;
+        assert_eq!((ids(&turned.claimed), ids(&turned.ahead)), (sent[..1].to_vec(), sent[1..].to_vec()));
+        worker.done(turned.claimed).await;
+        for _ in 0..3 {
+            assert_eq!(other.claim(9).await.len(), 0, "nothing is in its line");
+            assert_eq!(kit.pass(SECOND / 8).await.recovered, 0);
+        }
+        let back = turned.ahead.into_iter().map(|task| Settle { task, end: End::Returned }).collect();
+        assert_eq!(worker.settle(back).await, []);
+        assert_eq!(ids(&other.claim(9).await), sent[1..]);
+        kit.check().await;
+    }
+
+    #[test]
+    async fn t1_a_start_that_takes_no_place_of_its_key_is_refused(kit: &Kit) {
+        // Seen to fail: without the comparison with what came back of the key, the turn was taken.
+        kit.send_all(vec![keyed("key", max(1)), keyed("key", max(1)), keyed("other", max(1))]).await;
+        let worker = kit.worker().await;
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (9, 3)).await;
+        assert_eq!((turned.claimed.len(), turned.ahead.len()), (2, 1));
+        let other = turned.claimed.iter().find(|task| task.id.0 == 3).cloned().expect("the other key's");
+        let refused = Turn { settles: done(vec![other]), starts: turned.ahead, ..Turn::default() };
+        kit.store.turn(worker.id, refused).await.expect_err("nothing of the key ended");
+        assert_eq!(kit.key_in_use("key").await, 1);
+    }
+
+    #[test]
+    async fn t3_nothing_is_claimed_ahead_that_could_be_overtaken_or_has_a_rate(kit: &Kit) {
+        // Seen to fail: without the comparison of what runs here with what is counted, one of `shared` was claimed ahead.
+        let (worker, other) = (kit.worker().await, kit.worker().await);
+        kit.send_all((0..4).map(|_| keyed("shared", max(2))).collect()).await;
+        assert_eq!(other.claim(1).await.len(), 1);
+        let limits = Limits::builder().max(1).rate(100, "1m").build().expect("limits");
+        kit.send_all((0..2).map(|_| keyed("rate", limits)).collect()).await;
+        kit.send_all((0..2).map(|_| keyed("pinned", max(1))).collect()).await;
+        kit.change_key("pinned", KeyChange::Pin(rate(100, "1m"))).await;
+        kit.send_all((0..2).map(|_| keyed("heavy", max(2)).weight(2)).collect()).await;
+        kit.send_all(vec![keyed("two", max(1)), keyed("two", max(1)).priority(5)]).await;
+        kit.send_all(vec![keyed("two", max(1)), keyed("none", max(9))]).await;
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (50, 50)).await;
+        assert!(turned.claimed.len() >= 5, "{:?}", ids(&turned.claimed));
+        let mut ahead = turned.ahead;
+        ahead.extend(turn(kit, &worker, Vec::new(), Vec::new(), (50, 50)).await.ahead);
+        assert_eq!(ids(&ahead), []);
+    }
+
+    #[test]
+    async fn g8_what_is_at_hand_of_a_key_does_not_outlast_a_change_of_its_limits(kit: &Kit) {
+        // Seen to fail: with nine at hand whatever runs, four were.
+        let sent = kit.send_all((0..6).map(|_| keyed("key", max(2))).collect()).await;
+        let worker = kit.worker().await;
+        let turned = turn(kit, &worker, Vec::new(), Vec::new(), (9, 9)).await;
+        assert_eq!(turned.ahead.len(), 2);
+        kit.change_key("key", KeyChange::Pause).await;
+        // One of them starts in the first half of its lease all the same; nothing more is had at hand.
+        let settles = done(vec![turned.claimed[0].clone()]);
+        let next = turn(kit, &worker, settles, vec![turned.ahead[0].clone()], (9, 9)).await;
+        assert_eq!((next.lost, next.claimed.len(), next.ahead.len()), (Vec::new(), 0, 0));
+        assert_eq!(kit.key_in_use("key").await, 2, "it took a place, and no more");
+        assert_eq!(kit.pass(LEASE).await.recovered, 1);
+        kit.change_key("key", KeyChange::Resume).await;
+        let running = vec![turned.claimed[1].clone(), turned.ahead[0].clone()];
+        assert_eq!(ids(&worker.swap(done(running), 9).await), sent[3..5], "in their order");
     }
 }

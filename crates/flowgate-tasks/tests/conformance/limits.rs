@@ -236,4 +236,16 @@ on_every_store! {
         assert!(refused.to_string().contains("weight"), "{refused}");
         assert_eq!(kit.worker().await.claim(9).await.len(), 0);
     }
+
+    #[test]
+    async fn g9_a_start_in_the_place_of_an_end_counts_under_the_rate(kit: &Kit) {
+        // Seen to fail: with a key written only where its slots in use had changed, three started of the two that may.
+        let limits = Limits::builder().max(1).rate(2, "1m").build().expect("limits");
+        kit.send_all((0..3).map(|_| keyed("key", limits)).collect()).await;
+        let worker = kit.worker().await;
+        let first = worker.claim(1).await;
+        let second = worker.swap(done(first), 1).await;
+        assert_eq!(second.len(), 1);
+        assert_eq!(worker.swap(done(second), 1).await.len(), 0, "the rate is spent");
+    }
 }

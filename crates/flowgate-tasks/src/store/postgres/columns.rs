@@ -16,9 +16,10 @@ use crate::{
 /// Lanes that get a task of more than one slot.
 pub(super) const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
 
-/// A lane that is gone leaves a null, which is refused: then nothing is stored.
+/// A lane that is gone leaves a null, which is refused: then nothing is stored. A number from before its lane was shared may be before
+/// the lane's mark.
 pub(super) const ADD_TASKS: &str = "WITH told AS MATERIALIZED (\
-    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, lanes.id AS lane, weight, record, note, noted_at, now, \
+    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, lanes.id AS lane, asked.id AS named, weight, record, note, noted_at, now, \
     CASE WHEN due_from_now THEN now + due ELSE due END AS due, \
     CASE WHEN good_from_now THEN now + good ELSE good END AS good \
     FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[], $9::bytea[], $10::bigint[]) \
@@ -27,7 +28,8 @@ pub(super) const ADD_TASKS: &str = "WITH told AS MATERIALIZED (\
     LEFT JOIN flowgate.lanes ON lanes.id = asked.lane ORDER BY nr OFFSET 0), \
     noted AS (INSERT INTO flowgate.notes (task, at, body) SELECT id, noted_at, note FROM told WHERE note IS NOT NULL) \
     INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
-    SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN id END, 0, weight, \
+    SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN \
+    greatest(id, CASE WHEN named IS NOT NULL THEN (SELECT low FROM flowgate.marks WHERE marks.lane = told.lane) END) END, 0, weight, \
     CASE WHEN due > now THEN due END, good, record FROM told RETURNING id";
 
 /// Whoever had the keys may have said of their lanes that they are held. A statement sees what was there when it began, so

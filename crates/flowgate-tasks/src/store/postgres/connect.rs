@@ -165,7 +165,9 @@ impl Shared {
         };
         let mut slot = Arc::clone(slot).lock_owned().await;
         if slot.as_ref().is_none_or(Session::is_closed) {
-            *slot = Some(Session::open(&self.address, &statements.concat().concat(), plans).await?);
+            let session = Session::open(&self.address, &statements.concat().concat(), plans).await?;
+            self.turning.marks.forget();
+            *slot = Some(session);
         }
         Ok(Lease { slot, is_clean: true })
     }

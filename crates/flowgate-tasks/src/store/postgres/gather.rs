@@ -33,20 +33,22 @@ const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id
     UPDATE leases SET done = old.done || array(SELECT id FROM unnest(old.ids) AS fresh (id) WHERE id <> ALL(old.done)) \
     FROM old WHERE leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
 
-/// Ready lanes with a key: those of the best priority after the cursor, then from the beginning; each key locked, unless
-/// somebody else has it.
+/// Ready lanes with a key: those of the best priority after the cursor, then the others from the beginning; each key locked, unless
+/// somebody else has it. Those that this turn has locked before are not looked up again.
 const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
     SELECT lanes.* FROM queues CROSS JOIN LATERAL (\
+    SELECT priority AS best FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) AS first \
+    CROSS JOIN LATERAL (\
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND priority = (SELECT priority FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) \
-    AND id > $1 ORDER BY id LIMIT $2) UNION ALL \
+    AND priority = best AND id > $1 ORDER BY id LIMIT $2) UNION ALL \
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    ORDER BY priority, id LIMIT $2)) AS lanes \
+    AND (priority > best OR id <= $1) ORDER BY priority, id LIMIT $2)) AS lanes \
     WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
     AND EXISTS (SELECT FROM workers WHERE id = $4 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))) \
-    SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
+    SELECT * FROM (SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
     keys.id AS key, in_use, paused, pinned, sent, latest, rates \
-    FROM ready JOIN keys ON keys.id = ready.key FOR NO KEY UPDATE OF keys SKIP LOCKED";
+    FROM ready JOIN keys ON keys.id = ready.key WHERE ready.key <> ALL($5) FOR NO KEY UPDATE OF keys SKIP LOCKED) AS free UNION ALL \
+    SELECT id, queue, priority, limits, heavy, key, 0, true, NULL, '', false, '' FROM ready WHERE key = ANY($5)";
 const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
     SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
     ORDER BY priority, id LIMIT 16) AS lanes \
@@ -206,7 +208,7 @@ pub(super) async fn gather(
         session.query(CLUSTER, []),
         session.query(QUEUES, []),
         session.query_if(!back.keys.is_empty(), HELD_LANES, [&back.keys]),
-        session.query_if(wants, KEYED_LANES, [&asked.cursor, &most, &back.queues, &worker]),
+        session.query_if(wants, KEYED_LANES, [&asked.cursor, &most, &back.queues, &worker, &back.keys]),
         session.query_if(wants, PLAIN_LANES, [&worker]),
         session.query_if(wants, ANY_KEYED, [&worker]),
         filled,
@@ -237,6 +239,7 @@ impl Back {
             }
         }
         back.starts.extend(asked.starts.iter().map(|task| task.lease));
+        back.keys.extend(asked.starts.iter().filter_map(|task| task.place.key));
         for ids in [&mut back.keys, &mut back.queues] {
             ids.sort_unstable();
             ids.dedup();

@@ -1,4 +1,5 @@
-//! Lanes that came up short become idle, so that no turn looks at them.
+//! What is left to do of lanes when a turn has replied: those that came up short become idle, so that no turn looks at them, and
+//! marks are moved.
 //!
 //! Done by one who has their rows alone, so that no sender is in the middle of adding something; and after the turn has
 //! replied, on its connection, so that no task waits for it.
@@ -13,21 +14,25 @@ use std::{
 
 use super::{
     connect::{Lease, Shared},
+    marks,
     session::flight,
 };
 use crate::store::{StoreError, Wake};
 
 const OWN_LANES: &str =
     "SELECT id FROM lanes WHERE id = ANY($1) AND state = 1 ORDER BY id FOR UPDATE SKIP LOCKED";
-const IDLE_LANES: &str = "UPDATE lanes SET state = 0 WHERE id = ANY($1) AND state = 1 \
-    AND NOT EXISTS (SELECT FROM tasks WHERE lane = lanes.id AND place IS NOT NULL \
+const IDLE_LANES: &str = "UPDATE lanes SET state = 0 FROM unnest($1::bigint[], $3::bigint[]) AS told (lane, low) \
+    WHERE id = told.lane AND state = 1 AND NOT EXISTS (SELECT FROM tasks WHERE lane = told.lane AND place >= told.low \
     AND (good_until IS NULL OR good_until > now_ns($2))) RETURNING id";
 
 pub(super) const STATEMENTS: [&str; 2] = [OWN_LANES, IDLE_LANES];
 
-/// Lanes that had less than they might have started, and the connection of the turn that found this.
-pub(super) struct Short {
-    pub(super) lanes: Vec<i64>,
+/// What a turn leaves behind, and its connection.
+pub(super) struct Rest {
+    /// Lanes that had less than they might have started.
+    pub(super) short: Vec<i64>,
+    /// Lanes whose marks are due.
+    pub(super) passed: Vec<i64>,
     pub(super) session: Lease,
     /// Whether the worker was told to look again anyway.
     pub(super) asks_again: bool,
@@ -42,26 +47,35 @@ enum Found {
     Shared,
 }
 
-/// Makes them idle. If some could not be, workers are woken: nobody else would tell them.
-pub(super) async fn settle(shared: Arc<Shared>, short: Short) {
-    let asks_again = short.asks_again;
-    match make_idle(&shared, short).await {
-        Ok(Found::Idle) => shared.turning.idling.rest(),
-        Ok(_) if asks_again => {}
-        Ok(Found::InLine) => {
+/// Does what is left. If some lanes could not be made idle, workers are woken: nobody else would tell them.
+pub(super) async fn settle(shared: Arc<Shared>, rest: Rest) {
+    let Rest { short, passed, mut session, asks_again } = rest;
+    let found = match short.is_empty() {
+        true => None,
+        false => Some(make_idle(&shared, &mut session, &short).await),
+    };
+    // A mark that stays where it is costs time, and no more.
+    if !passed.is_empty() && found.as_ref().is_none_or(Result::is_ok) {
+        let _ = marks::move_up(&shared, &mut session, &passed).await;
+    }
+    drop(session);
+    match found {
+        None => {}
+        Some(Ok(Found::Idle)) => shared.turning.idling.rest(),
+        Some(Ok(_)) if asks_again => {}
+        Some(Ok(Found::InLine)) => {
             shared.turning.idling.rest();
             let _ = shared.wakes.send(Wake::Work);
         }
         // Lanes that stay ready are looked at with the next turn, which is no more than a cost.
-        Ok(Found::Shared) | Err(_) => {
+        Some(Ok(Found::Shared) | Err(_)) => {
             tokio::time::sleep(shared.turning.idling.next()).await;
             let _ = shared.wakes.send(Wake::Work);
         }
     }
 }
 
-async fn make_idle(shared: &Shared, short: Short) -> Result<Found, StoreError> {
-    let Short { lanes, mut session, .. } = short;
+async fn make_idle(shared: &Shared, session: &mut Lease, lanes: &[i64]) -> Result<Found, StoreError> {
     let told = shared.told_time();
     session.begin();
     let (_, own) = flight!(
@@ -69,7 +83,8 @@ async fn make_idle(shared: &Shared, short: Short) -> Result<Found, StoreError> {
         session.query(OWN_LANES, [&lanes])
     )?;
     let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
-    let (idle, _) = flight!(session.query(IDLE_LANES, [&own, &told]), session.run("COMMIT"))?;
+    let lows = shared.turning.marks.of(&own);
+    let (idle, _) = flight!(session.query(IDLE_LANES, [&own, &told, &lows]), session.run("COMMIT"))?;
     session.end();
     Ok(match (idle.len() == lanes.len(), idle.len() == own.len()) {
         (true, _) => Found::Idle,

@@ -36,7 +36,7 @@ const KEY: &str = "SELECT in_use, paused, pinned, sent, latest, coalesce(waiting
     FROM lanes CROSS JOIN LATERAL (SELECT count(place) AS waiting, count(due_at) AS delayed FROM tasks \
     WHERE tasks.lane = lanes.id) AS line WHERE lanes.key = keys.id) AS lines WHERE name = $1";
 const WAITING: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
-    (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND ahead.place < tasks.place) AS ahead \
+    (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND (ahead.place, ahead.id) < (tasks.place, tasks.id)) AS ahead \
     FROM tasks JOIN lanes ON lanes.id = tasks.lane JOIN queues ON queues.id = lanes.queue \
     LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = $1";
 const HELD: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priority, held.attempt, held.record, worker, since \
@@ -49,7 +49,7 @@ const ONE_DEAD: &str =
     "SELECT id, queue, key, priority, attempt, record, reason, error FROM dead WHERE id = $1";
 
 /// What should be counted, beside what is.
-const AUDIT: [(&str, &str); 5] = [
+const AUDIT: [(&str, &str); 6] = [
     (
         "key",
         "SELECT name, in_use::bigint AS counted, held FROM (SELECT keys.name, keys.in_use, \
@@ -79,6 +79,11 @@ const AUDIT: [(&str, &str); 5] = [
         "lane without its key",
         "SELECT lanes.id::text AS name, 0::bigint AS counted, (SELECT count(*) FROM tasks WHERE tasks.lane = lanes.id) AS held \
          FROM lanes WHERE key IS NOT NULL AND NOT EXISTS (SELECT FROM keys WHERE keys.id = lanes.key)",
+    ),
+    (
+        "before the mark of lane",
+        "SELECT lanes.id::text AS name, 0::bigint AS counted, count(*) AS held FROM lanes JOIN marks ON marks.lane = lanes.id \
+         JOIN tasks ON tasks.lane = lanes.id WHERE place < low GROUP BY lanes.id",
     ),
 ];
 

@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicI64},
 };
 
-use super::idle;
+use super::{idle, marks};
 use crate::store::{Claimed, Settle, WorkerId};
 
 /// What a process remembers between turns. Nothing depends on it but speed and fairness.
@@ -18,6 +18,7 @@ pub(super) struct Memory {
     pub(super) cursor: AtomicI64,
     /// How long to wait before lanes are looked at again that could not be made idle.
     pub(super) idling: idle::Backoff,
+    pub(super) marks: marks::Marks,
     /// The tasks of each lease that this process has not settled yet, and whose lease it is.
     open: Mutex<HashMap<i64, Open>>,
 }

@@ -25,6 +25,7 @@ mod keys;
 mod lanes;
 mod limits;
 mod look;
+mod marks;
 mod memory;
 mod migrate;
 mod notify;

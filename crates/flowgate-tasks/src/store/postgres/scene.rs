@@ -10,6 +10,7 @@ use super::{
     rows,
 };
 use crate::{
+    ledger::Ledger,
     plan::{Candidate, Counter, LaneState, Scene},
     store::{Claimed, Settle, StoreError},
     task::TaskId,
@@ -26,6 +27,8 @@ pub(super) struct Loaded {
     pub(super) sees_all: bool,
     /// What was said of each lane so far. `None`: it was idle until the transaction filled it.
     pub(super) were: Vec<Option<LaneState>>,
+    /// What was counted of each key, before anything came back.
+    pub(super) counted: Vec<(u32, Ledger)>,
     /// Lanes whose head may take more than one slot.
     pub(super) heavy: HashSet<i64>,
     /// What is given back of leases that are still the worker's, by its place among the settles: the rest was lost before.
@@ -63,6 +66,8 @@ pub(super) async fn load(
             lanes: Vec::new(),
         },
         places: HashMap::new(),
+        counted: Vec::new(),
+        freed: HashMap::new(),
         seen: HashSet::new(),
         heavy: HashSet::new(),
     };
@@ -73,6 +78,7 @@ pub(super) async fn load(
     let gone = || whole.iter().chain(&some);
     let uncounted: HashSet<i64> = gone().filter(|row| row.get("is_ahead")).map(|row| row.get("id")).collect();
     let back = fenced(asked.settles, gone());
+    builder.count_starts(asked.starts, &started);
     let counted = |settle: &&Settle| !uncounted.contains(&settle.task.lease);
     builder.give_back(back.iter().map(|&index| &asked.settles[index]).filter(counted));
     let missed = builder.start(asked.starts, &started)?;
@@ -91,6 +97,7 @@ pub(super) async fn load(
         is_locked_out,
         sees_all,
         were,
+        counted: builder.counted,
         heavy: builder.heavy,
         back,
         missed,
@@ -110,8 +117,11 @@ fn fenced<'a>(settles: &[Settle], leases: impl Iterator<Item = &'a Row>) -> BTre
 /// A scene in the making.
 struct Builder {
     scene: Scene,
-    /// Where each key is.
+    /// Where each key is, and what was counted of it.
     places: HashMap<i64, usize>,
+    counted: Vec<(u32, Ledger)>,
+    /// How many slots of each key came back, and were not taken by what was claimed ahead.
+    freed: HashMap<i64, u32>,
     seen: HashSet<i64>,
     heavy: HashSet<i64>,
 }
@@ -123,9 +133,22 @@ impl Builder {
             return Ok(place);
         }
         let place = self.scene.keys.len();
-        self.scene.keys.push(rows::key(row, id)?);
+        let key = rows::key(row, id)?;
+        self.counted.push((key.in_use, key.ledger.clone()));
+        self.scene.keys.push(key);
         self.places.insert(id, place);
         Ok(place)
+    }
+
+    /// What was claimed ahead holds slots of its key from its start on. Before what ended is given back: that may be some of these.
+    fn count_starts(&mut self, starts: &[Claimed], known: &[Row]) {
+        let new: HashSet<i64> =
+            known.iter().filter(|row| row.get("is_new")).map(|row| row.get("id")).collect();
+        for task in starts.iter().filter(|task| new.contains(&task.lease)) {
+            if let Some(&place) = task.place.key.and_then(|key| self.places.get(&key)) {
+                self.scene.keys[place].in_use += task.weight;
+            }
+        }
     }
 
     /// What comes back is free for this turn.
@@ -138,6 +161,7 @@ impl Builder {
             if let Some(&place) = task.place.key.and_then(|key| self.places.get(&key)) {
                 let key = &mut self.scene.keys[place];
                 key.in_use = key.in_use.saturating_sub(task.weight);
+                *self.freed.entry(key.id).or_default() += task.weight;
             }
         }
     }
@@ -154,6 +178,10 @@ impl Builder {
                     let queue = self.scene.queues.iter_mut().find(|queue| queue.id == task.place.queue);
                     take_place(queue.map(|queue| &mut queue.counter))?;
                     take_place(Some(&mut self.scene.cluster))?;
+                    if let Some(key) = task.place.key {
+                        let left = self.freed.get(&key).copied().unwrap_or_default().checked_sub(task.weight);
+                        self.freed.insert(key, left.ok_or_else(|| nobodys_place("key"))?);
+                    }
                 }
             }
         }
@@ -222,8 +250,12 @@ fn take_place(counter: Option<&mut Counter>) -> Result<(), StoreError> {
     if counter.taken <= counter.freed {
         return Ok(());
     }
-    let why = "more started of what was claimed ahead than ended of its queue".to_owned();
-    Err(StoreError::Database { doing: "started tasks", why })
+    Err(nobodys_place("queue"))
+}
+
+fn nobodys_place(of: &str) -> StoreError {
+    let why = format!("more started of what was claimed ahead than ended of its {of}");
+    StoreError::Database { doing: "started tasks", why }
 }
 
 fn free_one(counter: &mut Counter) {

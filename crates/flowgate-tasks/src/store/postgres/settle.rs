@@ -8,11 +8,11 @@ use crate::{
     store::{End, Settle, StoreError},
 };
 
-/// Tasks that go back: to the front of their line, or to wait.
+/// Tasks that go back: to the front of their line, which is not before its mark, or to wait. Their lanes are shared.
 pub(super) const ADD_AGAIN: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
-    SELECT id, lane, CASE WHEN due_at IS NULL THEN id END, attempt, weight, due_at, good_until, record \
+    SELECT id, lane, CASE WHEN due_at IS NULL THEN greatest(id, low) END, attempt, weight, due_at, good_until, record \
     FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::bytea[]) \
-    AS told (id, lane, attempt, weight, due_at, good_until, record)";
+    AS told (id, lane, attempt, weight, due_at, good_until, record) LEFT JOIN marks USING (lane)";
 /// Tasks that will not run again.
 pub(super) const ADD_DEAD: &str = "INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
     SELECT told.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, reason, error, $7, record \

@@ -13,8 +13,8 @@ use super::{
     ahead,
     connect::{Lease, Line, Postgres, Shared},
     gather::{self, Asked, Begun, Filling},
-    idle::{self, Short},
-    rows,
+    idle::{self, Rest},
+    marks, rows,
     scene::{self, Loaded},
     send::{DELAYED, READY_LANES, SHARE_LANES},
     session::flight,
@@ -29,33 +29,35 @@ use crate::{
 /// From lanes whose key is locked nobody else takes; from the others everybody does, so there each row is locked. Rows are
 /// deleted by where they are: nobody moves a task that stands in line.
 const TAKE: &str = "WITH grants AS (\
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::bool[]) AS granted (lane, count, alone)), \
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::bool[], $6::bigint[]) AS granted (lane, count, alone, low)), \
     picked AS MATERIALIZED (SELECT first.spot FROM grants CROSS JOIN LATERAL (\
-    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place IS NOT NULL \
-    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT grants.count) AS first WHERE alone \
+    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place >= grants.low \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place, id LIMIT grants.count) AS first WHERE alone \
     UNION ALL SELECT first.spot FROM grants CROSS JOIN LATERAL (\
-    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place IS NOT NULL \
-    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT grants.count FOR UPDATE SKIP LOCKED) AS first WHERE NOT alone), \
+    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place >= grants.low \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place, id LIMIT grants.count FOR UPDATE SKIP LOCKED) AS first WHERE NOT alone), \
     taken AS (DELETE FROM tasks WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING tasks.*) \
     INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records) \
     SELECT $5, $4, array_agg(id), array_agg(lane), array_agg(attempt + 1), array_agg(weight), array_agg(coalesce(good_until, 0)), \
-    array_agg(record) FROM (SELECT * FROM taken ORDER BY lane, place) AS taken HAVING count(*) > 0 \
+    array_agg(record) FROM (SELECT * FROM taken ORDER BY lane, place, id) AS taken HAVING count(*) > 0 \
     RETURNING id, ids, lanes, attempts, weights, goods, records";
 /// How many of those granted stand in a lane, and how many of these, from its head, fit into the room its key has.
-const FITTING: &str = "SELECT lane, (SELECT count(*) FROM (SELECT sum(weight) OVER (ORDER BY place) AS load FROM (\
-    SELECT weight, place FROM tasks WHERE lane = granted.lane AND place IS NOT NULL \
-    AND (good_until IS NULL OR good_until > $4) ORDER BY place LIMIT granted.count) AS first) AS first \
+const FITTING: &str = "SELECT lane, (SELECT count(*) FROM (SELECT sum(weight) OVER (ORDER BY place, id) AS load FROM (\
+    SELECT weight, place, id FROM tasks WHERE lane = granted.lane AND place >= low \
+    AND (good_until IS NULL OR good_until > $4) ORDER BY place, id LIMIT granted.count) AS first) AS first \
     WHERE load <= room) AS fitting, \
-    (SELECT count(*) FROM (SELECT FROM tasks WHERE lane = granted.lane AND place IS NOT NULL \
+    (SELECT count(*) FROM (SELECT FROM tasks WHERE lane = granted.lane AND place >= low \
     AND (good_until IS NULL OR good_until > $4) LIMIT granted.count) AS first) AS standing \
-    FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS granted (lane, count, room)";
+    FROM unnest($1::bigint[], $2::int[], $3::bigint[], $5::bigint[]) AS granted (lane, count, room, low)";
 
 pub(super) const STATEMENTS: &[&[&str]] = &[
     &gather::STATEMENTS,
     write::STATEMENTS,
     &idle::STATEMENTS,
+    &marks::STATEMENTS,
     &[
         ahead::TAKE_AHEAD,
+        ahead::TAKE_AHEAD_OF_KEYS,
         TAKE,
         FITTING,
         SHARE_LANES,
@@ -88,7 +90,7 @@ impl Postgres {
     }
 
     async fn turn_of(&self, worker: WorkerId, turn: Turn, ending: Option<i64>) -> Result<Turned, StoreError> {
-        let (turned, short) = self
+        let (turned, rest) = self
             .job(Line::Turns, move |shared, session| async move {
                 Box::pin(run(&shared, session, worker, turn, ending)).await
             })
@@ -96,8 +98,8 @@ impl Postgres {
         if !turned.claimed.is_empty() {
             self.shared.turning.idling.rest();
         }
-        if let Some(short) = short {
-            tokio::spawn(idle::settle(Arc::clone(&self.shared), short));
+        if let Some(rest) = rest {
+            tokio::spawn(idle::settle(Arc::clone(&self.shared), rest));
         }
         Ok(turned)
     }
@@ -110,7 +112,7 @@ async fn run(
     worker: WorkerId,
     turn: Turn,
     ending: Option<i64>,
-) -> Result<(Turned, Option<Short>), StoreError> {
+) -> Result<(Turned, Option<Rest>), StoreError> {
     let whole = ending.map_or_else(|| shared.turning.whole(&turn.settles), |lease| HashSet::from([lease]));
     session.begin();
     let begin = gather::begin(&session);
@@ -118,8 +120,9 @@ async fn run(
         Ok(Turnout { turned, short, .. }) => {
             session.end();
             let asks_again = turned.again != Again::WhenWoken;
-            let short = (!short.is_empty()).then_some(Short { lanes: short, session, asks_again });
-            Ok((turned, short))
+            let passed = shared.turning.marks.due();
+            let is_left = !short.is_empty() || !passed.is_empty();
+            Ok((turned, is_left.then_some(Rest { short, passed, session, asks_again })))
         }
         Err(error) => {
             session.roll_back().await;
@@ -153,10 +156,10 @@ pub(super) async fn transact(
     let told = shared.told_time();
     let asked = Asked { worker, settles: &settles, starts: &starts, want, cursor, told, whole, sent };
     let (begun, loaded) = scene::load(session, &asked, begin).await?;
-    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, heavy, back, missed } = loaded;
+    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, counted, heavy, back, missed } = loaded;
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
     plan.has_more |= has_more && !plan.grants.is_empty();
-    let stuck = fit(session, &scene, &mut plan.grants, &heavy).await?;
+    let stuck = fit(session, &scene, &mut plan.grants, (&heavy, shared)).await?;
     // What nothing is counted for needs nothing written: then it commits in the flight that takes it.
     let is_bare = is_bare(&scene, &plan.grants)
         && settles.is_empty()
@@ -164,7 +167,7 @@ pub(super) async fn transact(
         && ahead.is_none()
         && empties(&scene, &plan.grants, sent, &begun.idle);
     let (taken, ()) =
-        flight!(take(session, &scene, &plan.grants, worker), session.run_if(is_bare, "COMMIT"))?;
+        flight!(take(session, &scene, &plan.grants, (worker, shared)), session.run_if(is_bare, "COMMIT"))?;
     let (short, is_full) = book(&mut scene, &plan.grants, &taken, &stuck);
     let lost = (0..settles.len()).filter(|index| !back.contains(index)).map(|index| settles[index].task.id);
     let lost = lost.chain(missed).collect();
@@ -181,10 +184,9 @@ pub(super) async fn transact(
     } else {
         Again::WhenWoken
     };
-    // Whoever has a slot free needs nothing ahead.
-    let ahead = ahead.filter(|ahead| scene.budget == 0 && want.is_some() && ahead.most > 0);
+    let ahead = ahead::Room::of(ahead.filter(|_| want.is_some()), &scene, &shared.turning.marks);
     let left = not_emptied(sent, &begun.idle, &taken);
-    let changes = Changes::of(&scene, &were, &stuck, &left);
+    let changes = Changes::of(&scene, (&were, &counted), &stuck, &left);
     let makes_room = changes.makes_room;
     let ahead = match is_bare {
         true => Vec::new(),
@@ -203,6 +205,7 @@ pub(super) async fn transact(
     shared.turning.settled(&settles, &asked.whole);
     shared.turning.claimed(worker, &taken);
     shared.turning.claimed(worker, &ahead);
+    shared.turning.marks.add(taken.iter().chain(&ahead).map(|task| task.place.lane));
     let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
     Ok(Turnout { turned, short, begun, makes_room })
 }
@@ -255,7 +258,7 @@ async fn fit(
     session: &Lease,
     scene: &Scene,
     grants: &mut Vec<Grant>,
-    heavy: &HashSet<i64>,
+    (heavy, shared): (&HashSet<i64>, &Shared),
 ) -> Result<HashSet<i64>, StoreError> {
     let is_heavy = |grant: &&Grant| heavy.contains(&scene.lanes[grant.lane].id);
     let lanes: Vec<i64> = grants.iter().filter(is_heavy).map(|grant| scene.lanes[grant.lane].id).collect();
@@ -264,7 +267,8 @@ async fn fit(
     }
     let counts: Vec<i32> = grants.iter().filter(is_heavy).map(|grant| grant.count as i32).collect();
     let rooms: Vec<i64> = grants.iter().filter(is_heavy).map(|grant| i64::from(grant.room)).collect();
-    let rows = session.query(FITTING, [&lanes, &counts, &rooms, &rows::stored(scene.now)]).await?;
+    let lows = shared.turning.marks.of(&lanes);
+    let rows = session.query(FITTING, [&lanes, &counts, &rooms, &rows::stored(scene.now), &lows]).await?;
     let mut stuck = HashSet::new();
     for row in &rows {
         let (lane, fitting, standing): (i64, i64, i64) =
@@ -285,7 +289,7 @@ async fn take(
     session: &Lease,
     scene: &Scene,
     grants: &[Grant],
-    worker: WorkerId,
+    (worker, shared): (WorkerId, &Shared),
 ) -> Result<Vec<Claimed>, StoreError> {
     if grants.is_empty() {
         return Ok(Vec::new());
@@ -293,7 +297,8 @@ async fn take(
     let lanes: Vec<i64> = grants.iter().map(|grant| scene.lanes[grant.lane].id).collect();
     let counts: Vec<i32> = grants.iter().map(|grant| grant.count as i32).collect();
     let alone: Vec<bool> = grants.iter().map(|grant| scene.lanes[grant.lane].key.is_some()).collect();
-    let rows = session.query(TAKE, [&lanes, &counts, &alone, &rows::stored(scene.now), &worker.0]).await?;
+    let (now, lows) = (rows::stored(scene.now), shared.turning.marks.of(&lanes));
+    let rows = session.query(TAKE, [&lanes, &counts, &alone, &now, &worker.0, &lows]).await?;
     let Some(row) = rows.first() else { return Ok(Vec::new()) };
     let places: HashMap<i64, Place> = grants
         .iter()

@@ -9,7 +9,7 @@ use std::{
 use tokio_postgres::Row;
 
 use super::{
-    ahead::GIVE_UP,
+    ahead::{GIVE_UP, LATE},
     connect::{Lease, Line, Postgres, Shared},
     rows,
     send::{READY_LANES, SHARE_LANES},
@@ -20,9 +20,11 @@ use crate::store::{Claimed, End, Kept, NewWorker, Place, Settle, StoreError, Wor
 /// No step handles more rows at once than these; what is left is handled at once again.
 const BATCH: i64 = 1000;
 
-const DUE: &str = "WITH due AS (SELECT id FROM tasks WHERE due_at <= now_ns($1) ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED), \
-    placed AS MATERIALIZED (SELECT id, nextval('task_ids') AS place FROM due) \
-    UPDATE tasks SET place = placed.place, due_at = NULL FROM placed WHERE tasks.id = placed.id RETURNING lane";
+const DUE: &str = "SELECT id, lane FROM tasks WHERE due_at <= now_ns($1) ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
+/// The numbers are from after the lanes were shared, so that they are behind the lanes' marks.
+const PLACE: &str = "WITH placed AS MATERIALIZED (SELECT id, nextval('task_ids') AS place \
+    FROM unnest($1::bigint[]) WITH ORDINALITY AS due (id, nr) ORDER BY nr) \
+    UPDATE tasks SET place = placed.place, due_at = NULL FROM placed WHERE tasks.id = placed.id";
 const WAKE_LANES: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND wake_at <= now_ns($1) \
     ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED), \
     woken AS (UPDATE lanes SET state = 1, wake_at = NULL FROM waking WHERE lanes.id = waking.id RETURNING lanes.id) \
@@ -57,14 +59,18 @@ const RESTING_KEYS: &str = "SELECT id, rates FROM keys WHERE id = ANY($1) \
     AND in_use = 0 AND NOT paused AND pinned IS NULL AND NOT chosen \
     AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id AND state <> 0) ORDER BY id FOR UPDATE SKIP LOCKED";
 const OWN_RESTING: &str = "SELECT FROM lanes WHERE key = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED";
-const SWEEP_LANES: &str = "DELETE FROM lanes WHERE key = ANY($1) AND state = 0 \
+/// What was claimed ahead counts nowhere, and may go back to its lane.
+const SWEEP_LANES: &str = "WITH swept AS (DELETE FROM lanes WHERE key = ANY($1) AND state = 0 \
     AND NOT EXISTS (SELECT FROM tasks WHERE tasks.lane = lanes.id) \
-    AND id IN (SELECT id FROM lanes WHERE key = ANY($1) FOR UPDATE SKIP LOCKED)";
+    AND id NOT IN (SELECT leases.lanes[1] FROM leases WHERE ahead_until IS NOT NULL) \
+    AND id IN (SELECT id FROM lanes WHERE key = ANY($1) FOR UPDATE SKIP LOCKED) RETURNING id) \
+    DELETE FROM marks USING swept WHERE marks.lane = swept.id";
 const SWEEP_KEYS: &str =
     "DELETE FROM keys WHERE id = ANY($1) AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id)";
 
 pub(super) const STATEMENTS: &[&str] = &[
     DUE,
+    PLACE,
     WAKE_LANES,
     EXPIRE,
     BURY,
@@ -81,6 +87,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     SWEEP_KEYS,
     SHARE_LANES,
     READY_LANES,
+    LATE,
     GIVE_UP,
 ];
 
@@ -143,8 +150,8 @@ impl Postgres {
                 }
             };
             let lease = super::columns::nanos(worker.lease);
-            let add = "INSERT INTO workers (name, slots, queues, lease, lease_until, since) \
-                SELECT $1, $2, $3, $4, now + $4, now FROM now_ns($5) AS now RETURNING id";
+            let add = "INSERT INTO workers (name, slots, queues, lease, lease_until, since, minds_marks) \
+                SELECT $1, $2, $3, $4, now + $4, now, true FROM now_ns($5) AS now RETURNING id";
             let slots = i32::try_from(worker.slots).unwrap_or(i32::MAX);
             let row = client.query_one(add, &[&worker.name, &slots, &ids, &lease, &shared.told_time()]).await;
             Ok(WorkerId(row.map_err(failed("made a worker known"))?.get(0)))
@@ -187,8 +194,8 @@ impl Postgres {
 
 async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, StoreError> {
     let told = shared.told_time();
-    let due = join_lines(&mut session, DUE, told).await?;
-    let given_up = join_lines(&mut session, GIVE_UP, told).await?;
+    let due = join_lines(&mut session, (DUE, PLACE), told).await?;
+    let given_up = join_lines(&mut session, (LATE, GIVE_UP), told).await?;
     let expired = session.query(EXPIRE, [&told, &BATCH]).await?.len() as u32;
     session.query(WAKE_LANES, [&told, &BATCH]).await?;
     session.query(BURY, [&told, &BATCH]).await?;
@@ -199,21 +206,27 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
     Ok(Kept { due, expired, recovered: given_up, next })
 }
 
-/// Tasks join their lines: delayed ones that are due, at the end; those claimed ahead that did not start, at the front. Each statement
-/// gives the lanes.
-async fn join_lines(session: &mut Lease, moving: &'static str, told: Option<i64>) -> Result<u32, StoreError> {
+/// Tasks join their lines: delayed ones that are due, at the end; those claimed ahead that did not start, at the front. The first
+/// statement finds them and their lanes, the second moves them when the lanes are shared.
+async fn join_lines(
+    session: &mut Lease,
+    (find, join): (&'static str, &'static str),
+    told: Option<i64>,
+) -> Result<u32, StoreError> {
     session.begin();
-    let (_, moved) = flight!(session.run("BEGIN"), session.query(moving, [&told, &BATCH]))?;
-    let mut lanes: Vec<i64> = moved.iter().map(|row| row.get(0)).collect();
+    let (_, found) = flight!(session.run("BEGIN"), session.query(find, [&told, &BATCH]))?;
+    let ids: Vec<i64> = found.iter().map(|row| row.get("id")).collect();
+    let mut lanes: Vec<i64> = found.iter().map(|row| row.get("lane")).collect();
     lanes.sort_unstable();
     lanes.dedup();
     flight!(
-        session.query_if(!lanes.is_empty(), SHARE_LANES, [&lanes]),
-        session.query_if(!lanes.is_empty(), READY_LANES, [&lanes]),
+        session.query_if(!ids.is_empty(), SHARE_LANES, [&lanes]),
+        session.query_if(!ids.is_empty(), join, [&ids]),
+        session.query_if(!ids.is_empty(), READY_LANES, [&lanes]),
         session.run("COMMIT"),
     )?;
     session.end();
-    Ok(moved.len() as u32)
+    Ok(ids.len() as u32)
 }
 
 /// Keys that hold nothing leave nothing behind: a stretch of them each time.

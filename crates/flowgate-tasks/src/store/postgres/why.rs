@@ -23,16 +23,16 @@ const HOLDERS: &str = "SELECT held.id, held.attempt, held.weight, held.record, q
     JOIN lanes ON lanes.id = held.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     WHERE held.id <> ALL(done) AND ";
 const LINE: &str = "SELECT tasks.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
-    (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND ahead.place < tasks.place) AS ahead, now_ns($4::bigint) AS now \
+    (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND (ahead.place, ahead.id) < (tasks.place, tasks.id)) AS ahead, now_ns($4::bigint) AS now \
     FROM tasks JOIN lanes ON lanes.id = tasks.lane JOIN queues ON queues.id = lanes.queue \
     LEFT JOIN keys ON keys.id = lanes.key WHERE ";
 const STANDING: &str = "SELECT now_ns($2::bigint) AS now, tasks.weight, tasks.good_until, lanes.limits, lanes.key, \
     in_use, paused, pinned, sent, latest, rates, \
     (SELECT count(*) FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \
-    WHERE others.key = lanes.key AND ahead.place < coalesce(tasks.place, 9223372036854775807)) AS ahead_in_key, \
+    WHERE others.key = lanes.key AND (ahead.place, ahead.id) < (coalesce(tasks.place, 9223372036854775807), tasks.id)) AS ahead_in_key, \
     (SELECT count(*) FROM (SELECT FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \
     WHERE others.queue = lanes.queue AND ahead.place IS NOT NULL AND (others.priority < lanes.priority \
-    OR others.priority = lanes.priority AND ahead.place < coalesce(tasks.place, 9223372036854775807)) LIMIT $3) AS counted) AS ahead_in_queue \
+    OR others.priority = lanes.priority AND (ahead.place, ahead.id) < (coalesce(tasks.place, 9223372036854775807), tasks.id)) LIMIT $3) AS counted) AS ahead_in_queue \
     FROM tasks JOIN lanes ON lanes.id = tasks.lane LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = $1";
 const WORKERS: &str = "SELECT id, name, slots, lease_until, now_ns($1::bigint) AS now, \
     coalesce((SELECT array_agg(queues.name ORDER BY queues.name) FROM queues WHERE queues.id = ANY(workers.queues)), '{}') AS served, \

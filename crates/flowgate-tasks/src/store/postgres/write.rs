@@ -13,8 +13,9 @@ use super::{
     settle::{self, Ends},
 };
 use crate::{
+    ledger::Ledger,
     plan::{LaneState, Scene},
-    store::{Ahead, Claimed, StoreError, WorkerId},
+    store::{Claimed, StoreError, WorkerId},
 };
 
 const WRITE_KEYS: &str = "UPDATE keys SET in_use = told.in_use, rates = told.rates \
@@ -61,7 +62,7 @@ pub(super) async fn write(
     scene: &Scene,
     ends: &Ends,
     call: Call<'_>,
-    (worker, ahead): (WorkerId, Option<Ahead>),
+    (worker, ahead): (WorkerId, Option<ahead::Room>),
 ) -> Result<Vec<Claimed>, StoreError> {
     let Ends { again: returned, dead, results, awaited } = ends;
     let cluster = scene.cluster.change() as i32;
@@ -141,10 +142,20 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// `stuck` are lanes whose head is too heavy for the room its key has, `left` those that were idle and are not any more.
-    pub(super) fn of(scene: &Scene, were: &[Option<LaneState>], stuck: &HashSet<i64>, left: &[i64]) -> Self {
+    /// Beside what was said of lanes and counted of keys. `stuck` are lanes whose head is too heavy for the room its key has, `left` those
+    /// that were idle and are not any more.
+    pub(super) fn of(
+        scene: &Scene,
+        (were, counted): (&[Option<LaneState>], &[(u32, Ledger)]),
+        stuck: &HashSet<i64>,
+        left: &[i64],
+    ) -> Self {
         let mut changes = Changes::default();
-        for key in &scene.keys {
+        for (key, (in_use, ledger)) in scene.keys.iter().zip(counted) {
+            // A row that is written leaves one behind that everybody has to step over until the server may remove it.
+            if key.in_use == *in_use && key.ledger == *ledger {
+                continue;
+            }
             let mut ledger = key.ledger.clone();
             ledger.tidy(scene.now);
             changes.keys.push(key.id);

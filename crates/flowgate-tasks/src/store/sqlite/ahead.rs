@@ -5,24 +5,46 @@ use std::collections::BTreeMap;
 use rusqlite::params;
 
 use super::{
-    claim,
+    candidates, claim,
     error::Fault,
     lanes::{self, moment},
-    leases, settle,
+    leases,
+    settle::{self, Settled},
     threads::Hand,
 };
 use crate::{
-    plan::{Candidate, Counter, Grant, Scene},
+    plan::{Candidate, Counter, Grant, Key, Scene},
     store::{Ahead, Claimed, StoreError, WorkerId},
     task::TaskId,
+    terms,
 };
 
 /// No claim ahead looks at more lanes than these.
 const MOST_LANES: u32 = 16;
 
+/// Claims ahead: of full keys, and of lanes without a key where the worker has no slot free.
+pub(super) fn take(
+    hand: &mut Hand<'_>,
+    worker: WorkerId,
+    ahead: Ahead,
+    is_full: bool,
+) -> Result<Vec<Claimed>, Fault> {
+    let mut taken = of_keys(hand, worker, ahead.most)?;
+    if is_full {
+        taken.append(&mut plain(hand, worker, ahead.most - taken.len() as u32)?);
+    }
+    for task in &mut taken {
+        leases::write(hand.db, worker, hand.now, std::slice::from_mut(task))?;
+        let until = moment(hand.now.after(ahead.lease));
+        let sql = "UPDATE leases SET ahead_until = ?2 WHERE id = ?1";
+        hand.db.prepare_cached(sql)?.execute(params![task.lease, until])?;
+    }
+    Ok(taken)
+}
+
 /// Of the lanes without a key, in the order in which they are served: those of queues of which the worker holds something, and that
 /// are not beyond a cap that was lowered.
-pub(super) fn take(hand: &mut Hand<'_>, worker: WorkerId, ahead: Ahead) -> Result<Vec<Claimed>, Fault> {
+fn plain(hand: &mut Hand<'_>, worker: WorkerId, most: u32) -> Result<Vec<Claimed>, Fault> {
     let riding = leases::queues_of(hand.db, worker)?;
     let sql = "SELECT lanes.id, lanes.queue, lanes.priority FROM lanes JOIN queues ON queues.id = lanes.queue
         WHERE state = 1 AND key = 0 AND NOT paused AND (max IS NULL OR in_use <= max)
@@ -37,12 +59,11 @@ pub(super) fn take(hand: &mut Hand<'_>, worker: WorkerId, ahead: Ahead) -> Resul
         }
     }
     drop(rows);
-    let none = Counter::default();
-    let scene =
-        Scene { now: hand.now, budget: 0, cluster: none, queues: Vec::new(), keys: Vec::new(), lanes: found };
+    drop(statement);
+    let scene = scene(hand, Vec::new(), found);
     let mut taken = Vec::new();
     for lane in 0..scene.lanes.len() {
-        let count = ahead.most - taken.len() as u32;
+        let count = most - taken.len() as u32;
         if count == 0 {
             break;
         }
@@ -52,28 +73,84 @@ pub(super) fn take(hand: &mut Hand<'_>, worker: WorkerId, ahead: Ahead) -> Resul
         }
         taken.append(&mut tasks.tasks);
     }
-    for task in &mut taken {
-        leases::write(hand.db, worker, hand.now, std::slice::from_mut(task))?;
-        let until = moment(hand.now.after(ahead.lease));
-        let sql = "UPDATE leases SET ahead_until = ?2 WHERE id = ?1";
-        hand.db.prepare_cached(sql)?.execute(params![task.lease, until])?;
+    Ok(taken)
+}
+
+/// Where all that runs of a key runs in the worker, the key is full, and nobody else has anything of it at hand: one for each that
+/// runs, of one slot.
+fn of_keys(hand: &mut Hand<'_>, worker: WorkerId, most: u32) -> Result<Vec<Claimed>, Fault> {
+    let mut taken: Vec<Claimed> = Vec::new();
+    for ((key, queue), riding) in leases::keys_of(hand.db, worker)? {
+        let found = full_lane(hand, key, queue, riding.weight)?;
+        let Some((scene, lane)) = found.filter(|_| riding.others_wait == 0) else { continue };
+        let count = riding.count.saturating_sub(riding.wait).min(most - taken.len() as u32);
+        if count == 0 {
+            continue;
+        }
+        let heaviest =
+            "SELECT max(weight) FROM (SELECT weight FROM tasks WHERE lane = ?1 AND place IS NOT NULL
+            ORDER BY place LIMIT ?2)";
+        let head = params![scene.lanes[lane].id, count];
+        let heaviest: Option<u32> = hand.db.prepare_cached(heaviest)?.query_row(head, |row| row.get(0))?;
+        if heaviest == Some(1) {
+            taken.append(&mut claim::take(hand, &scene, Grant { lane, count, room: u32::MAX })?.tasks);
+        }
     }
     Ok(taken)
 }
 
-/// What was claimed ahead counts from its start on. Gives what was lost before, and how many start of each queue.
+/// The one lane of a full key, of which nothing runs but this much.
+fn full_lane(hand: &Hand<'_>, key: i64, queue: i64, weight: u32) -> Result<Option<(Scene, usize)>, Fault> {
+    let sql = "SELECT lanes.id, lanes.queue, lanes.limits, keys.in_use, keys.paused, keys.pinned, keys.sent, keys.latest, keys.rates,
+            lanes.priority, queues.paused
+        FROM lanes JOIN keys ON keys.id = lanes.key JOIN queues ON queues.id = lanes.queue
+        WHERE lanes.key = ?1 AND lanes.state <> 0";
+    let mut statement = hand.db.prepare_cached(sql)?;
+    let mut rows = statement.query([key])?;
+    let (mut keys, mut lanes) = (Vec::new(), Vec::new());
+    while let Some(row) = rows.next()? {
+        if lanes.is_empty() {
+            keys.push(candidates::read_key(key, row)?);
+        }
+        if row.get(10)? || row.get::<_, i64>(1)? != queue {
+            return Ok(None);
+        }
+        let own = terms::from_text(row.get_ref(2)?.as_str().unwrap_or_default())?;
+        lanes.push(Candidate { id: row.get(0)?, queue, key: Some(0), priority: row.get(9)?, own });
+    }
+    drop(rows);
+    let scene = scene(hand, keys, lanes);
+    let is_alone = scene.keys.first().is_some_and(|key| key.in_use == weight);
+    Ok((is_alone && scene.full_lanes().next().is_some()).then_some((scene, 0)))
+}
+
+fn scene(hand: &Hand<'_>, keys: Vec<Key>, lanes: Vec<Candidate>) -> Scene {
+    Scene { now: hand.now, budget: 0, cluster: Counter::default(), queues: Vec::new(), keys, lanes }
+}
+
+/// What starts of what was claimed ahead: how many of each queue, and how many slots of each key.
+#[derive(Default)]
+pub(super) struct Started {
+    queues: BTreeMap<i64, u32>,
+    keys: BTreeMap<i64, u32>,
+}
+
+/// What was claimed ahead counts from its start on. Gives what was lost before, and what starts.
 pub(super) fn start(
     hand: &mut Hand<'_>,
     worker: WorkerId,
     starts: &[Claimed],
-) -> Result<(Vec<TaskId>, BTreeMap<i64, u32>), Fault> {
-    let (mut lost, mut started) = (Vec::new(), BTreeMap::new());
+) -> Result<(Vec<TaskId>, Started), Fault> {
+    let (mut lost, mut started) = (Vec::new(), Started::default());
     for task in starts {
         match leases::find(hand.db, task.lease)?.filter(|lease| lease.worker == worker.0) {
             None => lost.push(task.id),
             Some(lease) if !lease.is_ahead => {}
             Some(_) => {
-                *started.entry(task.place.queue).or_default() += 1;
+                *started.queues.entry(task.place.queue).or_default() += 1;
+                if let Some(key) = task.place.key {
+                    *started.keys.entry(key).or_default() += task.weight;
+                }
                 let sql = "UPDATE leases SET ahead_until = NULL, since = ?2 WHERE id = ?1";
                 hand.db.prepare_cached(sql)?.execute(params![task.lease, moment(hand.now)])?;
             }
@@ -83,31 +160,37 @@ pub(super) fn start(
 }
 
 /// What starts counts from now on. Before what ended is given back: that may be some of these.
-pub(super) fn count(hand: &mut Hand<'_>, started: &BTreeMap<i64, u32>) -> Result<(), Fault> {
-    for (queue, count) in started {
+pub(super) fn count(hand: &mut Hand<'_>, started: &Started) -> Result<(), Fault> {
+    for (queue, count) in &started.queues {
         let sql = "UPDATE queues SET in_use = in_use + ?2 WHERE id = ?1 AND max IS NOT NULL";
         hand.db.prepare_cached(sql)?.execute(params![queue, count])?;
         let sql = "UPDATE cluster SET in_use = in_use + ?1 WHERE cap IS NOT NULL";
         hand.db.prepare_cached(sql)?.execute([count])?;
     }
+    for (key, weight) in &started.keys {
+        let sql = "UPDATE keys SET in_use = in_use + ?2 WHERE id = ?1";
+        hand.db.prepare_cached(sql)?.execute(params![key, weight])?;
+    }
     Ok(())
 }
 
-/// Each that starts takes the place of one that ended, so that no count grows: `freed` is what ended of each queue.
-pub(super) fn check(
-    hand: &mut Hand<'_>,
-    started: &BTreeMap<i64, u32>,
-    freed: &BTreeMap<i64, u32>,
-) -> Result<(), Fault> {
-    for (queue, &count) in started {
+/// Each that starts takes the place of one that ended, so that no count grows.
+pub(super) fn check(hand: &mut Hand<'_>, started: &Started, settled: &Settled) -> Result<(), Fault> {
+    let nobodys_place = |of: &str| {
+        let why = format!("more started of what was claimed ahead than ended of its {of}");
+        Err(StoreError::Database { doing: "started tasks", why }.into())
+    };
+    for (queue, &count) in &started.queues {
         let sql = "SELECT 1 FROM queues WHERE id = ?1 AND max IS NOT NULL";
         let is_capped = hand.db.prepare_cached(sql)?.exists([queue])?;
-        if is_capped && count > freed.get(queue).copied().unwrap_or(0) {
-            let why = "more started of what was claimed ahead than ended of its queue".to_owned();
-            return Err(StoreError::Database { doing: "started tasks", why }.into());
+        if is_capped && count > settled.queues.get(queue).copied().unwrap_or(0) {
+            return nobodys_place("queue");
         }
     }
-    Ok(())
+    match started.keys.iter().any(|(key, weight)| *weight > settled.keys.get(key).copied().unwrap_or(0)) {
+        true => nobodys_place("key"),
+        false => Ok(()),
+    }
 }
 
 /// Takes back what was claimed ahead and did not start in time. Gives how many tasks that were.

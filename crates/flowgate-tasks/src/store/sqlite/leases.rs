@@ -3,7 +3,7 @@
 //! Owns the packed form of a claim's tasks. A lease row is all there is of a claimed task, so it is also where everything
 //! is counted from.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -174,6 +174,60 @@ pub(super) fn queues_of(db: &Connection, worker: WorkerId) -> Result<HashSet<i64
         lanes.extend(unpack(row.get_ref(0)?.as_blob().unwrap_or_default())?.iter().map(|fact| fact.lane));
     }
     lanes.into_iter().map(|lane| Ok(place(db, lane)?.queue)).collect()
+}
+
+/// What a worker has of a key in a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Riding {
+    /// How many run, and how many slots they hold.
+    pub(super) count: u32,
+    pub(super) weight: u32,
+    /// How many were claimed ahead and have not started: by this worker, and by others.
+    pub(super) wait: u32,
+    pub(super) others_wait: u32,
+}
+
+/// What a worker has of each key and queue of which it runs something.
+pub(super) fn keys_of(db: &Connection, worker: WorkerId) -> Result<BTreeMap<(i64, i64), Riding>, Fault> {
+    let sql = "SELECT worker = ?1, ahead_until IS NOT NULL, facts, done FROM leases JOIN held ON lease = id
+        WHERE worker = ?1 OR ahead_until IS NOT NULL";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([worker.0])?;
+    let mut riding: BTreeMap<(i64, i64), Riding> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let (is_mine, is_ahead): (bool, bool) = (row.get(0)?, row.get(1)?);
+        let done = unpack_done(row.get_ref(3)?.as_blob().unwrap_or_default())?;
+        let facts = unpack(row.get_ref(2)?.as_blob().unwrap_or_default())?;
+        for fact in facts.iter().filter(|fact| !done.contains(&fact.id)) {
+            let place = place(db, fact.lane)?;
+            let Some(key) = place.key else { continue };
+            let riding = riding.entry((key, place.queue)).or_default();
+            match (is_mine, is_ahead) {
+                (true, false) => {
+                    riding.count += 1;
+                    riding.weight += fact.weight;
+                }
+                (true, true) => riding.wait += 1,
+                (false, _) => riding.others_wait += 1,
+            }
+        }
+    }
+    riding.retain(|_, riding| riding.count > 0);
+    Ok(riding)
+}
+
+/// The keys of which something was claimed ahead and has not started.
+pub(super) fn keys_ahead(db: &Connection) -> Result<HashSet<i64>, Fault> {
+    let sql = "SELECT facts FROM leases JOIN held ON lease = id WHERE ahead_until IS NOT NULL";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    let mut keys = HashSet::new();
+    while let Some(row) = rows.next()? {
+        for fact in unpack(row.get_ref(0)?.as_blob().unwrap_or_default())? {
+            keys.extend(place(db, fact.lane)?.key);
+        }
+    }
+    Ok(keys)
 }
 
 /// What a lane belongs to.

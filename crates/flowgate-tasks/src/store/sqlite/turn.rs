@@ -35,7 +35,7 @@ pub(super) fn turn(hand: &mut Hand<'_>, worker: WorkerId, turn: Turn) -> Result<
     let (missed, started) = ahead::start(hand, worker, &turn.starts)?;
     ahead::count(hand, &started)?;
     let settled = settle::settle(hand, worker, turn.settles)?;
-    ahead::check(hand, &started, &settled.queues)?;
+    ahead::check(hand, &started, &settled)?;
     let mut back = settled.keys;
     let lost = settled.lost.into_iter().chain(missed).collect();
     let mut turned = Turned { lost, now: hand.now, ..Turned::default() };
@@ -46,10 +46,10 @@ pub(super) fn turn(hand: &mut Hand<'_>, worker: WorkerId, turn: Turn) -> Result<
         let served: Vec<i64> = queues.split(',').filter_map(|id| id.parse().ok()).collect();
         lanes::wake_due(hand.db, hand.now)?;
         (turned.claimed, turned.again) = claim::claim(hand, worker, (&served, want), &mut back)?;
-        // Whoever has a slot free needs nothing ahead.
+        settle::write_back(hand.db, &std::mem::take(&mut back))?;
         let is_full = turned.claimed.len() as u32 == want.slots;
-        if let Some(ahead) = turn.ahead.filter(|ahead| is_full && ahead.most > 0) {
-            turned.ahead = ahead::take(hand, worker, ahead)?;
+        if let Some(ahead) = turn.ahead.filter(|ahead| ahead.most > 0) {
+            turned.ahead = ahead::take(hand, worker, ahead, is_full)?;
         }
     }
     settle::write_back(hand.db, &back)?;

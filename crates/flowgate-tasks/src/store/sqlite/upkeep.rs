@@ -115,10 +115,12 @@ fn forget_keys(hand: &mut Hand<'_>) -> Result<(), Fault> {
     let keys: Vec<(i64, String, bool)> = rows.collect::<Result<_, _>>()?;
     let is_round = keys.len() < BATCH as usize / 4;
     hand.cursors.keys = keys.last().filter(|_| !is_round).map_or(0, |key| key.0);
+    // What was claimed ahead counts nowhere, and may go back to its lane.
+    let ahead = leases::keys_ahead(hand.db)?;
     for (key, rates, is_plain) in keys {
         let mut ledger = Ledger::from_text(&rates)?;
         ledger.tidy(hand.now);
-        if !is_plain || ledger != Ledger::default() {
+        if !is_plain || ledger != Ledger::default() || ahead.contains(&key) {
             continue;
         }
         let sql =
