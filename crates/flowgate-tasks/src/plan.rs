@@ -15,6 +15,9 @@ pub(crate) type KeyId = i64;
 /// The row of a lane: a queue, a key, a priority and the limits that tasks were sent with.
 pub(crate) type LaneId = i64;
 
+/// As many slots of a key may be in use without a max: as the stores can count.
+const MOST_IN_USE: u32 = i32::MAX as u32;
+
 /// A count with a cap over it: of a queue, or of the cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counter {
@@ -115,7 +118,7 @@ pub(crate) struct Candidate {
 }
 
 /// Everything a turn knows when it decides.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scene {
     pub(crate) now: Tick,
     /// How many more tasks the worker can run.
@@ -338,7 +341,11 @@ impl<'a> Draft<'a> {
         let mut key = self.scene.keys[key].clone();
         let limits = key.in_force(self.scene.lanes[index].own);
         let max = limits.and_then(|limits| limits.max());
-        let room = max.map_or(u32::MAX, |max| max.saturating_sub(key.in_use));
+        let room = max.unwrap_or(MOST_IN_USE).saturating_sub(key.in_use);
+        if max.is_none() && room == 0 {
+            return Err(LaneState::Held);
+        }
+        let share = if max.is_none() { share.min(room) } else { share };
         let mut count = 0;
         while count < share {
             match key.hold(limits.as_ref(), self.scene.now) {

@@ -140,6 +140,9 @@ pub struct Want {
     pub with_locks: bool,
 }
 
+/// A key that is in use has at most so many lanes with nothing in them, for about as long as an upkeep takes to come by.
+pub(crate) const MOST_IDLE: u32 = 16;
+
 /// What a worker would like to have at hand when something of its own ends (soft caps). Only of queues of which the worker holds
 /// something: each starts in the place of a task of its queue that ended here, so that what runs never exceeds a cap. One with a key
 /// starts in the place of one of its key, too, and is had at hand only where the key is full, has no rate, and all that runs of it

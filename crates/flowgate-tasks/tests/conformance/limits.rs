@@ -248,4 +248,19 @@ on_every_store! {
         assert_eq!(second.len(), 1);
         assert_eq!(worker.swap(done(second), 1).await.len(), 0, "the rate is spent");
     }
+
+    #[test]
+    async fn t1_what_a_key_without_a_max_holds_can_be_counted(kit: &Kit) {
+        // Seen to fail: with nothing but `max` to bound it, all 2,200 were claimed.
+        const COUNT: usize = 2_200;
+        kit.send_all((0..COUNT).map(|_| task().key("key").weight(1_000_000)).collect()).await;
+        let worker = kit.worker().await;
+        let mut claimed = worker.claim(3_000).await;
+        claimed.extend(worker.claim(3_000).await);
+        assert_eq!(claimed.len(), 2_147, "as many as a signed number of 32 bits can count");
+        assert_eq!(kit.key_in_use("key").await, 2_147_000_000);
+        kit.check().await;
+        assert_eq!(worker.swap(done(claimed), 3_000).await.len(), COUNT - 2_147);
+        kit.check().await;
+    }
 }

@@ -1,8 +1,8 @@
 //! What only a store in a file can show: that it is still there afterwards, and that several may open it.
 
-use std::{env, path::PathBuf, process, sync::atomic::AtomicU32, sync::atomic::Ordering};
+use std::{env, path::PathBuf, process, sync::atomic::AtomicU32, sync::atomic::Ordering, time::Duration};
 
-use flowgate_tasks::store::{Sqlite, Store as _};
+use flowgate_tasks::store::{End, NewWorker, Settle, Sqlite, Store as _, Turn, Want};
 
 use crate::kit::{keyed, max, task};
 
@@ -99,4 +99,35 @@ async fn a_job_that_fails_takes_no_other_with_it() {
     }
     let look = store.queues().await.expect("a look");
     assert_eq!(look[0].waiting, 2 * answers.iter().filter(|answer| answer.is_ok()).count() as u64);
+}
+
+#[tokio::test]
+async fn s4_a_key_in_use_keeps_few_lanes_with_nothing_in_them() {
+    // Seen to fail: without `forget_lanes`, there were 40; without its look at leases, what was held went back to no lane.
+    let folder = Folder::new();
+    let store = Sqlite::open(folder.file()).expect("a store");
+    let lease = Duration::from_secs(60);
+    let worker = NewWorker { name: "one".to_owned(), slots: 40, queues: Vec::new(), lease };
+    let worker = store.register(worker).await.expect("a worker");
+    store.send((0..40).map(|number| keyed("key", max(100 + number))).collect()).await.expect("sent");
+    let claim = || async {
+        let want = Some(Want { slots: 40, per_queue: 40, with_locks: true });
+        store.turn(worker, Turn { want, ..Turn::default() }).await.expect("a turn").claimed
+    };
+    let mut claimed = Vec::new();
+    while claimed.len() < 40 {
+        claimed.append(&mut claim().await);
+    }
+    let held = claimed.pop().expect("forty");
+    let settles = claimed.into_iter().map(|task| Settle { task, end: End::Done { result: Vec::new() } });
+    let turn = Turn { settles: settles.collect(), ..Turn::default() };
+    store.turn(worker, turn).await.expect("a turn");
+    store.upkeep().await.expect("upkeep");
+    let by_hand = rusqlite::Connection::open(folder.file()).expect("the file");
+    let lanes: u32 = by_hand.query_row("SELECT count(*) FROM lanes", [], |row| row.get(0)).expect("a count");
+    assert!(lanes <= 16, "{lanes}");
+    let settles = vec![Settle { task: held.clone(), end: End::Returned }];
+    store.turn(worker, Turn { settles, ..Turn::default() }).await.expect("a turn");
+    assert_eq!(claim().await.first().map(|task| task.id), Some(held.id));
+    assert_eq!(store.audit().await.expect("an audit"), [""; 0]);
 }

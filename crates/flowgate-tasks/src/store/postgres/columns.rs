@@ -48,7 +48,7 @@ pub(super) const SENT_LIMITS: &str = "WITH newest AS (SELECT keys.id, asked.limi
 pub(super) const STATEMENTS: [&str; 4] = [HEAVY_LANES, ADD_TASKS, LOCK_SENT, SENT_LIMITS];
 
 /// The newest limits of each key, in the order of its tasks.
-fn sent_limits(tasks: &[NewTask]) -> (Vec<&str>, Vec<String>) {
+pub(super) fn sent_limits(tasks: &[NewTask]) -> (Vec<&str>, Vec<String>) {
     let mut newest = std::collections::BTreeMap::new();
     for task in tasks {
         if let (Some(key), Some(limits)) = (&task.key, &task.limits) {

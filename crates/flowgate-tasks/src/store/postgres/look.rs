@@ -184,7 +184,7 @@ impl Postgres {
     }
 
     pub(super) async fn call_off(&self, id: TaskId) -> Result<Cancelled, StoreError> {
-        const WAITING: &str = "WITH gone AS (DELETE FROM tasks WHERE id = $1 RETURNING *), \
+        const WAITING: &str = "WITH gone AS (DELETE FROM tasks WHERE id = $1 RETURNING id, lane, attempt, weight, record), \
             looked AS (UPDATE lanes SET state = 1 FROM gone WHERE lanes.id = gone.lane AND heavy AND state = 2), \
             told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
             SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns(NULL), record \

@@ -16,6 +16,7 @@
 //! and waited for a lane of ours would have to have begun before us and after us.
 
 mod ahead;
+mod balance;
 mod columns;
 mod connect;
 mod direct;

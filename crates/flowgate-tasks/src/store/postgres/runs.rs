@@ -94,7 +94,7 @@ impl Postgres {
                 let taken = may_claim.then(|| shared.offers.take(&tasks)).flatten();
                 may_claim = false;
                 session.begin();
-                match write(&shared, &session, &changes, (&tasks, &lanes), taken.as_ref()).await {
+                match Box::pin(write(&shared, &session, &changes, (&tasks, &lanes), taken.as_ref())).await {
                     Ok((outcomes, claimed)) => {
                         session.end();
                         match claimed {

@@ -9,13 +9,13 @@ use flowgate_core::OptionError;
 use tokio_postgres::Transaction;
 
 use super::{
-    columns::{self, Columns, HEAVY_LANES, nanos},
+    columns::{self, Columns, HEAVY_LANES, LOCK_SENT, SENT_LIMITS, nanos},
     connect::{Lease, Line, Postgres, Shared},
     direct,
     gather::{BEGIN, Begun},
     lanes::{self, LaneName},
     runs,
-    session::{Tries, failed, flight},
+    session::{Params, Tries, failed, flight},
     turn::Turnout,
 };
 use crate::{
@@ -107,7 +107,8 @@ impl Postgres {
     /// Stores tasks in a transaction of yours, on a connection of yours to the same database: they exist if it commits, and from
     /// then on. A dedupe id is refused here: whether the task is stored is for the transaction to decide.
     ///
-    /// The transaction shares the lanes' rows with other senders and keeps nobody waiting, however long it takes.
+    /// The transaction shares the lanes' rows with other senders and keeps nobody waiting, however long it takes. Therefore the limits that
+    /// tasks bring along are known as their key's newest from now on, whatever becomes of the transaction.
     ///
     /// # Cancel safety
     /// Dropped, some of the tasks may be in the transaction: roll it back.
@@ -136,11 +137,23 @@ impl Postgres {
                 continue;
             }
             let heavy = columns.heavy_lanes.clone();
+            let (keys, limits) = columns::sent_limits(&tasks);
+            let keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
             // Now nobody can make them idle; and they are made ready here and not there, for whoever wants them ready as well
             // would have to wait for that transaction.
-            self.job(Line::Sends, move |_, session| async move {
-                session.query(OPEN_LANES, [&asked]).await?;
-                session.query_if(!heavy.is_empty(), HEAVY_LANES, [&heavy]).await
+            self.job(Line::Sends, move |_, mut session| async move {
+                let told: Params<'_, 2> = [&keys, &limits];
+                session.begin();
+                flight!(
+                    session.run("BEGIN"),
+                    session.query_if(!keys.is_empty(), LOCK_SENT, told),
+                    session.query_if(!keys.is_empty(), SENT_LIMITS, told),
+                    session.query(OPEN_LANES, [&asked]),
+                    session.query_if(!heavy.is_empty(), HEAVY_LANES, [&heavy]),
+                    session.run("COMMIT"),
+                )?;
+                session.end();
+                Ok(())
             })
             .await?;
             return columns.add_in(transaction, self.shared.told_time()).await;

@@ -3,10 +3,13 @@
 //! Owns how statements travel: prepared once, and sent in flights, so that a transaction of ten statements costs two or
 //! three round trips. A session that failed in the middle of a transaction is closed, never used again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use futures_util::future::try_join_all;
-use tokio_postgres::{Client, Row, Statement, types::ToSql};
+use tokio_postgres::{Client, Row, Statement, error::SqlState, types::ToSql};
 
 use super::tls::Address;
 use crate::store::StoreError;
@@ -44,6 +47,8 @@ pub(super) enum Plans {
 pub(super) struct Session {
     client: Client,
     statements: HashMap<&'static str, Statement>,
+    /// Whether a statement of it was not what was prepared any more.
+    is_stale: AtomicBool,
 }
 
 impl Session {
@@ -63,11 +68,13 @@ impl Session {
         let statements: BTreeSet<&'static str> = statements.iter().copied().collect();
         let prepared = try_join_all(statements.iter().map(|sql| client.prepare(sql)));
         let prepared = prepared.await.map_err(failed("prepared its statements"))?;
-        Ok(Session { client, statements: statements.into_iter().zip(prepared).collect() })
+        let statements = statements.into_iter().zip(prepared).collect();
+        Ok(Session { client, statements, is_stale: AtomicBool::new(false) })
     }
 
+    /// Whether it is of no use any more.
     pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.client.is_closed() || self.is_stale.load(Ordering::Relaxed)
     }
 
     /// One prepared statement. Two calls polled together travel together.
@@ -78,7 +85,12 @@ impl Session {
     ) -> Result<Vec<Row>, StoreError> {
         let statement =
             self.statements.get(sql).expect("every statement of a session is prepared when it opens");
-        self.client.query(statement, &params).await.map_err(failed("ran a statement"))
+        self.client.query(statement, &params).await.map_err(|error| {
+            if error.code().is_some_and(is_stale) {
+                self.is_stale.store(true, Ordering::Relaxed);
+            }
+            failed("ran a statement")(error)
+        })
     }
 
     /// The statement, or nothing at all.
@@ -105,6 +117,11 @@ impl Session {
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
+}
+
+/// A newer program changed what a prepared statement gives, or somebody between us and the server forgot it: it is prepared anew.
+fn is_stale(code: &SqlState) -> bool {
+    *code == SqlState::FEATURE_NOT_SUPPORTED || *code == SqlState::INVALID_SQL_STATEMENT_NAME
 }
 
 /// What an error of the database becomes.

@@ -62,6 +62,14 @@ pub(super) struct Results {
 }
 
 impl Ends {
+    /// Whether there is nothing to write of them.
+    pub(super) fn is_empty(&self) -> bool {
+        self.again.ids.is_empty()
+            && self.dead.ids.is_empty()
+            && self.results.ids.is_empty()
+            && self.awaited.is_empty()
+    }
+
     pub(super) fn of<'a>(settles: impl Iterator<Item = &'a Settle>, now: Tick) -> Result<Self, StoreError> {
         let mut ends = Ends::default();
         for settle in settles {

@@ -11,13 +11,14 @@ use std::{
 
 use super::{
     ahead,
+    balance::{self, TAKE, TAKE_BALANCED, Way},
     connect::{Lease, Line, Postgres, Shared},
     gather::{self, Asked, Begun, Filling},
     idle::{self, Rest},
     marks, rows,
     scene::{self, Loaded},
     send::{DELAYED, READY_LANES, SHARE_LANES},
-    session::flight,
+    session::{Params, flight},
     settle::{self, Ends},
     write::{self, Call, Changes, write},
 };
@@ -26,21 +27,6 @@ use crate::{
     store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
 };
 
-/// From lanes whose key is locked nobody else takes; from the others everybody does, so there each row is locked. Rows are
-/// deleted by where they are: nobody moves a task that stands in line.
-const TAKE: &str = "WITH grants AS (\
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::bool[], $6::bigint[]) AS granted (lane, count, alone, low)), \
-    picked AS MATERIALIZED (SELECT first.spot FROM grants CROSS JOIN LATERAL (\
-    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place >= grants.low \
-    AND (good_until IS NULL OR good_until > $4) ORDER BY place, id LIMIT grants.count) AS first WHERE alone \
-    UNION ALL SELECT first.spot FROM grants CROSS JOIN LATERAL (\
-    SELECT ctid AS spot FROM tasks WHERE lane = grants.lane AND place >= grants.low \
-    AND (good_until IS NULL OR good_until > $4) ORDER BY place, id LIMIT grants.count FOR UPDATE SKIP LOCKED) AS first WHERE NOT alone), \
-    taken AS (DELETE FROM tasks WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING tasks.*) \
-    INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records) \
-    SELECT $5, $4, array_agg(id), array_agg(lane), array_agg(attempt + 1), array_agg(weight), array_agg(coalesce(good_until, 0)), \
-    array_agg(record) FROM (SELECT * FROM taken ORDER BY lane, place, id) AS taken HAVING count(*) > 0 \
-    RETURNING id, ids, lanes, attempts, weights, goods, records";
 /// How many of those granted stand in a lane, and how many of these, from its head, fit into the room its key has.
 const FITTING: &str = "SELECT lane, (SELECT count(*) FROM (SELECT sum(weight) OVER (ORDER BY place, id) AS load FROM (\
     SELECT weight, place, id FROM tasks WHERE lane = granted.lane AND place >= low \
@@ -55,10 +41,10 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
     write::STATEMENTS,
     &idle::STATEMENTS,
     &marks::STATEMENTS,
+    &balance::STATEMENTS,
     &[
         ahead::TAKE_AHEAD,
         ahead::TAKE_AHEAD_OF_KEYS,
-        TAKE,
         FITTING,
         SHARE_LANES,
         READY_LANES,
@@ -160,44 +146,50 @@ pub(super) async fn transact(
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
     plan.has_more |= has_more && !plan.grants.is_empty();
     let stuck = fit(session, &scene, &mut plan.grants, (&heavy, shared)).await?;
-    // What nothing is counted for needs nothing written: then it commits in the flight that takes it.
-    let is_bare = is_bare(&scene, &plan.grants)
-        && settles.is_empty()
-        && starts.is_empty()
-        && ahead.is_none()
-        && empties(&scene, &plan.grants, sent, &begun.idle);
-    let (taken, ()) =
-        flight!(take(session, &scene, &plan.grants, (worker, shared)), session.run_if(is_bare, "COMMIT"))?;
+    let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
+    let is_plain = starts.is_empty() && ahead.is_none() && ends.is_empty() && stuck.is_empty();
+    let way = match is_plain {
+        true if is_bare(&scene, &plan.grants) && empties(&scene, &plan.grants, sent, &begun.idle) => {
+            Way::Bare
+        }
+        true if sent.is_none() && balance::holds(&scene, &plan.grants, (&were, &counted), &heavy) => {
+            Way::Balanced
+        }
+        _ => Way::Written,
+    };
+    let taking = take(session, &scene, &plan.grants, (worker, shared), way);
+    let (taken, ()) = flight!(taking, session.run_if(way != Way::Written, "COMMIT"))?;
     let (short, is_full) = book(&mut scene, &plan.grants, &taken, &stuck);
     let lost = (0..settles.len()).filter(|index| !back.contains(index)).map(|index| settles[index].task.id);
     let lost = lost.chain(missed).collect();
-    let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
-    // What one lane did not take is for the others.
-    let is_left = !short.is_empty() || !stuck.is_empty();
-    let may_be_others = plan.passed_over || plan.is_spent && !sees_all;
-    let again = if plan.wants_locks {
-        Again::WithLocks
-    } else if scene.budget > 0 && (plan.has_more || is_left && (is_full || may_be_others)) {
-        Again::Now
-    } else if taken.is_empty() && is_locked_out {
-        Again::Soon
-    } else {
-        Again::WhenWoken
-    };
+    let again = again(
+        &plan,
+        &scene,
+        &taken,
+        (is_full, !short.is_empty() || !stuck.is_empty()),
+        (sees_all, is_locked_out),
+    );
     let ahead = ahead::Room::of(ahead.filter(|_| want.is_some()), &scene, &shared.turning.marks);
     let left = not_emptied(sent, &begun.idle, &taken);
     let changes = Changes::of(&scene, (&were, &counted), &stuck, &left);
     let makes_room = changes.makes_room;
-    let ahead = match is_bare {
-        true => Vec::new(),
-        false => {
-            let call = match sent {
-                Some(_) if makes_room => Call::Others(&shared.mark),
-                None if makes_room && again == Again::WhenWoken => Call::All,
-                _ => Call::Nobody,
-            };
-            Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead))).await?
-        }
+    let call = match sent {
+        Some(_) if makes_room => Call::Others(&shared.mark),
+        None if makes_room && again == Again::WhenWoken => Call::All,
+        _ => Call::Nobody,
+    };
+    let is_idle = is_plain
+        && settles.is_empty()
+        && asked.whole.is_empty()
+        && sent.is_none()
+        && taken.is_empty()
+        && changes.is_empty();
+    let ahead = match way {
+        // It is over: what is left is to wake those for whom something was left.
+        Way::Bare | Way::Balanced => call.out(session).await.map(|()| Vec::new())?,
+        // Nothing but looked: then nobody waits for the disk.
+        Way::Written if is_idle => session.run("ROLLBACK").await.map(|()| Vec::new())?,
+        Way::Written => Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead))).await?,
     };
     if let Some(lane) = plan.grants.last().map(|grant| scene.lanes[grant.lane].id) {
         shared.turning.cursor.store(lane, Ordering::Relaxed);
@@ -208,6 +200,27 @@ pub(super) async fn transact(
     shared.turning.marks.add(taken.iter().chain(&ahead).map(|task| task.place.lane));
     let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
     Ok(Turnout { turned, short, begun, makes_room })
+}
+
+/// When the worker should ask again.
+fn again(
+    plan: &Plan,
+    scene: &Scene,
+    taken: &[Claimed],
+    (is_full, is_left): (bool, bool),
+    (sees_all, is_locked_out): (bool, bool),
+) -> Again {
+    // What one lane did not take is for the others.
+    let may_be_others = plan.passed_over || plan.is_spent && !sees_all;
+    if plan.wants_locks {
+        Again::WithLocks
+    } else if scene.budget > 0 && (plan.has_more || is_left && (is_full || may_be_others)) {
+        Again::Now
+    } else if taken.is_empty() && is_locked_out {
+        Again::Soon
+    } else {
+        Again::WhenWoken
+    }
 }
 
 /// Books what was taken. Gives the lanes that had less than they were granted, and whether one had all of it.
@@ -290,6 +303,7 @@ async fn take(
     scene: &Scene,
     grants: &[Grant],
     (worker, shared): (WorkerId, &Shared),
+    way: Way,
 ) -> Result<Vec<Claimed>, StoreError> {
     if grants.is_empty() {
         return Ok(Vec::new());
@@ -298,7 +312,18 @@ async fn take(
     let counts: Vec<i32> = grants.iter().map(|grant| grant.count as i32).collect();
     let alone: Vec<bool> = grants.iter().map(|grant| scene.lanes[grant.lane].key.is_some()).collect();
     let (now, lows) = (rows::stored(scene.now), shared.turning.marks.of(&lanes));
-    let rows = session.query(TAKE, [&lanes, &counts, &alone, &now, &worker.0, &lows]).await?;
+    let rows = match way {
+        Way::Bare | Way::Written => {
+            session.query(TAKE, [&lanes, &counts, &alone, &now, &worker.0, &lows]).await?
+        }
+        Way::Balanced => {
+            let key = |grant: &Grant| scene.lanes[grant.lane].key.map(|key| scene.keys[key].id);
+            let keys: Vec<Option<i64>> = grants.iter().map(key).collect();
+            let queue = scene.lanes[grants[0].lane].queue;
+            let told: Params<'_, 8> = [&lanes, &counts, &alone, &now, &worker.0, &lows, &keys, &queue];
+            session.query(TAKE_BALANCED, told).await?
+        }
+    };
     let Some(row) = rows.first() else { return Ok(Vec::new()) };
     let places: HashMap<i64, Place> = grants
         .iter()

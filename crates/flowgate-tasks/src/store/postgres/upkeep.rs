@@ -15,7 +15,7 @@ use super::{
     send::{READY_LANES, SHARE_LANES},
     session::{failed, flight},
 };
-use crate::store::{Claimed, End, Kept, NewWorker, Place, Settle, StoreError, WorkerId};
+use crate::store::{Claimed, End, Kept, MOST_IDLE, NewWorker, Place, Settle, StoreError, WorkerId};
 
 /// No step handles more rows at once than these; what is left is handled at once again.
 const BATCH: i64 = 1000;
@@ -31,8 +31,9 @@ const WAKE_LANES: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 A
     SELECT pg_notify('flowgate', 'w') FROM woken LIMIT 1";
 const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= now_ns($1) \
     ORDER BY good_until LIMIT $2 FOR UPDATE SKIP LOCKED), \
-    gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id RETURNING tasks.*), \
-    looked AS (UPDATE lanes SET state = 1 FROM gone WHERE lanes.id = gone.lane AND heavy AND state = 2), \
+    gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id RETURNING tasks.id, lane, attempt, weight, record), \
+    held AS (SELECT id FROM lanes WHERE id IN (SELECT lane FROM gone) AND heavy AND state = 2 ORDER BY id FOR NO KEY UPDATE), \
+    looked AS (UPDATE lanes SET state = 1 FROM held WHERE lanes.id = held.id AND lanes.state = 2), \
     told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
     SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'expired', '', now_ns($1), record \
     FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
@@ -65,6 +66,13 @@ const SWEEP_LANES: &str = "WITH swept AS (DELETE FROM lanes WHERE key = ANY($1) 
     AND id NOT IN (SELECT leases.lanes[1] FROM leases WHERE ahead_until IS NOT NULL) \
     AND id IN (SELECT id FROM lanes WHERE key = ANY($1) FOR UPDATE SKIP LOCKED) RETURNING id) \
     DELETE FROM marks USING swept WHERE marks.lane = swept.id";
+/// Of keys that are in use, with more lanes than anybody needs: those with nothing in them, had alone; and of these, what no lease knows.
+const SPARE_LANES: &str = "SELECT lanes.id FROM lanes JOIN (SELECT key FROM lanes WHERE key = ANY($1) GROUP BY key HAVING count(*) > $2) \
+    AS crowded ON crowded.key = lanes.key ORDER BY lanes.id FOR UPDATE OF lanes SKIP LOCKED";
+const SWEEP_SPARE: &str = "WITH swept AS (DELETE FROM lanes WHERE id = ANY($1) \
+    AND NOT EXISTS (SELECT FROM tasks WHERE tasks.lane = lanes.id) \
+    AND id NOT IN (SELECT held.lane FROM leases CROSS JOIN LATERAL unnest(leases.lanes) AS held (lane)) RETURNING id) \
+    DELETE FROM marks USING swept WHERE marks.lane = swept.id";
 const SWEEP_KEYS: &str =
     "DELETE FROM keys WHERE id = ANY($1) AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id)";
 
@@ -84,6 +92,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     RESTING_KEYS,
     OWN_RESTING,
     SWEEP_LANES,
+    SPARE_LANES,
+    SWEEP_SPARE,
     SWEEP_KEYS,
     SHARE_LANES,
     READY_LANES,
@@ -235,7 +245,12 @@ async fn sweep(shared: &Shared, session: &mut Lease) -> Result<(), StoreError> {
     session.begin();
     let (_, all) = flight!(session.run("BEGIN"), session.query(SOME_KEYS, [&cursor, &BATCH]))?;
     let keys: Vec<i64> = all.iter().map(|row| row.get(0)).collect();
-    let resting = session.query(RESTING_KEYS, [&keys]).await?;
+    let spare = session.query(SPARE_LANES, [&keys, &i64::from(MOST_IDLE)]).await?;
+    let spare: Vec<i64> = spare.iter().map(|row| row.get(0)).collect();
+    let (_, resting) = flight!(
+        session.query_if(!spare.is_empty(), SWEEP_SPARE, [&spare]),
+        session.query(RESTING_KEYS, [&keys])
+    )?;
     let now = session.query(NOW, [&shared.told_time()]).await?;
     let now = rows::tick(now.first().map_or(0, |row| row.get(0)));
     let mut keys = Vec::new();

@@ -46,7 +46,7 @@ pub(super) enum Call<'a> {
 }
 
 impl Call<'_> {
-    async fn out(self, session: &Lease) -> Result<(), StoreError> {
+    pub(super) async fn out(self, session: &Lease) -> Result<(), StoreError> {
         match self {
             Call::Nobody => Ok(()),
             Call::All => session.query(WAKE, []).await.map(drop),
@@ -142,6 +142,11 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// Whether everything stays as it was.
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.lanes.is_empty() && self.queues.is_empty() && !self.makes_room
+    }
+
     /// Beside what was said of lanes and counted of keys. `stuck` are lanes whose head is too heavy for the room its key has, `left` those
     /// that were idle and are not any more.
     pub(super) fn of(

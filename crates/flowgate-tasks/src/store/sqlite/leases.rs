@@ -216,6 +216,17 @@ pub(super) fn keys_of(db: &Connection, worker: WorkerId) -> Result<BTreeMap<(i64
     Ok(riding)
 }
 
+/// The lanes of all that is held.
+pub(super) fn lanes(db: &Connection) -> Result<HashSet<i64>, Fault> {
+    let mut statement = db.prepare_cached("SELECT facts FROM held")?;
+    let mut rows = statement.query([])?;
+    let mut lanes = HashSet::new();
+    while let Some(row) = rows.next()? {
+        lanes.extend(unpack(row.get_ref(0)?.as_blob().unwrap_or_default())?.iter().map(|fact| fact.lane));
+    }
+    Ok(lanes)
+}
+
 /// The keys of which something was claimed ahead and has not started.
 pub(super) fn keys_ahead(db: &Connection) -> Result<HashSet<i64>, Fault> {
     let sql = "SELECT facts FROM leases JOIN held ON lease = id WHERE ahead_until IS NOT NULL";

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     ledger::Ledger,
-    store::{Cancelled, Kept, Wake},
+    store::{Cancelled, Kept, MOST_IDLE, Wake},
     task::TaskId,
 };
 
@@ -121,6 +121,7 @@ fn forget_keys(hand: &mut Hand<'_>) -> Result<(), Fault> {
         let mut ledger = Ledger::from_text(&rates)?;
         ledger.tidy(hand.now);
         if !is_plain || ledger != Ledger::default() || ahead.contains(&key) {
+            forget_lanes(hand.db, key)?;
             continue;
         }
         let sql =
@@ -128,6 +129,25 @@ fn forget_keys(hand: &mut Hand<'_>) -> Result<(), Fault> {
         hand.db.prepare_cached(sql)?.execute([key])?;
         let sql = "DELETE FROM keys WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM lanes WHERE key = ?1)";
         hand.db.prepare_cached(sql)?.execute([key])?;
+    }
+    Ok(())
+}
+
+/// Of a key that is in use, with more lanes than anybody needs: those with nothing in them that no lease knows.
+fn forget_lanes(db: &Connection, key: i64) -> Result<(), Fault> {
+    let lanes: u32 =
+        db.prepare_cached("SELECT count(*) FROM lanes WHERE key = ?1")?.query_row([key], |row| row.get(0))?;
+    if lanes <= MOST_IDLE {
+        return Ok(());
+    }
+    let sql = "SELECT id FROM lanes WHERE key = ?1
+        AND NOT EXISTS (SELECT 1 FROM tasks WHERE lane = lanes.id)";
+    let mut statement = db.prepare_cached(sql)?;
+    let spare = statement.query_map([key], |row| row.get(0))?;
+    let spare: Vec<i64> = spare.collect::<Result<_, _>>()?;
+    let held = leases::lanes(db)?;
+    for lane in spare.into_iter().filter(|lane| !held.contains(lane)) {
+        db.prepare_cached("DELETE FROM lanes WHERE id = ?1")?.execute([lane])?;
     }
     Ok(())
 }
