@@ -32,8 +32,17 @@ const app = document.getElementById("app");
 let shown = null;
 let unhear = () => {};
 
+// An address may have been typed, or cut off in the middle.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function route() {
-  const [first, ...rest] = location.pathname.replace(/^\/console\/?/, "").split("/").map(decodeURIComponent);
+  const [first, ...rest] = location.pathname.replace(/^\/console\/?/, "").split("/").map(decoded);
   const page = PAGES.find(({ path }) => path === (first || "keys"));
   return { page, name: rest.join("/") };
 }

@@ -45,7 +45,7 @@ export function keyPage({ link, go, name: key }) {
   const tools = h("div", { class: "tools" });
   const limits = h("dl", { class: "facts" });
   const reason = h("section", { class: "card why", hidden: true, "aria-label": "Why it waits" });
-  const missing = h("div", { class: "card empty", hidden: true }, h("h2", null, "Nothing is known of this key"), h("p", null, "Nothing of it waits or runs, and it is neither paused nor pinned. It is known again with its next message."), button("send", "Send a message", () => sendMessage(key), { kind: "main" }));
+  const missing = h("div", { class: "card empty", hidden: true }, h("h2", null, "Nothing is known of this key"), h("p", null, "Nothing of it waits or runs, it was not used lately, and it is neither paused nor pinned. It is known again with its next message."), button("send", "Send a message", () => sendMessage(key), { kind: "main" }));
   const held = tasks("Who holds the slots", link, "Nothing is in flight.", [
     ["Task", (task, name) => name(task)],
     ["Where", where, "wide"],
@@ -121,10 +121,12 @@ export function keyPage({ link, go, name: key }) {
   }
 
   async function why() {
-    const told = await act(() => get(`flowControl/${part(key)}/explain`));
+    // A key that is idle is forgotten by the store: then there is nothing to explain.
+    const asked = () => get(`flowControl/${part(key)}/explain`).catch((trouble) => { if (trouble.status === 404) return { isIdle: true }; throw trouble; });
+    const told = await act(asked);
     if (!told || isLeft) return;
     reason.hidden = false;
-    fill(reason, h("div", { class: "card-head" }, h("h2", null, "Why does it wait?"), button("close", "Close", () => { reason.hidden = true; }, { isIcon: true, kind: "plain" })), explanation(told, go));
+    fill(reason, h("div", { class: "card-head" }, h("h2", null, "Why does it wait?"), button("close", "Close", () => { reason.hidden = true; }, { isIcon: true, kind: "plain" })), told.isIdle ? h("div", { class: "explained" }, h("p", { class: "verdict free" }, "Nothing of it waits or runs.")) : explanation(told, go));
     reason.scrollIntoView({ block: "nearest" });
   }
 

@@ -219,12 +219,12 @@ export function keysPage({ go }) {
   };
 
   function empty() {
-    if (wanted !== "") table.empty(h("h2", null, `No key with “${wanted}” in its name`), h("p", null, "A key is known while something of it waits or runs, while it is paused or pinned, and while its rate remembers a start."));
+    if (wanted !== "") table.empty(h("h2", null, `No key with “${wanted}” in its name`), h("p", null, "A key is known while something of it waits or runs and for five minutes after, while it is paused or pinned, and while its rate remembers a start."));
     else if (!["all", "busiest"].includes(which.value())) table.empty(h("h2", null, `No key is ${which.value()}`));
     else {
       table.empty(
         h("h2", null, "No keys yet"),
-        h("p", null, "A key is made by the first message that names it, and is forgotten when nothing of it is left. Send one, and watch it here."),
+        h("p", null, "A key is made by the first message that names it, and is forgotten some minutes after its last. Send one, and watch it here."),
         button("send", "Send a message", () => sendMessage("my-first-key"), { kind: "main", testid: "first" }),
       );
     }
@@ -238,7 +238,7 @@ export function keysPage({ go }) {
     which.count("all", told.totals.keys > 0 ? counted(told.totals.keys) : "");
     which.count("paused", told.totals.pausedKeys > 0 ? number(told.totals.pausedKeys) : "");
     which.count("pinned", told.totals.pinnedKeys > 0 ? number(told.totals.pinnedKeys) : "");
-    shown = shown.map((view) => told.keys[view.flowControlKey] ?? { ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false });
+    shown = shown.map((view) => told.keys[view.flowControlKey] ?? { ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false, ...(view.rateMax === undefined ? {} : { rateCount: 0 }) });
     for (const view of shown) table.update(view.flowControlKey, view);
     const has = told.totals.keys * 1000 + told.totals.pausedKeys;
     const isChanged = known !== has || (shown.length === 0 && told.totals.inFlight + told.totals.waiting > 0);

@@ -66,6 +66,12 @@ export async function logIn(token) {
   return session;
 }
 
+// Whether this browser is still logged in, as far as the server can be asked; if not, whoever wants to know is told.
+export async function isStillIn() {
+  await ask("GET", "/console/session").catch(() => {});
+  return session !== null;
+}
+
 export async function logOut() {
   await ask("DELETE", "/console/session").catch(() => {});
   session = null;
