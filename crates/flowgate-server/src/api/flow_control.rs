@@ -118,27 +118,30 @@ async fn change(desk: &Desk, key: &str, change: KeyChange) -> Answer {
 
 pub(super) async fn pin(State(desk): State<Desk>, Path(key): Path<String>, asked: Asked) -> Answer {
     asked.only(&["parallelism", "rate", "period", "smooth"])?;
-    let key = name("the flow-control key", &key)?.to_owned();
-    let (max, rate) = (count(&asked, "parallelism")?, count(&asked, "rate")?);
+    change(&desk, &key, pinned(&asked)?).await
+}
+
+/// What is to be pinned.
+pub(crate) fn pinned(asked: &Asked) -> Result<KeyChange, Problem> {
+    let (max, rate) = (count(asked, "parallelism")?, count(asked, "rate")?);
     let period = asked.number("period")?;
     if max.is_none() && rate.is_none() {
         return Err(Problem::bad("nothing to pin; send parallelism=<number>, rate=<number>, or both"));
     }
-    if rate.is_none() && (period.is_some() || boolean(&asked, "smooth")?.is_some()) {
+    if rate.is_none() && (period.is_some() || boolean(asked, "smooth")?.is_some()) {
         return Err(Problem::bad("period and smooth say how a rate counts; send rate=<number> with them"));
     }
     let rate = match rate {
         Some(rate) => {
             let period = seconds(period.unwrap_or(1))?;
-            let is_smooth = boolean(&asked, "smooth")?.unwrap_or(false);
+            let is_smooth = boolean(asked, "smooth")?.unwrap_or(false);
             let rate = if is_smooth { Rate::smooth(rate, period) } else { Rate::window(rate, period) };
             Half::Pin(rate.map_err(|error| Problem::bad(error.to_string()))?)
         }
         None => Half::Keep,
     };
     let max = max.map_or(Half::Keep, Half::Pin);
-    desk.store.change_key(key, KeyChange::Halves { max, rate }).await?;
-    done()
+    Ok(KeyChange::Halves { max, rate })
 }
 
 pub(super) async fn unpin(State(desk): State<Desk>, Path(key): Path<String>, asked: Asked) -> Answer {

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use flowgate_tasks::store::{
-    KeyLook, KeyPage, KeyQuery, KeySort, KeySpent, Of, State as TaskState, StoreError, TaskLook,
+    KeyChange, KeyLook, KeyPage, KeyQuery, KeySort, KeySpent, Of, State as TaskState, StoreError, TaskLook,
 };
 use serde_json::{Value, json};
 
 use super::{router::Console, sample};
 use crate::{
-    api::{Answer, Asked, Problem, ok},
+    api::{Answer, Asked, Problem, done, ok, pinned},
     clock,
     office::Desk,
 };
@@ -98,8 +98,15 @@ fn merged(stored: Vec<KeySpent>, recent: Vec<KeySpent>, next: Option<String>, mo
     KeyPage { keys, next }
 }
 
-pub(super) async fn read(State(console): State<Console>, Path(key): Path<String>) -> Answer {
-    let desk = &console.desk;
+/// The key that is asked for. It may be any text: a task's key has no form, and a path cannot name `..`.
+fn named(asked: &Asked) -> Result<String, Problem> {
+    let missing = || Problem::bad("key is missing; send key=<key>");
+    asked.one("key").map(str::to_owned).ok_or_else(missing)
+}
+
+pub(super) async fn read(State(console): State<Console>, asked: Asked) -> Answer {
+    asked.only(&["key"])?;
+    let (desk, key) = (&console.desk, named(&asked)?);
     let spent = desk.key(key.clone()).await?;
     let spent = spent.ok_or_else(|| Problem::missing("key", &key))?;
     let holders = desk.store.holders(Of::Key(key.clone()), SHOWN).await?;
@@ -120,6 +127,26 @@ pub(super) async fn read(State(console): State<Console>, Path(key): Path<String>
     ok(
         json!({ "key": sample::key(&spent), "holders": held, "line": line, "shown": SHOWN, "at": clock::now() }),
     )
+}
+
+/// `POST /console/data/key`: pauses, resumes, pins, unpins, or begins a new window, as the API does for the keys of messages.
+pub(super) async fn change(State(console): State<Console>, asked: Asked) -> Answer {
+    asked.only(&["key", "do", "parallelism", "rate", "period"])?;
+    let key = named(&asked)?;
+    let change = match asked.one("do").unwrap_or_default() {
+        "pause" => KeyChange::Pause,
+        "resume" => KeyChange::Resume,
+        "resetRate" => KeyChange::ResetRate,
+        "pin" => pinned(&asked)?,
+        "unpin" => KeyChange::Unpin,
+        other => {
+            return Err(Problem::bad(format!(
+                "do is {other:?}; send pause, resume, resetRate, pin or unpin"
+            )));
+        }
+    };
+    console.desk.store.change_key(key, change).await?;
+    done()
 }
 
 fn waiting(desk: &Desk, look: &TaskLook) -> Value {

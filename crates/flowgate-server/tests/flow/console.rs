@@ -144,11 +144,24 @@ on_every_store! {
         }
         assert_eq!(names(&page.get("/console/data/keys?search=TOO").await["keys"]), both[1..]);
         assert_eq!(names(&page.get("/console/data/keys?show=busy").await["keys"]), []);
-        assert_eq!(page.get("/console/data/keys/seen").await["key"]["parallelismCount"], 0);
+        assert_eq!(page.get("/console/data/key?key=seen").await["key"]["parallelismCount"], 0);
         assert_eq!(names(&server.get("/v2/flowControl").await), both);
         assert_eq!(names(&server.get("/v2/flowControl?search=too").await), both[1..]);
         assert_eq!(server.get("/v2/flowControl/seen").await["waitListSize"], 0);
         assert_eq!(server.get("/top").await["store"]["keys"][1]["key"], "seen-too");
+        for (query, status) in [
+            ("key=a/..%20b&do=pause", 200),
+            ("key=a/..%20b&do=pin&parallelism=3", 200),
+            ("key=a&do=pin", 400),
+            ("key=a&do=forget", 400),
+            ("do=pause", 400),
+            ("key=a&do=pause&name=b", 400),
+        ] {
+            let answer = page.ask(Method::POST, &format!("/console/data/key?{query}"), "").await;
+            assert_eq!(answer.status, status, "{query}: {answer:?}");
+        }
+        let changed = page.get("/console/data/key?key=a/..%20b").await;
+        assert_eq!((&changed["key"]["isPaused"], &changed["key"]["pinnedMax"]), (&json!(true), &json!(3)));
     }
 
     #[test]
