@@ -1,6 +1,10 @@
 //! The tasks a worker holds: those that run, and those that ended and are not settled yet.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
@@ -23,8 +27,8 @@ pub(super) struct Held {
     running: HashMap<Id, Running>,
     by_task: HashMap<TaskId, AbortHandle>,
     ended: Vec<Settle>,
-    /// How many of these have been replaced, or left nothing to replace.
-    replaced: usize,
+    /// Those of them whose place nobody has taken yet.
+    vacant: HashSet<TaskId>,
 }
 
 struct Running {
@@ -38,6 +42,7 @@ impl Held {
         let Parts { kind, body, retry, timeout, .. } = match Parts::of(&task.record) {
             Ok(record) => record,
             Err(error) => {
+                self.vacant.insert(task.id);
                 return self.ended.push(Settle { task, end: End::Dead { error: error.to_string() } });
             }
         };
@@ -87,6 +92,7 @@ impl Held {
             Err(error) if error.is_cancelled() => End::Cancelled,
             Err(error) => End::Failed { error: panic_text(error), retry_after: wait },
         };
+        self.vacant.insert(task.id);
         self.ended.push(Settle { task, end });
     }
 
@@ -122,35 +128,36 @@ impl Held {
 
     /// What ended since it was last asked.
     pub(super) fn take_ended(&mut self) -> Vec<Settle> {
-        self.replaced = 0;
+        self.vacant.clear();
         std::mem::take(&mut self.ended)
     }
 
     /// What could not be settled yet.
     pub(super) fn put_back(&mut self, settles: Vec<Settle>) {
-        self.replaced += settles.len();
         self.ended.splice(0..0, settles);
     }
 
-    /// The places that were left since this was last asked.
-    pub(super) fn vacancies(&mut self) -> Vec<Vacancy> {
-        let ended = self.ended.get(self.replaced..).unwrap_or_default();
-        let left = |settle: &Settle| Vacancy { place: settle.task.place, weight: settle.task.weight };
-        let places = ended.iter().map(left).collect();
-        self.replaced = self.ended.len();
-        places
+    /// The places that were left and not taken since: until the store hears of it, one that comes late may still take it.
+    pub(super) fn vacancies(&self) -> Vec<Vacancy> {
+        let left =
+            |Settle { task, .. }: &Settle| Vacancy { of: task.id, place: task.place, weight: task.weight };
+        self.ended.iter().filter(|settle| self.vacant.contains(&settle.task.id)).map(left).collect()
     }
 
-    /// Settles what never ran, when everything that ended has been replaced.
+    /// The place that this one left is taken.
+    pub(super) fn fill(&mut self, of: TaskId) {
+        self.vacant.remove(&of);
+    }
+
+    /// Settles what never ran, and left no place.
     pub(super) fn settle_unstarted(&mut self, tasks: Vec<Claimed>, end: &End) {
         self.ended.extend(tasks.into_iter().map(|task| Settle { task, end: end.clone() }));
-        self.replaced = self.ended.len();
     }
 
     /// Stops a task without settling it: it belongs to others now. Whether it ran.
     pub(super) fn lose(&mut self, id: TaskId) -> bool {
         self.ended.retain(|settle| settle.task.id != id);
-        self.replaced = self.replaced.min(self.ended.len());
+        self.vacant.remove(&id);
         let Some(handle) = self.by_task.remove(&id) else { return false };
         self.running.remove(&handle.id());
         handle.abort();
@@ -184,4 +191,48 @@ fn panic_text(error: JoinError) -> String {
     let text =
         text.or_else(|| said.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned());
     format!("its handler panicked: {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{record::Record, store::Place};
+
+    fn claimed(id: i64) -> Claimed {
+        let record = Record {
+            kind: "one".into(),
+            body: Vec::new(),
+            retry: Retry::default(),
+            timeout: None,
+            keep: None,
+        };
+        let place = Place { lane: 1, queue: 1, key: Some(1) };
+        let (attempt, weight, good_until) = (1, 1, None);
+        Claimed { id: TaskId(id), lease: id, attempt, weight, good_until, record: record.to_bytes(), place }
+    }
+
+    #[tokio::test]
+    async fn a_place_may_be_taken_until_the_store_hears_of_its_end() {
+        let mut held = Held::default();
+        let handlers = Handlers::new();
+        held.start(claimed(7), &handlers);
+        held.start(claimed(8), &handlers);
+        while held.running() > 0 {
+            held.next().await;
+        }
+        let left = |held: &Held| {
+            let mut left: Vec<TaskId> = held.vacancies().iter().map(|vacancy| vacancy.of).collect();
+            left.sort();
+            left
+        };
+        assert_eq!(left(&held), [TaskId(7), TaskId(8)]);
+        assert_eq!(left(&held), [TaskId(7), TaskId(8)], "nothing was at hand");
+        held.fill(TaskId(7));
+        held.settle_unstarted(vec![claimed(9)], &End::Returned);
+        assert_eq!(left(&held), [TaskId(8)], "what never ran leaves no place");
+        let ended = held.take_ended();
+        assert_eq!((ended.len(), left(&held)), (3, Vec::new()));
+        held.put_back(ended);
+        assert_eq!(left(&held), [], "the store may have heard of it");
+    }
 }

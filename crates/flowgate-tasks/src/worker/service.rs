@@ -278,6 +278,8 @@ impl Desk {
                 }
                 if let Some(prefetch) = self.options.prefetch {
                     self.stock.add(turned.ahead, asked, turned.now, prefetch.lease);
+                    // What ended meanwhile left places that were not taken for want of these.
+                    self.replace();
                 }
                 if !turned.claimed.is_empty() {
                     self.backoff = SOON;
@@ -322,12 +324,11 @@ impl Desk {
                 returned.extend(self.stock.take_key(key));
             }
             if let Some(task) = started {
+                self.held.fill(place.of);
                 self.held.start(task, &self.handlers);
             }
         }
-        if !returned.is_empty() {
-            self.held.settle_unstarted(returned, &End::Returned);
-        }
+        self.held.settle_unstarted(returned, &End::Returned);
     }
 
     /// Gives back what is too late to start, and stops what may be somebody else's.

@@ -20,6 +20,7 @@ use crate::{
 /// A place that a task left when it ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vacancy {
+    pub(super) of: TaskId,
     pub(super) place: Place,
     pub(super) weight: u32,
 }
@@ -158,7 +159,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(4);
 
     fn left(queue: i64, key: Option<i64>, weight: u32) -> Vacancy {
-        Vacancy { place: Place { lane: 1, queue, key }, weight }
+        Vacancy { of: TaskId(1), place: Place { lane: 1, queue, key }, weight }
     }
 
     fn claimed(id: i64, queue: i64, good_until: Option<Tick>) -> Claimed {
