@@ -171,3 +171,40 @@ async fn h6_a_line_without_a_timeout_waits_as_long_as_it_takes() {
     assert_eq!(first.answer().await.body, "done");
     assert_eq!(second.answer().await.body, "done");
 }
+
+#[test]
+fn h6_an_option_that_cannot_be_is_named_as_it_was_set() {
+    // Seen to fail: with the gate's own words, `max` and `timeout` are wrong, which nobody has set.
+    use flowgate::http::{ConcurrencyLimit, ConcurrencyLimitBuilder, Line, RateLimit};
+    const MS: std::time::Duration = std::time::Duration::from_millis(1);
+    type Set = fn(ConcurrencyLimitBuilder) -> ConcurrencyLimitBuilder;
+    let wrong: [(Set, &str); 6] = [
+        (|it| it, "`max_concurrent` is not set; accepted: an integer from 1 to 1000000000"),
+        (|it| it.max_concurrent(0), "`max_concurrent` is 0; accepted: an integer from 1 to 1000000000"),
+        (
+            |it| it.max_concurrent(1).max_queue(u32::MAX),
+            "`max_queue` is 4294967295; accepted: an integer from 0 to 1000000000",
+        ),
+        (
+            |it| it.max_concurrent(1).queue_timeout(MS),
+            "`queue_timeout` is 1ms; accepted: no `queue_timeout` without `max_queue`: by default nobody waits",
+        ),
+        (
+            |it| it.max_concurrent(1).max_queue(1).queue_timeout(std::time::Duration::ZERO),
+            "`queue_timeout` is 0ns; accepted: a duration above zero and up to 366 days",
+        ),
+        (
+            |it| it.max_concurrent(1).line(Line::Codel { target: MS, interval: MS }),
+            "`line` is target 1ms, interval 1ms; accepted: no `Line::Codel` without `max_queue`: by default nobody waits",
+        ),
+    ];
+    for (set, expected) in wrong {
+        let error = set(ConcurrencyLimit::builder()).build().unwrap_err();
+        assert_eq!(error.to_string(), format!("RC5003: option {expected}"));
+    }
+    let error = RateLimit::builder().build().unwrap_err().to_string();
+    assert!(error.starts_with("RC5003: option `rate` is not set"), "{error}");
+    let limit = RateLimit::builder().rate(1, "1m").build().unwrap();
+    let error = limit.set_limits(flowgate::Limits::builder().max(1).build().unwrap()).unwrap_err();
+    assert!(error.to_string().starts_with("RC5003: option `rate` is not set"), "{error}");
+}

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use flowgate_core::{Adaptive, Key, Limits, OptionError, Refusal, Spot};
+use flowgate_core::{Adaptive, Key, Limits, MAX_MAX, MAX_QUEUE, OptionError, Refusal, Spot};
 use http::{HeaderMap, Response, request::Parts};
 use tower_layer::Layer;
 
@@ -217,11 +217,34 @@ impl ConcurrencyLimitBuilder {
             Line::Codel { target, interval } => gate.codel(target, interval),
         };
         let gate = match (&front.scope, self.max_keys) {
-            (Scope::Global, _) => Doors::One(gate.build()?),
-            (_, None) => Doors::Many(gate.keyed().build()?),
-            (_, Some(max_keys)) => Doors::Many(gate.keyed().max_keys(max_keys).build()?),
+            (Scope::Global, _) => gate.build().map(Doors::One),
+            (_, None) => gate.keyed().build().map(Doors::Many),
+            (_, Some(max_keys)) => gate.keyed().max_keys(max_keys).build().map(Doors::Many),
         };
+        let gate = gate.map_err(|error| renamed(&error, self.max_queue))?;
         Ok(ConcurrencyLimit { shared: Arc::new(Shared { front, release: self.release, spot, gate }) })
+    }
+}
+
+/// The options of a layer have names of their own.
+fn renamed(error: &OptionError, max_queue: u32) -> OptionError {
+    let (value, accepted) = (error.value(), error.accepted());
+    match error.option() {
+        "max" if value == "not set" => {
+            OptionError::new("max_concurrent", value, format!("an integer from 1 to {MAX_MAX}"))
+        }
+        "max" => OptionError::new("max_concurrent", value, accepted),
+        "queue" => OptionError::new("max_queue", value, format!("an integer from 0 to {MAX_QUEUE}")),
+        "timeout" if max_queue == 0 => {
+            let accepted = "no `queue_timeout` without `max_queue`: by default nobody waits";
+            OptionError::new("queue_timeout", value, accepted)
+        }
+        "timeout" => OptionError::new("queue_timeout", value, "a duration above zero and up to 366 days"),
+        "codel" if max_queue == 0 => {
+            OptionError::new("line", value, "no `Line::Codel` without `max_queue`: by default nobody waits")
+        }
+        "codel" => OptionError::new("line", value, accepted),
+        _ => error.clone(),
     }
 }
 

@@ -112,9 +112,18 @@ impl RateLimitBuilder {
         let front = self.front.build()?;
         let gate = self.gate.scope(front.scope.word()).keyed();
         let gate = match self.max_keys {
-            None => gate.build()?,
-            Some(max_keys) => gate.max_keys(max_keys).build()?,
+            None => gate.build(),
+            Some(max_keys) => gate.max_keys(max_keys).build(),
         };
+        // The gate would take a `max` instead, and says so; the layer has none.
+        let gate = gate.map_err(|error| match error.option() {
+            "max" => OptionError::new(
+                "rate",
+                error.value(),
+                "a number of requests and a period, like `1000, \"1m\"`",
+            ),
+            _ => error,
+        })?;
         Ok(RateLimit { shared: Arc::new(Shared { front, gate }) })
     }
 }
