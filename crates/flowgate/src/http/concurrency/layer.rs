@@ -20,7 +20,7 @@ use crate::{
         answer::Answer,
         figures::Figures,
         front::{Front, FrontBuilder, front_options},
-        scope::Scope,
+        scope::{Scope, key_of},
     },
 };
 
@@ -60,6 +60,7 @@ pub enum ReleaseAt {
 
 /// In which order those in line are let in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Line {
     /// First in, first out.
     #[default]
@@ -142,7 +143,7 @@ impl ConcurrencyLimit {
                 let accepted = "no pins with the scope `global`: there is one budget, change its limits";
                 Err(OptionError::new("pin", format!("{key:?}"), accepted))
             }
-            Doors::Many(gate) => gate.pin(key, limits),
+            Doors::Many(gate) => gate.pin(key_of(key).as_str(), limits),
         }
     }
 
@@ -150,7 +151,7 @@ impl ConcurrencyLimit {
     pub fn unpin(&self, key: &str) -> bool {
         match &self.shared.gate {
             Doors::One(_) => false,
-            Doors::Many(gate) => gate.unpin(key),
+            Doors::Many(gate) => gate.unpin(key_of(key).as_str()),
         }
     }
 }
