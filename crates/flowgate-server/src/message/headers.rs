@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn s4_headers_of_a_message_have_a_bound_however_they_come() {
-        // Seen to fail: with their number alone bounded.
+        // Seen to fail: with a bound a hundred times as large.
         let large = "a".repeat(MOST_OF_HEADERS / 2);
         for name in
             ["Upstash-Forward-X-One", "Upstash-Label", "Upstash-Callback-Forward-X-One", "Content-Type"]

@@ -299,7 +299,7 @@ mod tests {
 
     #[tokio::test]
     async fn f7_after_a_long_stop_one_is_made_up_for_and_a_paused_one_sends_none() {
-        // Seen to fail: with the next tick reckoned from the one that was missed, every minute of the stop was made up for.
+        // Seen to fail: with the next tick reckoned from the one that was missed.
         let store = Arc::new(Sqlite::in_memory().expect("a store in memory"));
         let (desk, _log) = Desk::open(store, false).await.expect("a desk");
         let count = async |kind: &str| {

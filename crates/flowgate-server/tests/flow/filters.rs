@@ -43,7 +43,7 @@ on_every_store! {
 
     #[test]
     async fn f7_a_letter_is_sent_again_with_the_settings_that_come_with_it(kit: &Kit) {
-        // Seen to fail: with four of the settings taken over and the others ignored, it was sent at once and had no callback.
+        // Seen to fail: with four of the settings taken over and the others ignored.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         let first = [
             ("Upstash-Label", "old"),

@@ -287,7 +287,7 @@ async fn runs(server: &Server, endpoint: &Endpoint, document: &mut Document) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s2_the_document_tells_of_every_field_of_every_answer() {
-    // Seen to fail: with `holdersOfOthers`, and with `lastScheduleStates`, left out of the document.
+    // Seen to fail: with `label` left out of what is told of a message.
     let kit = Kit::sqlite();
     let (server, endpoint) = (kit.server(), Endpoint::start().await);
     let mut document = Document { text: server.get("/openapi.json").await, asked: BTreeSet::new() };

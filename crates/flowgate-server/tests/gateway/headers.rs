@@ -104,7 +104,7 @@ fn w3_what_comes_before_the_answer_is_passed_over() {
 
 #[test]
 fn w3_trailers_that_frame_route_or_vouch_for_a_request_end_here() {
-    // Seen to fail: with all trailers sent on; the last three, with all but those of a list.
+    // Seen to fail: with all trailers sent on; and with the last three of these let through.
     let upstream = Upstream::new();
     let program = Program::before(upstream.address, "", "");
     let ask = |trailers: &str| {

@@ -136,7 +136,7 @@ on_every_store! {
 
     #[test]
     async fn f5_a_run_that_no_delivery_ended_has_a_letter_to_go_on_from(kit: &Kit) {
-        // Seen to fail: with no letter for it, its end was told without one, and the list of letters had none.
+        // Seen to fail: with no letter stored with its end, nobody was told of it.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         let url = endpoint.url("/ok/run");
         let limits = [("Upstash-Flow-Control-Key", "held"), ("Upstash-Flow-Control-Value", "parallelism=1")];
@@ -251,8 +251,7 @@ on_every_store! {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_a_cancel_that_stops_halfway_leaves_no_run_that_waits_for_what_is_gone() {
-    // Seen to fail: with the message taken away before its run was ended, the second cancel found nothing, and the run was live
-    // for ever.
+    // Seen to fail: with the message taken away before its run was ended, the second cancel found nothing.
     let kit = Kit::sqlite();
     let (server, endpoint) = (kit.server(), Endpoint::start().await);
     let url = endpoint.url("/ok/run");
