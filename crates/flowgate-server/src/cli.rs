@@ -137,6 +137,10 @@ pub(crate) enum Command {
     #[command(hide = true)]
     WorkerChild(ChildOptions),
 
+    /// End what is left when a worker is gone
+    #[command(hide = true)]
+    WorkerWarden,
+
     /// Print a page of the reference
     #[command(hide = true)]
     Reference {

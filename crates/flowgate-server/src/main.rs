@@ -60,13 +60,15 @@ fn main() -> ExitCode {
         Command::Key(options) => commands::key(options),
         Command::Explain(options) => commands::explain(&options),
         Command::WorkerChild(options) => commands::worker_child(&options),
+        Command::WorkerWarden => commands::worker_warden(),
         Command::Reference { page } => commands::reference(page),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.is_enough() => ExitCode::SUCCESS,
         Err(failure) => {
             // Nobody may be left to read it, and then there is nobody to tell that either.
-            let _ = writeln!(io::stderr(), "error: {failure}");
+            let _ = writeln!(io::stderr(), "error: {}", terminal::plain_lines(&failure.to_string()));
             ExitCode::from(failure.exit_code())
         }
     }

@@ -1,5 +1,7 @@
 //! `/v2/flowControl`: the keys, what holds them, and changing it.
 
+use std::collections::HashSet;
+
 use axum::extract::{Path, State};
 use flowgate_core::{Limits, Period, Rate, Shape};
 use flowgate_tasks::store::{Half, KeyChange, KeySpent};
@@ -29,11 +31,19 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
             page.iter().filter(|spent| !spent.key.key.contains(OF_QUEUES) && spent.key.key.contains(&wanted));
         found.extend(keys.map(view));
     }
+    // One that was used a moment ago is told as well, though nothing of it is left to count.
+    let known: HashSet<&str> = found.iter().filter_map(|key| key["flowControlKey"].as_str()).collect();
+    let mut recent = desk.recent_keys();
+    recent.retain(|spent| spent.key.key.contains(&wanted) && !known.contains(spent.key.key.as_str()));
+    if !recent.is_empty() {
+        found.extend(recent.iter().take(MOST.saturating_sub(found.len())).map(view));
+        found.sort_by(|one, other| one["flowControlKey"].as_str().cmp(&other["flowControlKey"].as_str()));
+    }
     ok(found)
 }
 
 pub(super) async fn read(State(desk): State<Desk>, Path(key): Path<String>) -> Answer {
-    let spent = desk.store.key_spent(key.clone()).await?;
+    let spent = desk.key(key.clone()).await?;
     ok(view(&spent.ok_or_else(|| Problem::missing("flow-control key", &key))?))
 }
 
@@ -108,27 +118,30 @@ async fn change(desk: &Desk, key: &str, change: KeyChange) -> Answer {
 
 pub(super) async fn pin(State(desk): State<Desk>, Path(key): Path<String>, asked: Asked) -> Answer {
     asked.only(&["parallelism", "rate", "period", "smooth"])?;
-    let key = name("the flow-control key", &key)?.to_owned();
-    let (max, rate) = (count(&asked, "parallelism")?, count(&asked, "rate")?);
+    change(&desk, &key, pinned(&asked)?).await
+}
+
+/// What is to be pinned.
+pub(crate) fn pinned(asked: &Asked) -> Result<KeyChange, Problem> {
+    let (max, rate) = (count(asked, "parallelism")?, count(asked, "rate")?);
     let period = asked.number("period")?;
     if max.is_none() && rate.is_none() {
         return Err(Problem::bad("nothing to pin; send parallelism=<number>, rate=<number>, or both"));
     }
-    if rate.is_none() && (period.is_some() || boolean(&asked, "smooth")?.is_some()) {
+    if rate.is_none() && (period.is_some() || boolean(asked, "smooth")?.is_some()) {
         return Err(Problem::bad("period and smooth say how a rate counts; send rate=<number> with them"));
     }
     let rate = match rate {
         Some(rate) => {
             let period = seconds(period.unwrap_or(1))?;
-            let is_smooth = boolean(&asked, "smooth")?.unwrap_or(false);
+            let is_smooth = boolean(asked, "smooth")?.unwrap_or(false);
             let rate = if is_smooth { Rate::smooth(rate, period) } else { Rate::window(rate, period) };
             Half::Pin(rate.map_err(|error| Problem::bad(error.to_string()))?)
         }
         None => Half::Keep,
     };
     let max = max.map_or(Half::Keep, Half::Pin);
-    desk.store.change_key(key, KeyChange::Halves { max, rate }).await?;
-    done()
+    Ok(KeyChange::Halves { max, rate })
 }
 
 pub(super) async fn unpin(State(desk): State<Desk>, Path(key): Path<String>, asked: Asked) -> Answer {

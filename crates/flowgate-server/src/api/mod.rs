@@ -38,7 +38,7 @@ mod wait;
 pub(crate) use asked::Asked;
 pub(crate) use auth::with_token;
 pub(crate) use carried::{begin, carry};
-pub(crate) use flow_control::view as key_view;
+pub(crate) use flow_control::{pinned, view as key_view};
 pub(crate) use reference::reference;
 pub(crate) use reply::{Answer, Problem, done, ok};
 pub(crate) use router::{gate, open, plain, routes};

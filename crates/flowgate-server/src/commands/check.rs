@@ -15,6 +15,7 @@ use super::{
 use crate::{
     cli::CheckOptions,
     config::{ConfigErrors, Origin},
+    terminal,
 };
 
 const HEADING: [&str; 8] = ["route", "match", "key", "max", "queue", "timeout", "rate", "overrides"];
@@ -26,17 +27,15 @@ const NONE: &str = "-";
 pub(crate) fn check(options: &CheckOptions) -> Result<(), Failure> {
     let loaded = options.config.sources().load();
     let said = match (&loaded, options.json) {
-        (Ok(loaded), true) => lines_of(&serde_json::to_value(Effective::of(loaded)).unwrap_or_default()),
-        (Ok(loaded), false) => text(&Effective::of(loaded)),
-        (Err(errors), true) => lines_of(&errors_as_json(errors)),
+        (Ok(loaded), true) => {
+            terminal::json(&serde_json::to_value(Effective::of(loaded)).unwrap_or_default())
+        }
+        (Ok(loaded), false) => terminal::plain_lines(&text(&Effective::of(loaded))),
+        (Err(errors), true) => terminal::json(&errors_as_json(errors)),
         (Err(_), false) => String::new(),
     };
     io::stdout().write_all(said.as_bytes()).map_err(Failure::Write)?;
     loaded.map(drop).map_err(Failure::Config)
-}
-
-fn lines_of(value: &serde_json::Value) -> String {
-    format!("{value:#}\n")
 }
 
 fn errors_as_json(errors: &ConfigErrors) -> serde_json::Value {

@@ -6,7 +6,7 @@ use flowgate_tasks::explain::{Explanation, Subject, explain_with};
 
 use super::{
     failure::Failure,
-    store::{print, with_shelf},
+    store::{print, print_json, with_known},
     table::Table,
 };
 use crate::{cli::ExplainOptions, office::Recorded};
@@ -14,12 +14,11 @@ use crate::{cli::ExplainOptions, office::Recorded};
 /// Prints why it waits, or what became of it.
 pub(crate) fn explain(options: &ExplainOptions) -> Result<(), Failure> {
     let subject: Subject = options.what.parse()?;
-    with_shelf(&options.store, async move |store, _| {
+    with_known(&options.store, async move |store, _| {
         let told = explain_with(store.as_ref(), &subject, &Recorded::whole(store.as_ref())).await?;
         let told = told.ok_or_else(|| Failure::Unknown(subject.to_string()))?;
         if options.json {
-            let value = serde_json::to_value(&told).unwrap_or_default();
-            return print(&format!("{value:#}\n"));
+            return print_json(&serde_json::to_value(&told).unwrap_or_default());
         }
         print(&text(&told))
     })

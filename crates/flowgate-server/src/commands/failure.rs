@@ -45,6 +45,9 @@ pub(crate) enum Failure {
     #[error("{address}: {error}")]
     Open { address: String, error: StoreError },
 
+    #[error("{0}: there is no such file; go where the store is, or name it with --store or FLOWGATE_STORE")]
+    NoStore(String),
+
     #[error(transparent)]
     Store(StoreError),
 
@@ -75,6 +78,17 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whether whoever read the answer has had enough of it, which is no failure.
+    pub(crate) fn is_enough(&self) -> bool {
+        let error = match self {
+            Failure::Write(error)
+            | Failure::Remote(remote::Failure::Write(error))
+            | Failure::Simulate(simulate::Failure::Write(error)) => error,
+            _ => return false,
+        };
+        error.kind() == io::ErrorKind::BrokenPipe
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Config(_)
@@ -92,6 +106,7 @@ impl Failure {
             | Failure::Write(_)
             | Failure::Read(_)
             | Failure::Open { .. }
+            | Failure::NoStore(_)
             | Failure::Store(_)
             | Failure::Start(_)
             | Failure::Unknown(_)

@@ -31,4 +31,4 @@ pub(crate) use serve::serve;
 pub(crate) use table::Table;
 pub(crate) use task::task;
 pub(crate) use tasks::tasks;
-pub(crate) use worker::{worker, worker_child};
+pub(crate) use worker::{worker, worker_child, worker_warden};

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     failure::Failure,
-    store::{print, with_store},
+    store::{print, print_json, with_known, with_store},
     table::Table,
 };
 use crate::cli::{NamedQueue, QueueChange, QueuesOptions, SetOptions, StoreOptions};
@@ -24,7 +24,7 @@ pub(crate) fn queues(options: QueuesOptions) -> Result<(), Failure> {
 }
 
 fn show(options: &StoreOptions, as_json: bool) -> Result<(), Failure> {
-    with_store(options, async |store, _| {
+    with_known(options, async |store, _| {
         let (in_use, cap) = store.cluster().await?;
         let queues = store.queues().await?;
         let workers = store.workers().await?;
@@ -46,7 +46,7 @@ fn show(options: &StoreOptions, as_json: bool) -> Result<(), Failure> {
                 "queues": queues.collect::<Vec<_>>(),
                 "workers": workers.collect::<Vec<_>>(),
             });
-            return print(&format!("{all:#}\n"));
+            return print_json(&all);
         }
         let mut table = Table::new(&["queue", "priority", "in use", "max", "waiting", "delayed", ""]);
         for look in &queues {
@@ -114,7 +114,7 @@ async fn change_one(store: &dyn Store, name: &str, options: &SetOptions) -> Resu
 
 fn pause(options: NamedQueue, is_paused: bool) -> Result<(), Failure> {
     let NamedQueue { store, name } = options;
-    with_store(&store, async move |store, _| {
+    with_known(&store, async move |store, _| {
         if !store.pause_queue(name.clone(), is_paused).await? {
             return Err(Failure::Unknown(format!("queue `{name}`")));
         }

@@ -8,11 +8,13 @@ use std::{
     time::Duration,
 };
 
-use super::failure::Failure;
+use super::{failure::Failure, store::print};
 use crate::{cli::ReloadOptions, gateway::RELOAD, office::DEV_TOKEN};
 
 /// A reload waits for nobody but the one before it.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// More than a reload has to say; whatever else listens there may say more.
+const LONGEST: u64 = 1 << 20;
 const NO_TOKEN: &str = "the server wants a token: give one with --token or QSTASH_TOKEN; SIGHUP needs none";
 
 /// Asks the server at the configured address to reload, and prints what came of it.
@@ -25,7 +27,7 @@ pub(crate) fn reload(options: &ReloadOptions) -> Result<(), Failure> {
     let text = |field: &str| said.as_ref().and_then(|said| said[field].as_str());
     match (head.split(' ').nth(1), text("said").or(text("error"))) {
         (Some("401"), _) => Err(Failure::NotReloaded(NO_TOKEN.to_owned())),
-        (Some("200"), Some(said)) => writeln!(io::stdout(), "{said}").map_err(Failure::Write),
+        (Some("200"), Some(said)) => print(&format!("{said}\n")),
         (_, Some(said)) => Err(Failure::NotReloaded(said.to_owned())),
         (_, None) => Err(Failure::NotReloaded(format!("what listens on {address} has no gateway to reload"))),
     }
@@ -38,7 +40,7 @@ fn ask(address: SocketAddr, token: &str) -> io::Result<String> {
         "POST {RELOAD} HTTP/1.0\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let mut answer = Vec::new();
+    stream.take(LONGEST).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }

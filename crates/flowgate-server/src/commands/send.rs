@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{
     failure::Failure,
-    store::{print, with_store},
+    store::{print, print_result, with_store},
 };
 use crate::{
     cli::SendOptions,
@@ -204,7 +204,7 @@ fn told(options: &SendOptions, id: i64, end: Option<State>) -> Result<(), Failur
             let result = serde_json::from_str(&result).unwrap_or_else(|_| json!(result));
             print(&format!("{}\n", json!({ "id": id, "result": result })))
         }
-        Some(State::Done { result }) => print(&format!("{}\n", String::from_utf8_lossy(&result))),
+        Some(State::Done { result }) => print_result(&result),
         Some(State::Dead { reason, error }) => Err(Failure::NotDone(format!("task {id} {reason}: {error}"))),
         // It was sent before by one who did not keep the result.
         _ => print(&format!("task {id} is done, and left no result\n")),

@@ -1,13 +1,18 @@
 //! Opening the store for one command.
 
-use std::{io, sync::Arc};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    sync::Arc,
+};
 
 use flowgate_tasks::store::{Postgres, Shelf, Sqlite, Store};
+use serde_json::Value;
 
 use super::failure::Failure;
 use crate::{
     cli::StoreOptions,
     config::{Config, StoreAddress},
+    terminal::{json, plain_lines},
 };
 
 /// Loads the configuration, opens its store, and does something with both.
@@ -15,19 +20,32 @@ pub(super) fn with_store<T>(
     options: &StoreOptions,
     work: impl AsyncFnOnce(Arc<dyn Store>, &Config) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    with_shelf(options, async move |store, config| work(store, config).await)
-}
-
-/// The same, for who looks at more than tasks.
-pub(super) fn with_shelf<T>(
-    options: &StoreOptions,
-    work: impl AsyncFnOnce(Arc<dyn Shelf>, &Config) -> Result<T, Failure>,
-) -> Result<T, Failure> {
     let config = options.sources().load()?.config;
     block_on(async {
         let store = open(&config.store).await?;
         work(store, &config).await
     })
+}
+
+/// The same for a store that has to be there: who only looks, or looks in the wrong folder, makes none.
+pub(super) fn with_known<T>(
+    options: &StoreOptions,
+    work: impl AsyncFnOnce(Arc<dyn Shelf>, &Config) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let config = options.sources().load()?.config;
+    is_there(&config.store)?;
+    block_on(async {
+        let store = open(&config.store).await?;
+        work(store, &config).await
+    })
+}
+
+/// Fails for a file that is not there. Of a database, opening it says so.
+pub(crate) fn is_there(address: &StoreAddress) -> Result<(), Failure> {
+    match address {
+        StoreAddress::Sqlite(path) if !path.exists() => Err(Failure::NoStore(address.to_string())),
+        _ => Ok(()),
+    }
 }
 
 /// Runs to the end on this thread.
@@ -45,7 +63,24 @@ pub(super) async fn open(address: &StoreAddress) -> Result<Arc<dyn Shelf>, Failu
     })
 }
 
-/// Prints this.
+/// Prints this, whoever wrote it.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
-    io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Failure::Write)
+    print_bytes(plain_lines(text).as_bytes())
+}
+
+/// Prints this for programs.
+pub(super) fn print_json(value: &Value) -> Result<(), Failure> {
+    print_bytes(json(value).as_bytes())
+}
+
+/// Prints what a task brought: as it is, unless a terminal would obey it.
+pub(super) fn print_result(bytes: &[u8]) -> Result<(), Failure> {
+    match io::stdout().is_terminal() {
+        true => print(&format!("{}\n", String::from_utf8_lossy(bytes))),
+        false => print_bytes(&[bytes, b"\n"].concat()),
+    }
+}
+
+fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    io::stdout().write_all(bytes).map_err(Failure::Write)
 }

@@ -1,4 +1,6 @@
-//! A table of text, its columns aligned.
+//! A table of text, its columns aligned, and each row on its line, whatever a cell has in it.
+
+use crate::terminal::plain;
 
 /// Rows below a heading; the last column may be as long as it likes.
 #[derive(Debug)]
@@ -12,7 +14,7 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.into_iter().map(|cell| plain(&cell)).collect());
     }
 
     /// The table, each line ended and without spaces at its end.

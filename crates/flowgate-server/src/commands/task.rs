@@ -4,7 +4,7 @@ use flowgate_tasks::{TaskId, store::Cancelled};
 
 use super::{
     failure::Failure,
-    store::{print, with_store},
+    store::{print, with_known},
 };
 use crate::cli::{TaskChange, TaskOptions};
 
@@ -12,7 +12,7 @@ use crate::cli::{TaskChange, TaskOptions};
 pub(crate) fn task(options: &TaskOptions) -> Result<(), Failure> {
     match &options.change {
         TaskChange::Cancel(task) => {
-            with_store(&task.store, async |store, _| match store.cancel(TaskId(task.id)).await? {
+            with_known(&task.store, async |store, _| match store.cancel(TaskId(task.id)).await? {
                 Cancelled::Waiting => print(&format!("task {} is cancelled: it will not start\n", task.id)),
                 Cancelled::Running => {
                     print(&format!("task {} runs: its worker was told to stop it\n", task.id))
@@ -20,7 +20,7 @@ pub(crate) fn task(options: &TaskOptions) -> Result<(), Failure> {
                 Cancelled::Unknown => Err(Failure::Unknown(format!("task {} that could still run", task.id))),
             })
         }
-        TaskChange::Retry(task) => with_store(&task.store, async |store, _| {
+        TaskChange::Retry(task) => with_known(&task.store, async |store, _| {
             if !store.revive(TaskId(task.id)).await? {
                 return Err(Failure::Unknown(format!("task {} that will not run again", task.id)));
             }

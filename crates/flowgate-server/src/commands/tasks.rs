@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     failure::Failure,
     send::state_of,
-    store::{print, with_store},
+    store::{print, print_json, with_known},
     table::Table,
 };
 use crate::cli::TasksOptions;
@@ -17,6 +17,9 @@ use crate::cli::TasksOptions;
 const NONE: &str = "-";
 /// As much of an error as fits a row.
 const MOST_SHOWN: usize = 80;
+/// Dead tasks are read so many at a time, and not more of them for one answer.
+const PAGE: u32 = 200;
+const LOOKED_AT: usize = 20_000;
 
 /// Shows one task, or the lists.
 pub(crate) fn tasks(options: TasksOptions) -> Result<(), Failure> {
@@ -26,15 +29,15 @@ pub(crate) fn tasks(options: TasksOptions) -> Result<(), Failure> {
         (None, Some(key)) => Of::Key(key),
         (None, None) => Of::All,
     };
-    with_store(&store, async move |store, _| match id {
+    with_known(&store, async move |store, _| match id {
         Some(id) => {
             let look = store.look_at_task(TaskId(id)).await?;
             let look = look.ok_or_else(|| Failure::Unknown(format!("task {id}")))?;
-            if json { print(&format!("{:#}\n", as_json(&look))) } else { print(&one(&look)) }
+            if json { print_json(&as_json(&look)) } else { print(&one(&look)) }
         }
         None => {
             let lists = Lists::load(store.as_ref(), of, most).await?;
-            if json { print(&format!("{:#}\n", lists.json())) } else { print(&lists.text()) }
+            if json { print_json(&lists.json()) } else { print(&lists.text()) }
         }
     })
 }
@@ -48,12 +51,7 @@ struct Lists {
 
 impl Lists {
     async fn load(store: &dyn Store, of: Of, most: u32) -> Result<Self, Failure> {
-        let is_of = |look: &TaskLook| match &of {
-            Of::All => true,
-            Of::Queue(name) => look.queue == *name,
-            Of::Key(name) => look.key.as_ref() == Some(name),
-        };
-        let dead = store.dead(None, most).await?.into_iter().filter(is_of).collect();
+        let dead = dead(store, &of, most).await?;
         let (running, waiting) = (store.holders(of.clone(), most).await?, store.line(of, most).await?);
         Ok(Lists { running, waiting, dead, workers: store.workers().await? })
     }
@@ -108,6 +106,24 @@ impl Lists {
     }
 }
 
+/// Those that will not run again, the newest first; of a queue or a key they are looked for among all, up to a bound.
+async fn dead(store: &dyn Store, of: &Of, most: u32) -> Result<Vec<TaskLook>, Failure> {
+    let is_of = |look: &TaskLook| match of {
+        Of::All => true,
+        Of::Queue(name) => look.queue == *name,
+        Of::Key(name) => look.key.as_ref() == Some(name),
+    };
+    let (mut found, mut before, mut looked_at) = (Vec::new(), None, 0);
+    while found.len() < most as usize && looked_at < LOOKED_AT {
+        let page = store.dead(before, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        (before, looked_at) = (Some(last.id), looked_at + page.len());
+        found.extend(page.into_iter().filter(is_of));
+    }
+    found.truncate(most as usize);
+    Ok(found)
+}
+
 fn as_json(look: &TaskLook) -> Value {
     let mut value = json!({
         "id": look.id.0, "state": state_word(look), "queue": look.queue, "key": look.key, "priority": look.priority,
@@ -145,7 +161,9 @@ fn text_or_json(bytes: &[u8]) -> Value {
 
 fn one(look: &TaskLook) -> String {
     let mut text = format!("task {}: {}\n", look.id, state_of(look));
-    let mut line = |name: &str, value: &str| text += &format!("  {name:<9} {value}\n");
+    // What has several lines stays below its name.
+    let mut line =
+        |name: &str, value: &str| text += &format!("  {name:<9} {}\n", value.replace('\n', "\n            "));
     if let Some(record) = &look.record {
         line("kind", &record.kind);
         line("body", &String::from_utf8_lossy(&record.body));

@@ -25,3 +25,8 @@ pub(crate) fn worker_child(options: &ChildOptions) -> Result<(), Failure> {
     let command = options.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     Err(Failure::Command { command, error })
 }
+
+/// Watches over what a worker's children start.
+pub(crate) fn worker_warden() -> Result<(), Failure> {
+    worker::keep_watch().map_err(Failure::Start)
+}

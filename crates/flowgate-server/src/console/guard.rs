@@ -35,12 +35,17 @@ struct LogIn {
     token: String,
 }
 
+/// Whose request it is, for what outlasts it.
+#[derive(Clone)]
+pub(super) struct SessionId(pub(super) String);
+
 /// Lets a request through that belongs to a session, if it is a change only from the console's own page.
-pub(super) async fn check(State(console): State<Console>, request: Request, next: Next) -> Response {
-    let session = match found(&console, request.headers()).await {
-        Ok((_, session)) => session,
+pub(super) async fn check(State(console): State<Console>, mut request: Request, next: Next) -> Response {
+    let (id, session) = match found(&console, request.headers()).await {
+        Ok(found) => found,
         Err(problem) => return problem.into_response(),
     };
+    request.extensions_mut().insert(SessionId(id));
     if !matches!(*request.method(), Method::GET | Method::HEAD)
         && let Err(problem) = is_own_change(request.headers(), &session)
     {

@@ -85,7 +85,7 @@ pub(crate) fn routes(console: Console) -> Router {
     let check = || middleware::from_fn_with_state(console.clone(), guard::check);
     let asked = Router::new()
         .route("/console/data/keys", get(keys::list))
-        .route("/console/data/keys/{key}", get(keys::read))
+        .route("/console/data/key", get(keys::read).post(keys::change))
         .route("/console/data/queues", get(queues::list))
         .route("/console/data/queues/{name}", post(queues::change))
         .route("/console/data/cluster", post(queues::change_cluster))

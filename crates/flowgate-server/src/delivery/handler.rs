@@ -208,6 +208,7 @@ impl Courier {
         };
         let verdict = verdict(&message.head.spec, &answer, retried, in_seconds(SystemTime::now()));
         under_way.ended(outcome(&verdict));
+        self.desk.used(message);
         if let Some(mut span) = span.take() {
             describe(&mut span, message, &answer);
             self.desk.tracer.end(span);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flowgate_tasks::{
     Client, NewTask, TaskId,
-    store::{Document, Sent, Shelf, StoreError, TaskLook},
+    store::{Document, KeySpent, Sent, Shelf, StoreError, TaskLook},
 };
 use tokio::task::JoinHandle;
 
 use super::{
-    Gather, Group, Journal, Queue, Secrets, Stage, posting,
+    Gather, Group, Journal, Queue, Recent, Secrets, Stage, posting,
     scoped::Scoped,
     secrets::{self, random_text},
     traced::above,
@@ -39,6 +39,7 @@ pub(crate) struct Desk {
     pub(crate) journal: Journal,
     pub(crate) secrets: Arc<Secrets>,
     pub(crate) meter: Arc<Meter>,
+    pub(crate) recent: Arc<Recent>,
     pub(crate) tracer: Tracer,
     pub(super) runs: Gather,
     /// How many callbacks to one host are under way at once, where nobody says it.
@@ -114,14 +115,27 @@ impl Desk {
         let runs = Gather::start(Arc::clone(&store));
         let (meter, tracer) = (Arc::new(Meter::new()), Tracer::default());
         let journal = journal.within(space.clone());
-        let callbacks = DELIVERIES / SHARE;
-        Desk { store, client, numbers, journal, secrets, meter, tracer, runs, callbacks, space, whole }
+        let (recent, callbacks) = (Arc::default(), DELIVERIES / SHARE);
+        Desk {
+            store,
+            client,
+            numbers,
+            journal,
+            secrets,
+            meter,
+            recent,
+            tracer,
+            runs,
+            callbacks,
+            space,
+            whole,
+        }
     }
 
     /// The desk of another namespace.
     pub(crate) fn within(&self, space: Space) -> Self {
-        let Desk { numbers, journal, secrets, whole, meter, tracer, callbacks, .. } = self.clone();
-        Desk { meter, tracer, callbacks, ..Desk::of(whole, space, numbers, &journal, secrets) }
+        let Desk { numbers, journal, secrets, whole, meter, recent, tracer, callbacks, .. } = self.clone();
+        Desk { meter, recent, tracer, callbacks, ..Desk::of(whole, space, numbers, &journal, secrets) }
     }
 
     /// The same desk, for a server with so many deliveries at once.
@@ -220,6 +234,24 @@ impl Desk {
         }
         self.trace(id, is_duplicate, &message.head);
         Accepted { id, url: message.head.url, is_duplicate }
+    }
+
+    /// An attempt to deliver this message has ended: its key was used just now.
+    pub(crate) fn used(&self, message: &Message) {
+        if let (None, Some(flow)) = (&message.head.queue, &message.head.spec.flow) {
+            self.recent.used(&message.head.space, flow, clock::now());
+        }
+    }
+
+    /// What is told of a key: what the store knows, or that it was used lately and is idle.
+    pub(crate) async fn key(&self, key: String) -> Result<Option<KeySpent>, StoreError> {
+        let idle = || self.recent.idle(&self.space, &key, clock::now());
+        Ok(self.store.key_spent(key.clone()).await?.or_else(idle))
+    }
+
+    /// Keys that were used lately, by name. Some of them the store may know.
+    pub(crate) fn recent_keys(&self) -> Vec<KeySpent> {
+        self.recent.all(&self.space, clock::now())
     }
 
     /// A queue is made by the first message for it.

@@ -12,6 +12,7 @@ mod journal;
 mod note;
 mod posting;
 mod queues;
+mod recent;
 mod runs;
 mod schedules;
 mod scoped;
@@ -26,6 +27,7 @@ pub(crate) use journal::{Journal, Tally};
 pub(crate) use note::{Answered, Entry, Stage};
 pub(crate) use posting::queue_key;
 pub(crate) use queues::{Queue, RETRY};
+pub(crate) use recent::Recent;
 pub(crate) use runs::{
     CHORE, Errand, FULL, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused, Telling,
 };

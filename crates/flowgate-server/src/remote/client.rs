@@ -3,13 +3,17 @@
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use http::{Method, Request, Uri};
+use http::{HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 use serde_json::Value;
 use std::time::Duration;
 
 use super::{failure::Failure, options::ServerOptions};
-use crate::{delivery::Egress, office::DEV_TOKEN};
+use crate::{
+    delivery::Egress,
+    office::DEV_TOKEN,
+    terminal::{json, plain_lines},
+};
 
 /// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,7 +62,7 @@ impl<'a> Server<'a> {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(Bytes::from(body.to_owned())));
-        let request = request.map_err(|error| Failure::Refused(error.to_string()))?;
+        let request = request.map_err(|error| Failure::Refused(wrong_header(token, headers, &error)))?;
         let unreachable = |why: String| Failure::Unreachable { url: url.to_owned(), why };
         let answer = self.runtime.block_on(self.egress.send(request, PATIENCE));
         let answer = answer.map_err(|error| unreachable(error.to_string()))?;
@@ -74,14 +78,33 @@ impl<'a> Server<'a> {
 
     /// Prints the answer: as JSON if that was asked for, else in words.
     pub(crate) fn print(&self, value: &Value, words: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
-        let text = if self.options.json { format!("{value:#}\n") } else { words(value) };
-        say(&text)
+        match self.options.json {
+            true => say_json(value),
+            false => say(&words(value)),
+        }
     }
 }
 
-/// Writes to the terminal.
+/// Prints it, whoever wrote it.
 pub(super) fn say(text: &str) -> Result<(), Failure> {
-    io::stdout().write_all(text.as_bytes()).map_err(Failure::Write)
+    io::stdout().write_all(plain_lines(text).as_bytes()).map_err(Failure::Write)
+}
+
+/// Prints it for programs.
+pub(super) fn say_json(value: &Value) -> Result<(), Failure> {
+    io::stdout().write_all(json(value).as_bytes()).map_err(Failure::Write)
+}
+
+/// Which header cannot be sent. A token is not repeated.
+fn wrong_header(token: &str, headers: &[(String, String)], error: &http::Error) -> String {
+    let is_wrong = |value: &str| HeaderValue::from_str(value).is_err();
+    if is_wrong(token) {
+        return "the token has characters that no header can carry; accepted: what `flowgate token create` printed".to_owned();
+    }
+    match headers.iter().find(|(_, value)| is_wrong(value)) {
+        Some((name, value)) => format!("the header {name} is {value:?}; accepted: text on one line"),
+        None => error.to_string(),
+    }
 }
 
 /// A name as a part of a path.

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{
-    client::{Server, part, say, text},
+    client::{Server, part, say, say_json, text},
     failure::Failure,
     options::{DlqAction, DlqOptions},
 };
@@ -21,7 +21,7 @@ pub(crate) fn dlq(options: &DlqOptions) -> Result<(), Failure> {
         DlqAction::Show(letter) => {
             let server = Server::new(&letter.server)?;
             let found = server.ask(Method::GET, &format!("/v2/dlq/{}", part(&letter.id)))?;
-            say(&format!("{found:#}\n"))
+            say_json(&found)
         }
         DlqAction::Retry(letter) => {
             let server = Server::new(&letter.server)?;

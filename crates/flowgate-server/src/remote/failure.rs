@@ -25,6 +25,9 @@ pub(crate) enum Failure {
     #[error("cannot use the store {at}: {error}")]
     Store { at: String, error: StoreError },
 
+    #[error("{0}: there is no such file; go where the store is, or name it with --store or FLOWGATE_STORE")]
+    NoStore(String),
+
     #[error("cannot start: {0}")]
     Start(io::Error),
 

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{
-    client::{Server, part, say, text},
+    client::{Server, part, say, say_json, text},
     failure::Failure,
     options::{OneSchedule, ScheduleAction, ScheduleOptions},
     publish::headers,
@@ -33,7 +33,7 @@ pub(crate) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
         }
         ScheduleAction::Show(one) => {
             let found = Server::new(&one.server)?.ask(Method::GET, &path(one, ""))?;
-            say(&format!("{found:#}\n"))
+            say_json(&found)
         }
         ScheduleAction::Pause(one) => change(one, Method::PATCH, "/pause", "is paused"),
         ScheduleAction::Resume(one) => change(one, Method::PATCH, "/resume", "goes on"),

@@ -15,6 +15,13 @@ pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
     let (TokenAction::Create { store, .. } | TokenAction::List { store } | TokenAction::Revoke { store, .. }) =
         &options.action;
     let at = StoreAt::from(&store.sources().load().map_err(Failure::Config)?.config.store);
+    let makes_one = matches!(options.action, TokenAction::Create { .. });
+    if let StoreAt::Sqlite(path) = &at
+        && !makes_one
+        && !path.exists()
+    {
+        return Err(Failure::NoStore(at.to_string()));
+    }
     let failed = |error| Failure::Store { at: at.to_string(), error };
     runtime.block_on(async {
         let store = at.open().await.map_err(failed)?;

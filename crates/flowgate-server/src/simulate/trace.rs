@@ -14,6 +14,8 @@ use super::workload::{Arrival, MOST_ARRIVALS, Recorded, Workload};
 
 /// The longest line.
 const MOST_OF_A_LINE: usize = 64 * 1024;
+/// Virtual time is counted in nanoseconds, and has to reach beyond the last arrival: a hundred years, in milliseconds.
+const WIDEST: f64 = 100.0 * LONGEST;
 /// The longest time, in milliseconds: 366 days.
 const LONGEST: f64 = 366.0 * 24.0 * 60.0 * 60.0 * 1000.0;
 const COLUMNS: [&str; 4] = ["at_ms", "duration_ms", "key", "weight"];
@@ -33,6 +35,10 @@ pub(crate) enum TraceError {
     Json { line: usize, why: String },
     #[error("line {line} is longer than {MOST_OF_A_LINE} bytes")]
     Long { line: usize },
+    #[error(
+        "its last arrival comes {days:.0} days after its first; accepted: at most 36600 days; are all of `at_ms` milliseconds?"
+    )]
+    Wide { days: f64 },
     #[error("it has more than {MOST_ARRIVALS} arrivals; accepted: at most so many for one run")]
     Many,
     #[error(
@@ -84,6 +90,10 @@ pub(super) fn read(reader: impl BufRead) -> Result<Recorded, TraceError> {
         recorded.arrivals.push(Arrival { at: 0, duration: nanos(duration).max(1), key, weight });
     }
     let first = moments.iter().copied().reduce(f64::min).ok_or(TraceError::Empty)?;
+    let last = moments.iter().copied().fold(first, f64::max);
+    if last - first > WIDEST {
+        return Err(TraceError::Wide { days: (last - first) / 86_400_000.0 });
+    }
     for (arrival, moment) in recorded.arrivals.iter_mut().zip(moments) {
         arrival.at = nanos(moment - first);
     }
@@ -242,6 +252,8 @@ mod tests {
             ("{\"at_ms\":1,\n", "line 1 is no JSON object"),
             ("{\"at_ms\":1}\n", "line 1: column `duration_ms` is missing"),
             ("at_ms,duration_ms\nNaN,2\n", "line 2: column `at_ms` is \"NaN\""),
+            // One that came after the end of time was left out, and the answer was about another workload.
+            ("at_ms,duration_ms\n-9e14,2\n9e14,2\n", "its last arrival comes 20833333 days after its first"),
         ];
         for (text, told) in table {
             let error = read(text.as_bytes()).expect_err(text).to_string();

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     clock::Stopwatch,
     remote::{Failure, Server},
+    terminal::plain,
 };
 
 const REFRESH: Duration = Duration::from_secs(1);
@@ -45,7 +46,7 @@ fn read(server: &Server<'_>) -> Result<Snapshot, Failure> {
 
 fn live(server: &Server<'_>, mut sort: Sort, first: Snapshot) -> io::Result<()> {
     let terminal = Terminal::open()?;
-    let (mut now, mut before, mut trouble) = (first, None, None);
+    let (mut now, mut before, mut trouble) = (first, None, None::<Failure>);
     let mut asked = Stopwatch::start();
     let mut drawn = None;
     loop {
@@ -53,7 +54,7 @@ fn live(server: &Server<'_>, mut sort: Sort, first: Snapshot) -> io::Result<()> 
         if drawn != Some(size) {
             let mut text = lines(server.url(), &now, before.as_ref(), Shown { sort, size: Some(size) });
             if let (Some(trouble), Some(line)) = (&trouble, text.first_mut()) {
-                *line = format!("{trouble}").chars().take(size.0).collect();
+                *line = plain(&trouble.to_string()).chars().take(size.0).collect();
             }
             terminal.show(&text)?;
             drawn = Some(size);

@@ -6,7 +6,7 @@ use super::{
     options::Sort,
     snapshot::{Gate, Key, Queue, Snapshot},
 };
-use crate::commands::Table;
+use crate::{commands::Table, terminal};
 
 /// Keys that a snapshot on paper has.
 const KEYS_ON_PAPER: usize = 50;
@@ -154,12 +154,9 @@ fn limit(max: Option<u32>) -> String {
     max.map_or("-".to_owned(), |max| max.to_string())
 }
 
-/// A name is somebody else's: what would move the cursor or change colours is not shown as it is.
+/// A name, as much of it as fits a table.
 fn plain(name: &str) -> String {
-    name.chars()
-        .map(|character| if character.is_control() { '\u{fffd}' } else { character })
-        .take(60)
-        .collect()
+    terminal::plain(name).chars().take(60).collect()
 }
 
 #[cfg(test)]

@@ -79,13 +79,17 @@ impl Viewer {
             store.workers(),
             store.busiest_keys(MOST_KEYS)
         )?;
+        // Those that are idle since a moment ago come last, as far as there is room.
+        let mut recent = self.desk.recent_keys();
+        recent.retain(|spent| !keys.iter().any(|known| known.key.key == spent.key.key));
+        recent.truncate((MOST_KEYS as usize).saturating_sub(keys.len()));
         let slots: u32 = workers.iter().map(|worker| worker.slots).sum();
         let in_use: u32 = workers.iter().map(|worker| worker.in_use).sum();
         Ok(json!({
             "cluster": { "in_use": cluster.0, "cap": cluster.1 },
             "workers": { "count": workers.len(), "slots": slots, "in_use": in_use },
             "queues": queues.iter().take(MOST_QUEUES).map(queue).collect::<Vec<_>>(),
-            "keys": keys.iter().map(key).collect::<Vec<_>>(),
+            "keys": keys.iter().chain(&recent).map(key).collect::<Vec<_>>(),
         }))
     }
 }

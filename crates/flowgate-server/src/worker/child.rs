@@ -3,25 +3,31 @@
 //! Owns the process and its whole group. Whoever drops it has it killed.
 
 use std::{
-    io::{self, Write as _},
+    io,
+    pin::pin,
     process::{ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use flowgate_tasks::MAX_BODY;
-use rustix::process::{Pid, Signal, kill_process_group};
+use futures_util::FutureExt as _;
+use rustix::{
+    io::ioctl_fionread,
+    process::{Pid, Signal, kill_process_group},
+};
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child as Process, ChildStderr, ChildStdin, ChildStdout},
+    time::timeout,
 };
 
-use super::command::Program;
+use super::{command::Program, line::shown, log, warden::Warden};
 
 /// The longest line of an answer: a result of the largest size, and what is around it.
 const LONGEST_ANSWER: usize = MAX_BODY + 1024;
 /// Longer lines of standard error are passed on in parts.
-const LONGEST_WORD: usize = 64 * 1024;
+const LONGEST_WORD: usize = 8 * 1024;
 /// How long a process has to end by itself when its output has ended, and to be gone when it was killed.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -29,6 +35,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Child {
     process: Process,
+    /// Its number, which is that of its group.
+    group: Pid,
+    /// Whether it was waited for: from then on its number may be another's.
+    is_gone: bool,
+    warden: Warden,
     /// `None` once it was told that nothing more comes.
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -39,6 +50,9 @@ pub(super) struct Child {
 /// Why there is no answer, and never will be by this process.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
+    /// The task did not begin.
+    #[error("its process ended ({0}) before it had read the task")]
+    Unread(String),
     #[error("its process ended ({0}) before it had answered")]
     Ended(String),
     #[error("its process wrote a line of more than {LONGEST_ANSWER} bytes, which is no answer")]
@@ -49,7 +63,7 @@ pub(super) enum Broken {
 
 impl Child {
     /// Starts a process; what it writes to standard error is passed on with this number before each line.
-    pub(super) fn start(program: &Program, number: u32) -> io::Result<Self> {
+    pub(super) fn start(program: &Program, number: u32, warden: &Warden) -> io::Result<Self> {
         let mut command = program.command();
         let mut process =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -57,46 +71,92 @@ impl Child {
         let (Some(stdin), Some(stdout), Some(stderr)) = taken else {
             return Err(io::Error::other("a pipe is missing"));
         };
+        let group = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let group = group.ok_or_else(|| io::Error::other("it has no number"))?;
+        warden.begun(group);
         // It ends with the last process that holds the other end of the pipe.
         tokio::spawn(pass_on(stderr, number));
         let stdout = BufReader::with_capacity(64 * 1024, stdout);
-        Ok(Child { process, stdin: Some(stdin), stdout, has_answered: false })
+        let warden = warden.clone();
+        Ok(Child { process, group, is_gone: false, warden, stdin: Some(stdin), stdout, has_answered: false })
     }
 
     /// How it ended, if it did.
     pub(super) fn ended(&mut self) -> Option<String> {
-        self.process.try_wait().ok().flatten().map(words)
+        let status = self.process.try_wait().ok().flatten()?;
+        self.gone();
+        Some(words(status))
+    }
+
+    /// What it did without having been asked, if it did anything: then nobody knows what it would answer.
+    pub(super) fn strayed(&mut self) -> Option<String> {
+        match self.stdout.fill_buf().now_or_never()? {
+            Ok([]) => Some("its process closed its standard output".to_owned()),
+            Ok(part) => {
+                let line = part.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                Some(format!("its process wrote {} without having been asked", shown(line)))
+            }
+            Err(error) => Some(format!("its process cannot be heard ({error})")),
+        }
     }
 
     /// Writes the question and reads the answer's line.
     pub(super) async fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>, Broken> {
-        let mut is_asked = false;
+        let (mut written, mut status) = (0, None);
         let line = {
             let write = async {
-                // A process that is gone is told by its output, which ends.
+                // A process that is gone is told by its end.
                 if let Some(stdin) = &mut self.stdin {
-                    is_asked = stdin.write_all(question).await.is_ok() && stdin.flush().await.is_ok();
+                    while written < question.len()
+                        && let Ok(more @ 1..) = stdin.write(&question[written..]).await
+                    {
+                        written += more;
+                    }
                 }
                 std::future::pending::<()>().await;
             };
+            let mut reading = pin!(read_line(&mut self.stdout, LONGEST_ANSWER));
             tokio::select! {
-                line = read_line(&mut self.stdout, LONGEST_ANSWER) => line,
+                biased;
+                line = &mut reading => line,
                 () = write => unreachable!("it waits for ever"),
+                ended = self.process.wait() => {
+                    status = Some(ended);
+                    self.is_gone = true;
+                    // What it started may hold the pipe open, and does not answer in its place.
+                    put_down(self.group, &self.warden);
+                    timeout(PATIENCE, reading).await.unwrap_or(Ok(Line::End(Vec::new())))
+                }
             }
         };
         match line {
-            Ok(Line::Whole(line)) if is_asked => Ok(line),
+            Ok(Line::Whole(line)) if written == question.len() => Ok(line),
             Ok(Line::Whole(_)) => Err(Broken::TooEarly),
             Ok(Line::TooLong(_)) => Err(Broken::TooLong),
-            Ok(Line::End(_)) | Err(_) => Err(Broken::Ended(self.end().await)),
+            Ok(Line::End(_)) | Err(_) => {
+                let how = match status {
+                    Some(Ok(status)) => words(status),
+                    Some(Err(error)) => error.to_string(),
+                    None => self.end().await,
+                };
+                Err(if self.is_unread(written) { Broken::Unread(how) } else { Broken::Ended(how) })
+            }
         }
+    }
+
+    /// Whether all that was written is still in the pipe.
+    fn is_unread(&self, written: usize) -> bool {
+        let left = self.stdin.as_ref().and_then(|stdin| ioctl_fionread(stdin).ok());
+        self.is_gone && left == Some(written as u64)
     }
 
     /// Its output has ended: so has it, or it will be killed.
     async fn end(&mut self) -> String {
-        match tokio::time::timeout(PATIENCE, self.process.wait()).await {
-            Ok(Ok(status)) => words(status),
-            Ok(Err(error)) => error.to_string(),
+        match timeout(PATIENCE, self.process.wait()).await {
+            Ok(ended) => {
+                self.gone();
+                ended.map_or_else(|error| error.to_string(), words)
+            }
             Err(_) => "it closed its standard output".to_owned(),
         }
     }
@@ -107,12 +167,19 @@ impl Child {
         self.end().await;
     }
 
+    /// It was waited for, now or before. What it started ends with it.
+    fn gone(&mut self) {
+        if !std::mem::replace(&mut self.is_gone, true) {
+            put_down(self.group, &self.warden);
+        }
+    }
+
     /// Kills it and all that it started, and returns when it is gone: what it did is over when its slot is given on.
-    pub(super) fn kill(&mut self) {
-        let group = self.process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        // Without a number it has been waited for already.
-        let Some(group) = group else { return };
-        let _ = kill_process_group(group, Signal::KILL);
+    fn kill(&mut self) {
+        if self.is_gone {
+            return;
+        }
+        put_down(self.group, &self.warden);
         let since = Instant::now();
         while matches!(self.process.try_wait(), Ok(None)) && since.elapsed() < PATIENCE {
             thread::sleep(Duration::from_micros(200));
@@ -124,6 +191,12 @@ impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Kills a group whose first process was waited for just now, or not yet: while any of it is left, its number is nobody else's.
+fn put_down(group: Pid, warden: &Warden) {
+    let _ = kill_process_group(group, Signal::KILL);
+    warden.ended(group);
 }
 
 fn words(status: ExitStatus) -> String {
@@ -172,8 +245,7 @@ async fn pass_on(stderr: ChildStderr, number: u32) {
         };
         line.push(b'\n');
         let head = format!("[{number}] ");
-        // Nobody may be left to read it.
-        let _ = io::stderr().lock().write_all(&[head.as_bytes(), &line].concat());
+        log::pass_on([head.as_bytes(), &line].concat()).await;
         if is_end {
             return;
         }

@@ -88,7 +88,8 @@ pub(super) fn answer(context: &Context, line: &[u8]) -> Result<Result<Vec<u8>, F
     }))
 }
 
-fn shown(line: &[u8]) -> String {
+/// A line, or its first part, between quotation marks.
+pub(super) fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let mut shown: String = text.chars().take(MOST_SHOWN).collect();
     if shown.len() < text.len() {

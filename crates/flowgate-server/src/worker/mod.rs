@@ -2,17 +2,21 @@
 //!
 //! Reading order: [`run`] is the worker from its start to its end; [`caps`] brings the configuration's caps and the store's
 //! together; [`pool`] has a seat for each child process; [`child`] is one process, and [`line`] the two lines that a task is
-//! there: a question and an answer. [`shim`] is how a child comes not to outlive its worker.
+//! there: a question and an answer; [`log`] is what all of them say. [`shim`] is how a child comes not to outlive its worker, and
+//! [`warden`] how what the child started does not.
 
 mod caps;
 mod child;
 mod command;
 mod known;
 mod line;
+mod log;
 mod pool;
 mod run;
 mod shim;
+mod warden;
 
 pub(crate) use known::queue as known_queue;
 pub(crate) use run::run;
 pub(crate) use shim::become_child;
+pub(crate) use warden::keep_watch;

@@ -4,7 +4,7 @@
 //! is gone.
 
 use std::{
-    io::{self, Write as _},
+    io,
     sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
 };
@@ -13,9 +13,11 @@ use flowgate_tasks::worker::{Context, Failure};
 use tokio::sync::Semaphore;
 
 use super::{
-    child::Child,
+    child::{Broken, Child},
     command::Program,
     line::{answer, question},
+    log::say,
+    warden::Warden,
 };
 
 /// The shortest and the longest rest before a process that died is started again.
@@ -28,6 +30,7 @@ const TEND: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Pool {
     program: Program,
+    warden: Warden,
     seats: Mutex<Vec<Seat>>,
     free: Semaphore,
 }
@@ -44,13 +47,14 @@ struct Seat {
 impl Pool {
     /// Starts so many processes.
     pub(super) fn start(program: Program, processes: u32) -> io::Result<Self> {
+        let warden = Warden::start()?;
         let seat = |number| {
-            let child = Child::start(&program, number)?;
+            let child = Child::start(&program, number, &warden)?;
             Ok(Seat { number, child: Some(child), deaths: 0, rest_until: None })
         };
         // The first one is taken last, that is first.
         let seats = (1..=processes).rev().map(seat).collect::<io::Result<Vec<_>>>()?;
-        Ok(Pool { program, seats: Mutex::new(seats), free: Semaphore::new(processes as usize) })
+        Ok(Pool { program, warden, seats: Mutex::new(seats), free: Semaphore::new(processes as usize) })
     }
 
     /// Has a process run a task.
@@ -61,25 +65,24 @@ impl Pool {
         let _permit = self.free.acquire().await.map_err(|_| Failure::new("its worker has stopped"))?;
         let mut busy = Busy { pool: self, seat: self.seats().pop(), is_asked: false };
         let seat = busy.seat.as_mut().expect("there is a seat for each permit");
-        seat.be_ready(&self.program).await;
+        seat.be_ready(&self.program, &self.warden).await;
         let child = seat.child.as_mut().expect("it was made ready");
         busy.is_asked = true;
         let line = child.ask(&question(context, body)).await;
-        let ended = match line {
-            Ok(line) => answer(context, &line),
-            Err(broken) => Err(broken.to_string()),
+        let (why, is_begun) = match line {
+            Ok(line) => match answer(context, &line) {
+                Ok(ended) => {
+                    child.has_answered = true;
+                    busy.is_asked = false;
+                    return ended;
+                }
+                Err(why) => (why, true),
+            },
+            Err(broken) => (broken.to_string(), !matches!(broken, Broken::Unread(_))),
         };
-        busy.is_asked = ended.is_err();
-        match ended {
-            Ok(ended) => {
-                child.has_answered = true;
-                ended
-            }
-            Err(why) => {
-                seat.bury(&why);
-                Err(Failure::new(why))
-            }
-        }
+        seat.bury(&why);
+        // A program that cannot even start would use up every attempt of every task.
+        Err(if is_begun { Failure::new(why) } else { Failure::not_begun(why) })
     }
 
     /// Starts again what ended while nothing was asked of it. Never ends.
@@ -87,7 +90,7 @@ impl Pool {
         loop {
             tokio::time::sleep(TEND).await;
             for seat in self.seats().iter_mut() {
-                seat.look_after(&self.program);
+                seat.look_after(&self.program, &self.warden);
             }
         }
     }
@@ -105,9 +108,14 @@ impl Pool {
 
 impl Seat {
     /// Waits until there is a process that runs.
-    async fn be_ready(&mut self, program: &Program) {
+    async fn be_ready(&mut self, program: &Program, warden: &Warden) {
         loop {
-            self.look_after(program);
+            self.look_after(program, warden);
+            // The task that comes next would get the answer.
+            if let Some(why) = self.child.as_mut().and_then(Child::strayed) {
+                self.bury(&why);
+                continue;
+            }
             match self.rest_until {
                 Some(until) if self.child.is_none() => tokio::time::sleep_until(until.into()).await,
                 _ => return,
@@ -116,14 +124,14 @@ impl Seat {
     }
 
     /// Sees whether the process has ended, and starts another one if it may.
-    fn look_after(&mut self, program: &Program) {
+    fn look_after(&mut self, program: &Program, warden: &Warden) {
         if let Some(status) = self.child.as_mut().and_then(Child::ended) {
             self.bury(&format!("its process ended ({status})"));
         }
         if self.child.is_some() || self.rest_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
-        match Child::start(program, self.number) {
+        match Child::start(program, self.number, warden) {
             Ok(child) => (self.child, self.rest_until) = (Some(child), None),
             Err(error) => self.bury(&format!("its process cannot be started ({error})")),
         }
@@ -161,10 +169,4 @@ impl Drop for Busy<'_> {
         }
         self.pool.seats().push(seat);
     }
-}
-
-/// A line of the worker's own log.
-pub(super) fn say(line: &str) {
-    // Nobody may be left to read it.
-    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -10,13 +10,20 @@ use flowgate_tasks::{
 use super::{
     caps::{agree, number},
     command::Program,
-    pool::{Pool, say},
+    log::{self, say},
+    pool::Pool,
 };
 use crate::{commands::Failure, config::Config, signals::Signals};
 
 /// Runs tasks until a signal asks to stop, and then those that run until they have ended. A second signal ends everything at
 /// once: what ran is run again when the lease has run out.
 pub(crate) async fn run(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Result<(), Failure> {
+    let ended = work(store, config, words).await;
+    log::flush().await;
+    ended
+}
+
+async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Result<(), Failure> {
     let command = || words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let cannot = |error: io::Error| Failure::Command { command: command(), error };
     let program = Program::find(words).map_err(cannot)?;

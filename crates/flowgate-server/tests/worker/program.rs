@@ -98,6 +98,13 @@ impl Worker {
         Worker { child, lines, said: Vec::new() }
     }
 
+    /// The same, with nobody who reads what it says.
+    pub(crate) fn launch_unheard(command: &mut Command) -> Self {
+        let child = command.stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let (_, lines) = mpsc::channel();
+        Worker { child, lines, said: Vec::new() }
+    }
+
     /// Waits until it says this, and gives the line.
     pub(crate) fn until(&mut self, text: &str) -> String {
         let since = Instant::now();

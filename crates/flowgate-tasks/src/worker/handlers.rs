@@ -17,17 +17,25 @@ pub struct Failure {
     pub is_final: bool,
     /// How long to wait before the next attempt, where the task's own backoff should not decide.
     pub retry_after: Option<Duration>,
+    /// Whether nothing of it was begun: the task goes back to the front of its line, and no attempt is used up.
+    pub is_not_begun: bool,
 }
 
 impl Failure {
     /// A failure that another attempt may mend.
     pub fn new(error: impl fmt::Display) -> Self {
-        Failure { error: error.to_string(), is_final: false, retry_after: None }
+        Failure { error: error.to_string(), is_final: false, retry_after: None, is_not_begun: false }
     }
 
     /// A failure that no other attempt can mend: the task is dead.
     pub fn last(error: impl fmt::Display) -> Self {
         Failure { is_final: true, ..Failure::new(error) }
+    }
+
+    /// What should have run the task could not begin with it. No attempt is used up, so whoever says this has to see to it that
+    /// it is not said again and again without a rest.
+    pub fn not_begun(error: impl fmt::Display) -> Self {
+        Failure { is_not_begun: true, ..Failure::new(error) }
     }
 
     /// The next attempt is made after this wait.

@@ -76,6 +76,7 @@ impl Held {
         let wait = retry.wait_after(task.attempt);
         let end = match outcome {
             Ok(Ok(result)) => End::Done { result },
+            Ok(Err(Failure { is_not_begun: true, .. })) => End::Returned,
             Ok(Err(Failure { error, is_final: true, .. })) => End::Dead { error },
             Ok(Err(Failure { error, retry_after, .. })) => {
                 End::Failed { error, retry_after: retry_after.unwrap_or(wait) }

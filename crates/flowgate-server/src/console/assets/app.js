@@ -3,7 +3,7 @@
 import { h, fill } from "./dom.js";
 import { icon } from "./icons.js";
 import { button, toast } from "./dialogs.js";
-import { current, logOut, resume, whenLost } from "./server.js";
+import { current, keyOf, logOut, resume, whenLost } from "./server.js";
 import * as live from "./live.js";
 import { help, listen } from "./keyboard.js";
 import { counted } from "./format.js";
@@ -32,8 +32,17 @@ const app = document.getElementById("app");
 let shown = null;
 let unhear = () => {};
 
+// An address may have been typed, or cut off in the middle.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function route() {
-  const [first, ...rest] = location.pathname.replace(/^\/console\/?/, "").split("/").map(decodeURIComponent);
+  const [first, ...rest] = location.pathname.replace(/^\/console\/?/, "").split("/").map(decoded);
   const page = PAGES.find(({ path }) => path === (first || "keys"));
   return { page, name: rest.join("/") };
 }
@@ -87,8 +96,8 @@ function shell() {
       h(
         "header",
         { class: "rail" },
-        link("keys", { class: "brand", "aria-label": "Flowgate, flow control" }, h("img", { src: "/console/assets/icon.svg", alt: "", width: 28, height: 28 }), h("b", null, "Flowgate"), state),
-        h("nav", { class: "nav", "aria-label": "Pages" }, items),
+        link("keys", { class: "brand", title: "Flow control" }, h("img", { src: "/console/assets/icon.svg", alt: "", width: 28, height: 28 }), h("b", null, "Flowgate"), state),
+        h("nav", { class: "nav", "aria-label": "Console" }, items),
         h(
           "div",
           { class: "rail-foot" },
@@ -132,7 +141,7 @@ function draw() {
     fill(main, h("div", { class: "empty" }, h("h2", null, "There is no such page"), link("keys", { class: "button" }, "Flow control")));
     return;
   }
-  document.title = `${name || page.name} · Flowgate`;
+  document.title = `${page.path === "keys" ? keyOf(name) || page.name : name || page.name} · Flowgate`;
   const make = name ? page.one : page.make;
   shown = make({ go, link, name });
   fill(main, shown.node);

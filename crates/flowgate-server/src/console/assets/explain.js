@@ -80,6 +80,6 @@ export function why(title, path, params, go) {
   const leave = (to) => { node.close(); go?.(to); };
   get(path, params).then(
     (told) => fill(body, explanation(told, leave)),
-    (trouble) => fill(body, h("p", { class: "wrong" }, trouble.message)),
+    (trouble) => fill(body, trouble.status === 404 ? h("div", { class: "explained" }, h("p", { class: "verdict free" }, "Nothing of it waits or runs.")) : h("p", { class: "wrong" }, trouble.message)),
   );
 }

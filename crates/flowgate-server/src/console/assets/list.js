@@ -127,7 +127,7 @@ export function pager(load) {
   const back = button("left", "Before", () => { trail.pop(); turn(); }, { kind: "plain", testid: "before" });
   const on = button("right", "More", () => { trail.push(next); turn(); }, { kind: "plain", testid: "more" });
   const said = h("span", { class: "faint" });
-  const node = h("nav", { class: "pager", "aria-label": "Pages" }, back, said, on);
+  const node = h("nav", { class: "pager", "aria-label": "Pages of this list" }, back, said, on);
   const turn = () => load(trail.at(-1));
   return {
     node,

@@ -1,6 +1,6 @@
 // The stream of what changes: one for the page, closed while nobody looks at it.
 
-import { current } from "./server.js";
+import { current, isStillIn } from "./server.js";
 
 const MOST_KEYS = 100;
 const MOST_LETTERS = 30000;
@@ -66,8 +66,10 @@ function open() {
   own.addEventListener("open", () => become("live"));
   own.addEventListener("error", () => {
     become("lost");
-    // The browser tries again by itself, unless it was refused: then it is asked for again, later.
-    if (own.readyState === EventSource.CLOSED && source === own) soon = setTimeout(open, 4000);
+    // The browser tries again by itself, unless it was refused: then it is asked for again, later, unless nobody is logged in.
+    if (own.readyState !== EventSource.CLOSED || source !== own) return;
+    clearTimeout(soon);
+    soon = setTimeout(async () => { if ((await isStillIn()) && source === own) open(); }, 1000 + 3000 * Math.random());
   });
   own.addEventListener("history", (event) => {
     const told = JSON.parse(event.data);

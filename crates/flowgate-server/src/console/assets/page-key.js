@@ -4,10 +4,10 @@ import { h, fill, say } from "./dom.js";
 import { button, act } from "./dialogs.js";
 import { chart, meter, slots } from "./charts.js";
 import { counted, host, number, period, short, span } from "./format.js";
-import { data, get, part } from "./server.js";
+import { changeKey, get, keyOf, readKey, whyKey } from "./server.js";
 import * as live from "./live.js";
 import { explanation } from "./explain.js";
-import { changeKey, pauseOrResume, pin, sendMessage, unpin } from "./page-keys.js";
+import { pauseOrResume, pin, sendMessage, unpin } from "./page-keys.js";
 
 // What a page that shows one thing has at its top.
 export function heading(link, back, title, ...rest) {
@@ -33,7 +33,8 @@ function tasks(title, link, empty, columns) {
 
 const where = (task) => h("span", { class: "cut", title: task.url ?? task.kind }, task.url ? host(task.url) : task.kind ?? "");
 
-export function keyPage({ link, go, name: key }) {
+export function keyPage({ link, go, name }) {
+  const key = keyOf(name);
   let view = null;
   let isLeft = false;
   let asked = 0;
@@ -45,7 +46,7 @@ export function keyPage({ link, go, name: key }) {
   const tools = h("div", { class: "tools" });
   const limits = h("dl", { class: "facts" });
   const reason = h("section", { class: "card why", hidden: true, "aria-label": "Why it waits" });
-  const missing = h("div", { class: "card empty", hidden: true }, h("h2", null, "Nothing is known of this key"), h("p", null, "Nothing of it waits or runs, and it is neither paused nor pinned. It is known again with its next message."), button("send", "Send a message", () => sendMessage(key), { kind: "main" }));
+  const missing = h("div", { class: "card empty", hidden: true }, h("h2", null, "Nothing is known of this key"), h("p", null, "Nothing of it waits or runs, it was not used lately, and it is neither paused nor pinned. It is known again with its next message."), button("send", "Send a message", () => sendMessage(key), { kind: "main" }));
   const held = tasks("Who holds the slots", link, "Nothing is in flight.", [
     ["Task", (task, name) => name(task)],
     ["Where", where, "wide"],
@@ -62,7 +63,7 @@ export function keyPage({ link, go, name: key }) {
   async function load() {
     const own = (asked += 1);
     try {
-      const told = await data(`keys/${part(key)}`);
+      const told = await readKey(key);
       if (own !== asked || isLeft) return;
       missing.hidden = true;
       body.hidden = false;
@@ -121,10 +122,12 @@ export function keyPage({ link, go, name: key }) {
   }
 
   async function why() {
-    const told = await act(() => get(`flowControl/${part(key)}/explain`));
+    // A key that is idle is forgotten by the store: then there is nothing to explain.
+    const asked = () => get(...whyKey(key)).catch((trouble) => { if (trouble.status === 404) return { isIdle: true }; throw trouble; });
+    const told = await act(asked);
     if (!told || isLeft) return;
     reason.hidden = false;
-    fill(reason, h("div", { class: "card-head" }, h("h2", null, "Why does it wait?"), button("close", "Close", () => { reason.hidden = true; }, { isIcon: true, kind: "plain" })), explanation(told, go));
+    fill(reason, h("div", { class: "card-head" }, h("h2", null, "Why does it wait?"), button("close", "Close", () => { reason.hidden = true; }, { isIcon: true, kind: "plain" })), told.isIdle ? h("div", { class: "explained" }, h("p", { class: "verdict free" }, "Nothing of it waits or runs.")) : explanation(told, go));
     reason.scrollIntoView({ block: "nearest" });
   }
 

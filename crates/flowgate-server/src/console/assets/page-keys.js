@@ -5,11 +5,9 @@ import { button, act, form } from "./dialogs.js";
 import { actions, choice, list, pager, search } from "./list.js";
 import { meter, sparkline, trend } from "./charts.js";
 import { counted, number, period, rate } from "./format.js";
-import { data, part, post } from "./server.js";
+import { changeKey, data, keyPath, post, whyKey } from "./server.js";
 import * as live from "./live.js";
 import { why } from "./explain.js";
-
-export const changeKey = (key, what, params) => post(`flowControl/${part(key)}/${what}`, params);
 
 export function pauseOrResume(view, then) {
   const [what, said] = view.isPaused ? ["resume", "goes on"] : ["pause", "is paused"];
@@ -35,7 +33,7 @@ export function pin(view, then) {
   );
 }
 
-export const unpin = (view, then) => act(() => changeKey(view.flowControlKey, "unpin", { parallelism: true, rate: true }), `${view.flowControlKey}: the messages' own limits hold again`).then(then);
+export const unpin = (view, then) => act(() => changeKey(view.flowControlKey, "unpin"), `${view.flowControlKey}: the messages' own limits hold again`).then(then);
 
 export function sendMessage(key = "") {
   const url = `${location.origin}/health`;
@@ -101,8 +99,8 @@ function columns(refresh, go) {
             if (name.textContent !== view.flowControlKey) {
               fill(name, view.flowControlKey);
               name.title = view.flowControlKey;
-              name.href = `/console/keys/${part(view.flowControlKey)}`;
-              name.onclick = (event) => { if (!event.metaKey && !event.ctrlKey) { event.preventDefault(); go(`keys/${part(view.flowControlKey)}`); } };
+              name.href = `/console/${keyPath(view.flowControlKey)}`;
+              name.onclick = (event) => { if (!event.metaKey && !event.ctrlKey) { event.preventDefault(); go(keyPath(view.flowControlKey)); } };
             }
             const next = `${view.isPaused}${view.isPinnedParallelism}${view.isPinnedRate}`;
             if (next === known) return;
@@ -174,7 +172,7 @@ function columns(refresh, go) {
           (last, view) => [
             button(view.isPaused ? "play" : "pause", view.isPaused ? "Resume" : "Pause", () => pauseOrResume(last(), refresh), { isIcon: true, kind: "plain", testid: "pause", label: `${view.isPaused ? "Resume" : "Pause"} ${view.flowControlKey}` }),
             button("pin", "Pin", () => pin(last(), refresh), { isIcon: true, kind: "plain", testid: "pin", label: `Pin the limits of ${view.flowControlKey}` }),
-            button("why", "Why", () => why(last().flowControlKey, `flowControl/${part(last().flowControlKey)}/explain`, null, go), { isIcon: true, kind: "plain", testid: "why", label: `Why does ${view.flowControlKey} wait?` }),
+            button("why", "Why", () => why(last().flowControlKey, ...whyKey(last().flowControlKey), go), { isIcon: true, kind: "plain", testid: "why", label: `Why does ${view.flowControlKey} wait?` }),
           ],
         ),
       },
@@ -189,8 +187,8 @@ export function keysPage({ go }) {
   const figures = tiles();
   const refresh = () => load(pages.from());
   const { all } = columns(refresh, go);
-  const open = (view) => go(`keys/${part(view.flowControlKey)}`);
-  const table = list({ label: "Keys", columns: all, id: (view) => view.flowControlKey, open, keys: { p: (view) => pauseOrResume(view, refresh), w: (view) => why(view.flowControlKey, `flowControl/${part(view.flowControlKey)}/explain`, null, go) } });
+  const open = (view) => go(keyPath(view.flowControlKey));
+  const table = list({ label: "Keys", columns: all, id: (view) => view.flowControlKey, open, keys: { p: (view) => pauseOrResume(view, refresh), w: (view) => why(view.flowControlKey, ...whyKey(view.flowControlKey), go) } });
   const box = search("Search keys", "Search keys", (text) => { wanted = text; pages.reset(); refresh(); });
   const which = choice("Which keys", [["busiest", "Busiest first"], ["all", "By name"], ["busy", "Busy"], ["paused", "Paused"], ["pinned", "Pinned"]], () => { pages.reset(); refresh(); });
   const pages = pager(load);
@@ -219,12 +217,12 @@ export function keysPage({ go }) {
   };
 
   function empty() {
-    if (wanted !== "") table.empty(h("h2", null, `No key with “${wanted}” in its name`), h("p", null, "A key is known while something of it waits or runs, while it is paused or pinned, and while its rate remembers a start."));
+    if (wanted !== "") table.empty(h("h2", null, `No key with “${wanted}” in its name`), h("p", null, "A key is known while something of it waits or runs and for five minutes after, while it is paused or pinned, and while its rate remembers a start."));
     else if (!["all", "busiest"].includes(which.value())) table.empty(h("h2", null, `No key is ${which.value()}`));
     else {
       table.empty(
         h("h2", null, "No keys yet"),
-        h("p", null, "A key is made by the first message that names it, and is forgotten when nothing of it is left. Send one, and watch it here."),
+        h("p", null, "A key is made by the first message that names it, and is forgotten some minutes after its last. Send one, and watch it here."),
         button("send", "Send a message", () => sendMessage("my-first-key"), { kind: "main", testid: "first" }),
       );
     }
@@ -238,7 +236,7 @@ export function keysPage({ go }) {
     which.count("all", told.totals.keys > 0 ? counted(told.totals.keys) : "");
     which.count("paused", told.totals.pausedKeys > 0 ? number(told.totals.pausedKeys) : "");
     which.count("pinned", told.totals.pinnedKeys > 0 ? number(told.totals.pinnedKeys) : "");
-    shown = shown.map((view) => told.keys[view.flowControlKey] ?? { ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false });
+    shown = shown.map((view) => told.keys[view.flowControlKey] ?? { ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false, ...(view.rateMax === undefined ? {} : { rateCount: 0 }) });
     for (const view of shown) table.update(view.flowControlKey, view);
     const has = told.totals.keys * 1000 + told.totals.pausedKeys;
     const isChanged = known !== has || (shown.length === 0 && told.totals.inFlight + told.totals.waiting > 0);

@@ -34,7 +34,7 @@ export function lettersPage({ go, link }) {
         say: "Controls",
         kind: "do",
         make: actions((letter) => letter.dlqId, (last, letter) => [
-          button("retry", isOfRun(letter) ? "Resume" : "Retry", () => retry(last()), { testid: "retry", label: isOfRun(letter) ? `Resume ${letter.workflowRunId}` : `Send ${letter.messageId} again` }),
+          button("retry", isOfRun(letter) ? "Resume" : "Retry", () => retry(last()), { testid: "retry", label: isOfRun(letter) ? `Resume ${letter.workflowRunId}` : `Retry ${letter.messageId}` }),
           button("trash", "Delete", () => drop(last()), { isIcon: true, kind: "plain", testid: "delete", label: `Delete ${letter.messageId}` }),
         ]),
       },

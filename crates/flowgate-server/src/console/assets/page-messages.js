@@ -4,7 +4,7 @@ import { h, fill } from "./dom.js";
 import { button, act, confirm } from "./dialogs.js";
 import { choice, list, pager, search, text } from "./list.js";
 import { away, day, decode, host, moment, number, pretty, short } from "./format.js";
-import { get, part, remove } from "./server.js";
+import { get, keyPath, part, remove } from "./server.js";
 import * as live from "./live.js";
 import { why } from "./explain.js";
 import { heading } from "./page-key.js";
@@ -74,9 +74,12 @@ export function messagesPage({ go, link }) {
     pages.show(told.cursor, last ? `back to ${moment(last.time)}` : "");
   }
 
+  // What this server did is counted by it; what others of a fleet did is looked for now and then.
   let soon = 0;
+  let heard = 0;
   const unhear = live.hear(({ totals }) => {
-    const isNew = totals && totals.created + totals.delivered + totals.retried + totals.failed > 0;
+    heard += 1;
+    const isNew = totals && (heard % 4 === 0 || totals.created + totals.delivered + totals.retried + totals.failed > 0);
     if (isNew && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; refresh(); }, 900);
   });
   refresh();
@@ -144,7 +147,7 @@ export function messagePage({ name: id, go, link }) {
       tools,
       button("why", isOver ? "What became of it?" : "Why does it wait?", () => why(short(id), `messages/${part(id)}/explain`, null, go), { testid: "why" }),
       isOver ? null : button("close", "Cancel", () => cancelMessage(id).then(load), { kind: "danger", testid: "cancel" }),
-      about.flowControlKey ? link(`keys/${part(about.flowControlKey)}`, { class: "button" }, `Key ${about.flowControlKey}`) : null,
+      about.flowControlKey ? link(keyPath(about.flowControlKey), { class: "button" }, `Key ${about.flowControlKey}`) : null,
     );
     fill(log, all.map(entry));
     const limits = [about.parallelism && `parallelism ${number(about.parallelism)}`, about.rate && `rate ${number(about.rate)} per ${about.period} s`].filter(Boolean).join(", ");

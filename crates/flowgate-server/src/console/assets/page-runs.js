@@ -4,7 +4,7 @@ import { h, fill } from "./dom.js";
 import { button, act, confirm } from "./dialogs.js";
 import { list, pager, search, text } from "./list.js";
 import { day, host, moment, number, pretty, short, span } from "./format.js";
-import { get, part, remove } from "./server.js";
+import { get, keyPath, part, remove } from "./server.js";
 import * as live from "./live.js";
 import { heading } from "./page-key.js";
 import { code } from "./page-messages.js";
@@ -156,7 +156,7 @@ export function runPage({ name: id, go, link }) {
     drawn = next;
     fill(state, badge(RUNS, run.workflowState));
     const cancel = async () => { if (await confirm("Cancel this run?", "Its steps that wait will not start.", "Cancel the run")) await act(() => remove(`workflows/runs/${part(id)}`, { cancel: true }), "The run is cancelled").then(load); };
-    fill(tools, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? link(`keys/${part(run.flowControlKey)}`, { class: "button" }, `Key ${run.flowControlKey}`) : null);
+    fill(tools, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? link(keyPath(run.flowControlKey), { class: "button" }, `Key ${run.flowControlKey}`) : null);
     const facts = [
       ["Workflow", run.workflowUrl],
       ["Started", day(run.workflowRunCreatedAt)],

@@ -61,9 +61,23 @@ export const remove = (path, params) => ask("DELETE", `/console/api/v2/${path}${
 
 export const part = encodeURIComponent;
 
+// A key as a part of the page's address: a browser takes `.` and `..` for steps on the way.
+export const keyPath = (key) => `keys/${/^(\.{1,2}$|~)/.test(key) ? "~" : ""}${part(key)}`;
+export const keyOf = (name) => name.replace(/^~/, "");
+// A key may be any text: it is asked for, changed and explained by its name.
+export const readKey = (key) => data("key", { key });
+export const changeKey = (key, what, params) => ask("POST", `/console/data/key${query({ key, do: what, ...params })}`);
+export const whyKey = (key) => ["explain", { what: `key:${key}` }];
+
 export async function logIn(token) {
   session = await ask("POST", "/console/session", json({ token }));
   return session;
+}
+
+// Whether this browser is still logged in, as far as the server can be asked; if not, whoever wants to know is told.
+export async function isStillIn() {
+  await ask("GET", "/console/session").catch(() => {});
+  return session !== null;
 }
 
 export async function logOut() {
