@@ -190,6 +190,7 @@ fn worker(
         proxy: config.server.egress_proxy.clone(),
         trusted: config.server.egress_ca.clone(),
     };
+    let desk = desk.clone().with_deliveries(options.deliveries);
     let courier = Courier::new(desk.clone(), Egress::new(&outward)?, closed.clone());
     let worker = WorkerOptions {
         name: "flowgate serve".to_owned(),
