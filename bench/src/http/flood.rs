@@ -69,7 +69,13 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     }
     let size = Size::new(suite.is_quick(), stage.open_files());
     let upstream = stage.server(Role::Upstream)?;
-    let ours = Ours { upstream: upstream.port(), max: MAX, max_queue: 0, header_timeout: HEADER_TIMEOUT };
+    let ours = Ours {
+        upstream: upstream.port(),
+        max: MAX,
+        max_queue: 0,
+        header_timeout: HEADER_TIMEOUT,
+        is_pinned: false,
+    };
     let ours = stage.ours("flowgate-flood", &ours)?;
     let quiet = others(&ours, 2)?;
     let start = ours.resident()?;

@@ -20,11 +20,13 @@ pub(super) struct Ours {
     pub(super) max_queue: u32,
     /// How long the head of a request may take, in seconds.
     pub(super) header_timeout: u32,
+    /// Whether each worker stays on a processor of its own.
+    pub(super) is_pinned: bool,
 }
 
 impl Ours {
     pub(super) fn config(&self, port: u16, demo: u16) -> String {
-        let Ours { upstream, max, max_queue, header_timeout } = self;
+        let Ours { upstream, max, max_queue, header_timeout, is_pinned } = self;
         // Never reached, and yet asked and told of on each request.
         let rate = 10_000_000;
         format!(
@@ -35,6 +37,7 @@ listen = "127.0.0.1:{demo}"
 listen = "127.0.0.1:{port}"
 upstreams = ["http://127.0.0.1:{upstream}"]
 max_connections = 100_000
+pin_workers = {is_pinned}
 header_timeout = "{header_timeout}s"
 drain = "100ms"
 

@@ -93,7 +93,7 @@ impl Cron {
     pub fn next_after_in(&self, after: i64, offset_at: impl Fn(i64) -> i64) -> Option<i64> {
         let mut after = after;
         loop {
-            let offset = offset_at(after + 1);
+            let offset = offset_at(after.checked_add(1)?);
             let found = self.next_after(after.checked_add(offset)?)? - offset;
             if offset_at(found) == offset {
                 return Some(found);

@@ -10,6 +10,11 @@
 //!
 //! **Bucket.** `burst` tokens, refilled one per `period / rate`. The word is the moment at which the bucket will be
 //! full again (known as GCRA).
+//!
+//! **Clocks that are set back.** In memory time only goes on. In a store it is the database's, which an operator or a failover
+//! may set back, and then a word lies further ahead than anybody could have written by the clock of today. Up to one span (a
+//! period, or a whole bucket) beyond that it still holds: a small step back must not give a window away. Beyond that it says
+//! nothing: so nobody waits longer than two spans, and each such step costs at most one window or bucket too much.
 
 use std::{fmt, num::NonZeroU32};
 
@@ -143,6 +148,8 @@ impl Rate {
                     Ok(self.window_word(now.saturating_add(self.period.as_nanos()), 1))
                 } else if count < self.rate() {
                     Ok(RateState(state.0 + 1))
+                } else if self.is_beyond(end, now) {
+                    Ok(self.window_word(now.saturating_add(self.period.as_nanos()), 1))
                 } else {
                     Err(Tick::from_nanos(end))
                 }
@@ -150,10 +157,12 @@ impl Rate {
             Shape::Bucket { burst } => {
                 let full_at = state.0.max(now);
                 let tolerance = self.step * u64::from(burst.get() - 1);
-                if full_at - now > tolerance {
-                    Err(Tick::from_nanos(full_at - tolerance))
-                } else {
+                if full_at - now <= tolerance {
                     Ok(RateState(full_at.saturating_add(self.step)))
+                } else if self.is_beyond(full_at, now) {
+                    Ok(RateState(now.saturating_add(self.step)))
+                } else {
+                    Err(Tick::from_nanos(full_at - tolerance))
                 }
             }
         }
@@ -181,6 +190,7 @@ impl Rate {
 
     /// What is left at `now`.
     pub fn look(&self, state: RateState, now: Tick) -> RateLook {
+        let state = self.known(state, now);
         let rests_at = self.rests_at(state).max(now);
         match self.shape {
             Shape::Window => {
@@ -216,6 +226,7 @@ impl Rate {
         if old == self {
             return state;
         }
+        let state = old.known(state, now);
         if old.rests_at(state) <= now {
             return RateState::default();
         }
@@ -249,6 +260,21 @@ impl Rate {
         let mask = (u64::from(rate.get()) + 1).next_power_of_two() - 1;
         let step = period.as_nanos().div_ceil(u64::from(rate.get()));
         Ok(Rate { rate, period, shape, mask, step })
+    }
+
+    /// Whether a state that rests at `rests_at` was written by a clock that has been set back since, by more than a span.
+    fn is_beyond(&self, rests_at: u64, now: u64) -> bool {
+        let span = match self.shape {
+            Shape::Window => self.period.as_nanos() + self.mask,
+            Shape::Bucket { burst } => self.step * u64::from(burst.get()),
+        };
+        rests_at.saturating_sub(now) > 2 * span
+    }
+
+    /// The state, if it says anything at `now`.
+    fn known(&self, state: RateState, now: Tick) -> RateState {
+        let is_beyond = self.is_beyond(self.rests_at(state).as_nanos(), now.as_nanos());
+        if is_beyond { RateState::default() } else { state }
     }
 
     /// The end and the count of a window's word.

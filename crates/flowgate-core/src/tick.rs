@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-/// A moment in nanoseconds since the origin of whoever tells the time. Monotonic by contract.
+/// A moment in nanoseconds since the origin of whoever tells the time. It only goes on, by contract; where a store's clock is set
+/// back all the same, a [`Rate`](crate::Rate) says what that means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(u64);
 

@@ -42,6 +42,8 @@ pub(crate) struct Gateway {
     pub(crate) tls: Option<Tls>,
     /// How many threads serve.
     pub(crate) workers: NonZeroUsize,
+    /// Whether each of them stays on a processor of its own.
+    pub(crate) pin_workers: bool,
     /// How many connections may be open at once.
     pub(crate) max_connections: NonZeroU32,
     /// How long the head of a request may take.
@@ -93,6 +95,7 @@ impl Gateway {
         let listen = fields.read("listen", address);
         let tls = fields.optional("tls", Tls::read);
         let workers = fields.optional("workers", |entry| entry.integer(1..=MOST_WORKERS));
+        let pin_workers = fields.boolean("pin_workers");
         let max_connections = fields.read("max_connections", |entry| entry.small(1..=MOST_CONNECTIONS));
         let header_timeout = fields.time("header_timeout");
         let idle_timeout = fields.time("idle_timeout");
@@ -109,6 +112,7 @@ impl Gateway {
             listen: listen?,
             tls: tls?,
             workers: workers?.and_then(threads).unwrap_or_else(processors),
+            pin_workers: pin_workers?,
             max_connections: NonZeroU32::new(max_connections?).expect("the range begins at 1"),
             header_timeout: header_timeout?,
             idle_timeout: idle_timeout?,

@@ -1,6 +1,6 @@
 //! The gateway: a reverse proxy that bounds what its routes let through.
 //!
-//! Reading order: [`service`] starts and ends it, [`worker`] is one of its threads and [`connection`] one client there ([`spare`] has the buffers). A
+//! Reading order: [`service`] starts and ends it, [`worker`] is one of its threads (on one of the [`cores`]) and [`connection`] one client there ([`spare`] has the buffers). A
 //! request is an [`exchange`]: [`asked`] and [`table`] (with [`router`] and [`path`]) find its route, [`limiter`] its pass,
 //! [`forward`] asks an [`upstream`] ([`outgoing`] is what it gets), [`upload`] and [`relay`] are the two bodies, [`tunnel`] what a connection may become;
 //! [`fault`] is what is told when that fails. [`watch`] and [`clock`] keep all deadlines. [`reload`] and [`admin`] are for
@@ -12,6 +12,7 @@ mod beside;
 mod client;
 mod clock;
 mod connection;
+mod cores;
 mod exchange;
 mod fault;
 mod figures;

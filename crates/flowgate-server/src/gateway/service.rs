@@ -23,6 +23,7 @@ use tokio::{
 };
 
 use super::{
+    cores::Core,
     figures::Figures,
     table::Table,
     tls::{Tls, TlsError},
@@ -100,8 +101,9 @@ impl Gateway {
         let listen = |error| Failure::Listen { address: config.listen, error };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let hands =
-            (0..config.workers.get()).map(|number| Hand::start(number, Arc::clone(&table), tls.clone()));
+        let cores = Core::of(config.workers.get(), config.pin_workers);
+        let hand = |(number, core)| Hand::start(number, core, Arc::clone(&table), tls.clone());
+        let hands = cores.into_iter().enumerate().map(hand);
         let hands: Vec<Hand> = hands.collect::<io::Result<_>>().map_err(Failure::Start)?;
         let workers = hands.iter().map(Hand::orders).collect();
         let loads = hands.iter().map(Hand::gauge).collect();
@@ -178,6 +180,9 @@ impl Handle {
         }
         if config.workers != in_force.config.workers {
             notes.push("`workers` changes with the next start".to_owned());
+        }
+        if config.pin_workers != in_force.config.pin_workers {
+            notes.push("`pin_workers` changes with the next start".to_owned());
         }
         let table = Arc::new(Table::build(config, Some(&in_force.table), &mut notes)?);
         self.0.connections.set_limits(connections);

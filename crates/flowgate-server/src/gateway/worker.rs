@@ -26,6 +26,7 @@ use tokio::{
 use super::{
     clock::{Clock, TICK},
     connection::serve,
+    cores::Core,
     io::Socket,
     spare::Spare,
     table::Table,
@@ -97,7 +98,7 @@ pub(super) struct Resting<'w>(&'w Load);
 
 impl Hand {
     /// Starts a worker.
-    pub(super) fn start(number: usize, table: Arc<Table>, tls: Option<Tls>) -> io::Result<Self> {
+    pub(super) fn start(number: usize, core: Core, table: Arc<Table>, tls: Option<Tls>) -> io::Result<Self> {
         let (orders, inbox) = mpsc::channel(MOST_ORDERS);
         let mut builder = Builder::new_current_thread();
         builder.enable_all();
@@ -105,6 +106,7 @@ impl Hand {
         let load = Arc::new(Load::default());
         let own = Arc::clone(&load);
         let thread = thread::Builder::new().name(name).spawn(move || {
+            core.keep();
             match builder.build_local(LocalOptions::default()) {
                 Ok(runtime) => runtime.block_on(async { Worker::new(table, tls, own).run(inbox).await }),
                 // Its orders go nowhere, and whoever sends one is told so.

@@ -99,7 +99,11 @@ impl<K> GateBuilder<K> {
 
     /// At most `rate` starts (per key) per period, counted from the period's first start. The period is text like `"1m"`,
     /// milliseconds, or a [`Duration`].
-    pub fn rate<P: TryInto<Period, Error = OptionError>>(mut self, rate: u32, period: P) -> Self {
+    pub fn rate<P>(mut self, rate: u32, period: P) -> Self
+    where
+        P: TryInto<Period>,
+        OptionError: From<P::Error>,
+    {
         self.limits = self.limits.rate(rate, period);
         self
     }

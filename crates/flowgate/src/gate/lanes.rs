@@ -195,6 +195,11 @@ impl Lanes {
         self.slots.find(index).is_some_and(|slot| slot.serial == serial).then(|| &mut self.slots[index])
     }
 
+    /// Whether there is a lane at `index`. Where many are looked at, looking after one may have made another leave.
+    pub(crate) fn has(&self, index: u32) -> bool {
+        self.slots.find(index).is_some()
+    }
+
     pub(crate) fn indices(&self) -> Vec<u32> {
         self.slots.indices()
     }

@@ -43,5 +43,7 @@ pub use handle::{EntryError, Gate, Keyed, KeyedGate, Single};
 pub(crate) use holding::Guard;
 pub use look::{Allowance, LaneLook, Look, Phase, Refusals};
 pub use pass::{Pass, Scoped, Standing};
+#[cfg(feature = "route")]
+pub(crate) use wakes::wake;
 
 pub use flowgate_core::{Event, Ident, What};

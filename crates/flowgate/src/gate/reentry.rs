@@ -15,7 +15,7 @@ impl State {
             return 0;
         }
         let row = std::iter::successors(self.lanes[index].row.first(), |&ticket| self.line.behind(ticket));
-        row.map(|ticket| self.line[ticket].holds).sum()
+        row.fold(0, |stuck: u32, ticket| stuck.saturating_add(self.line[ticket].holds))
     }
 
     /// Whether all that is in use in a lane is held by work that waits there.
@@ -31,7 +31,7 @@ impl State {
         let slot = &self.lanes[index];
         let head = self.next_before_a_newcomer(index).map_or(ask.weight, |ticket| self.line[ticket].weight);
         let waits_for_slots = slot.lane.hold(self.limits_at(found), head, now) == Some(Hold::Slots);
-        (waits_for_slots && self.stuck(index) + weight >= slot.lane.in_use()).then_some(spot)
+        (waits_for_slots && self.stuck(index).saturating_add(weight) >= slot.lane.in_use()).then_some(spot)
     }
 
     /// Refuses the first in the row that holds a slot of this lane, so that its work can end and give the slot back.

@@ -74,6 +74,14 @@ impl State {
         lanes.sort_unstable();
         lanes.dedup();
         for index in lanes {
+            self.look_after(index);
+        }
+    }
+
+    /// Lets those in a lane start who can, and the lane rest if it is idle. Where that is done for many, a lane that rests may
+    /// have made others leave whose rate has rested: those are gone.
+    fn look_after(&mut self, index: u32) {
+        if self.lanes.has(index) {
             self.pump(index);
             self.rest(index);
         }
@@ -220,11 +228,9 @@ impl State {
     /// Looks at every lane anew, after limits changed or a pause ended.
     pub(crate) fn pump_all(&mut self) {
         self.timed = Default::default();
-        for index in self.lanes.indices() {
-            self.lanes[index].is_timed = false;
-            self.pump(index);
-            self.rest(index);
-        }
+        let all = self.lanes.indices();
+        all.iter().for_each(|&index| self.lanes[index].is_timed = false);
+        all.into_iter().for_each(|index| self.look_after(index));
     }
 
     /// Carries what every lane has spent of its rate over to other limits.

@@ -36,7 +36,9 @@ impl Told {
     #[inline(never)]
     pub(super) fn tell_released(mut told: Box<Told>, started: Tick) {
         if let Some(meta) = told.meta.take() {
-            let held = told.is_timed.then(|| meta.time.now().since(started));
+            // One that went out before anybody wanted times has no start to count from.
+            let is_timed = told.is_timed && started != Tick::ZERO;
+            let held = is_timed.then(|| meta.time.now().since(started));
             meta.tell(told.key.as_ref(), What::Released { held });
         }
         told.key = None;

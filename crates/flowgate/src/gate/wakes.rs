@@ -72,6 +72,6 @@ impl Wakes {
 
 /// Wakes one. If its waker panics, the panic hook tells of it, and nobody else is to suffer: the others are woken too, and
 /// whoever gave the slot back goes on.
-fn wake(waker: Waker) {
+pub(crate) fn wake(waker: Waker) {
     let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use flowgate_core::Outcome;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
@@ -26,15 +27,40 @@ pin_project! {
     #[project = KindProjected]
     enum Kind<B> {
         // Fields drop in this order: the slot is never free while the body still owns anything.
-        Inner { #[pin] body: B, pass: Option<Pass> },
+        Inner { #[pin] body: B, kept: Kept },
         Refusal { bytes: Option<Bytes> },
+    }
+}
+
+/// A pass until the end of a body, and what its gate is told then.
+struct Kept {
+    pass: Option<Pass>,
+    outcome: Outcome,
+}
+
+impl Kept {
+    fn give_back(&mut self) {
+        if let Some(pass) = self.pass.take() {
+            pass.settle(self.outcome);
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 
 impl<B> GatedBody<B> {
     /// A body that holds a pass until its end; without one, a body as it is.
     pub fn new(body: B, pass: Option<Pass>) -> Self {
-        GatedBody { kind: Kind::Inner { body, pass } }
+        GatedBody::of(body, pass, Outcome::Done)
+    }
+
+    /// The same, of work that ended like this: an adaptive gate learns it when the slot comes back.
+    pub(crate) fn of(body: B, pass: Option<Pass>, outcome: Outcome) -> Self {
+        GatedBody { kind: Kind::Inner { body, kept: Kept { pass, outcome } } }
     }
 
     /// The body of a refusal.
@@ -53,11 +79,11 @@ impl<B: Body<Data = Bytes>> Body for GatedBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             KindProjected::Refusal { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            KindProjected::Inner { mut body, pass } => {
+            KindProjected::Inner { mut body, kept } => {
                 let frame = ready!(body.as_mut().poll_frame(cx));
                 // Whoever sends the body need not ask again once it says that it has ended.
                 if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
-                    pass.take();
+                    kept.give_back();
                 }
                 Poll::Ready(frame)
             }
@@ -84,7 +110,7 @@ impl<B: Body<Data = Bytes>> Body for GatedBody<B> {
 impl<B> std::fmt::Debug for GatedBody<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, holds) = match &self.kind {
-            Kind::Inner { pass, .. } => ("inner", pass.is_some()),
+            Kind::Inner { kept, .. } => ("inner", kept.pass.is_some()),
             Kind::Refusal { .. } => ("refusal", false),
         };
         f.debug_struct("GatedBody").field("kind", &name).field("holds_a_pass", &holds).finish()

@@ -146,10 +146,22 @@ impl Exemption {
     fn covers(&self, request: &Parts) -> bool {
         match self {
             Exemption::Path(path) => request.uri.path() == path,
-            Exemption::Under(under) => request.uri.path().starts_with(under),
+            Exemption::Under(under) => {
+                let path = request.uri.path();
+                path.starts_with(under) && !climbs(path)
+            }
             Exemption::If(is_exempt) => is_exempt(request),
         }
     }
+}
+
+/// Whether a path goes up again, which whoever serves it may follow: `/internal/../orders` is not below `/internal/`.
+fn climbs(path: &str) -> bool {
+    if !path.contains("..") && !path.contains('%') {
+        return false;
+    }
+    let plain = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");
+    plain.split(['/', '\\']).any(|part| part == "..")
 }
 
 impl fmt::Debug for Front {
@@ -198,7 +210,8 @@ macro_rules! front_options {
             self
         }
 
-        /// Requests for this path are not limited. `/internal/*` means all below `/internal/`.
+        /// Requests for this path are not limited. `/internal/*` means all below `/internal/`, but not what goes up again by
+        /// `..`.
         pub fn exempt_path(mut self, path: &str) -> Self {
             self.front.exempt_path(path);
             self

@@ -158,26 +158,36 @@ impl Held {
     /// The inner service has answered.
     fn end<R, E>(&mut self, answer: Result<Response<R>, E>) -> Result<Response<GatedBody<R>>, E> {
         let Held { pass, bridge, figures } = std::mem::take(self);
-        let mut response = answer?;
+        let mut response = match answer {
+            Ok(response) => response,
+            Err(error) => {
+                // It says nothing about load: one that fails at once is not fast.
+                if let Some((pass, _)) = pass {
+                    pass.settle(Outcome::Ignored);
+                }
+                return Err(error);
+            }
+        };
         if let Some(figures) = figures {
             figures.write(response.headers_mut());
         }
         let Some((pass, layer)) = pass else { return Ok(response.map(|body| GatedBody::new(body, None))) };
         layer.tell_standing(&pass, response.headers_mut());
-        let is_overloaded =
-            matches!(response.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT);
+        let outcome = match response.status() {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => Outcome::Overloaded,
+            _ => Outcome::Done,
+        };
         let kept = match (layer.release, bridge) {
-            _ if is_overloaded && layer.is_adaptive() => {
-                pass.settle(Outcome::Overloaded);
+            (ReleaseAt::Headers, _) => {
+                pass.settle(outcome);
                 None
             }
-            (ReleaseAt::Headers, _) => None,
             (ReleaseAt::Body, Some(bridge)) if bridge.is_crossed(response.status()) => {
                 bridge.hold(pass);
                 None
             }
             (ReleaseAt::Body, _) => Some(pass),
         };
-        Ok(response.map(|body| GatedBody::new(body, kept)))
+        Ok(response.map(|body| GatedBody::of(body, kept, outcome)))
     }
 }

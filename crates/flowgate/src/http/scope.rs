@@ -5,7 +5,7 @@
 use std::{cell::RefCell, fmt, sync::Arc};
 
 use flowgate_core::Key;
-use http::request::Parts;
+use http::{Method, request::Parts};
 
 use super::identity::Identity;
 
@@ -17,7 +17,7 @@ pub enum Scope {
     #[default]
     Global,
     /// A budget for each method and route *template*: `/users/1` and `/users/2` share the one of `/users/{id}`. What no
-    /// route matches shares one. The template is axum's (feature `axum`), or what a [`Template`] in the request's
+    /// route matches shares one, and so do all methods of a template that are not HTTP's own. The template is axum's (feature `axum`), or what a [`Template`] in the request's
     /// extensions says.
     Route,
     /// A budget for each client; say with `identity` how to tell them apart.
@@ -78,9 +78,25 @@ fn route_of(request: &Parts) -> Key {
     let Some(template) = template else { return Key::new(UNMATCHED) };
     ROUTE.with_borrow_mut(|route| {
         route.clear();
-        route.extend([request.method.as_str(), " ", template]);
+        route.extend([method_of(&request.method), " ", template]);
         Key::new(route)
     })
+}
+
+/// Methods that a client can make up share one lane: a lane for each would be a way around the limit of a route that takes any.
+fn method_of(method: &Method) -> &str {
+    match *method {
+        Method::GET
+        | Method::HEAD
+        | Method::POST
+        | Method::PUT
+        | Method::PATCH
+        | Method::DELETE
+        | Method::OPTIONS
+        | Method::CONNECT
+        | Method::TRACE => method.as_str(),
+        _ => "other",
+    }
 }
 
 impl fmt::Debug for Scope {

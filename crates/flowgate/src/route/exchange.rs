@@ -70,7 +70,8 @@ impl<B> Exchange<B> {
     }
 
     /// The same, with its slot already taken: the source holds a pass of its own for it, such as the claim of a durable
-    /// queue, until it has settled. The outermost route-scope `concurrency` lets it in without a second pass.
+    /// queue, until it has settled. The outermost route-scope `concurrency` lets it in without a second pass; another route that
+    /// a step hands it on to does not.
     #[must_use]
     pub fn admitted(mut self) -> Self {
         self.more().is_admitted = true;
@@ -135,6 +136,21 @@ impl<B> Exchange<B> {
             let mut all = known.take();
             all.push((limiter, key));
             *known = Keys::Several(all);
+        }
+    }
+
+    /// Its limits are those of another route now, and what they will ask is theirs.
+    pub(crate) fn forget_keys(&mut self) {
+        if let Some(more) = &mut self.more {
+            more.keys = Keys::None;
+        }
+    }
+
+    /// It is inside of all that its source's own pass counts for.
+    #[inline]
+    pub(crate) fn use_up_claim(&mut self) {
+        if let Some(more) = &mut self.more {
+            more.is_admitted = false;
         }
     }
 

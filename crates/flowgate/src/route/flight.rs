@@ -22,7 +22,10 @@ use super::{
     site::{Site, as_current},
     step::{BoxFuture, Erased, Halt, Outcome},
 };
-use crate::sync::{Mutex, lock};
+use crate::{
+    gate::wake,
+    sync::{Mutex, lock},
+};
 
 /// The exchanges of one site that are under way.
 #[derive(Default)]
@@ -139,7 +142,7 @@ impl Flights {
         let seated = roster.seats.iter_mut().flatten();
         let (ids, wakers): (Vec<_>, Vec<_>) = seated.map(|(id, waker)| (*id, waker.clone())).unzip();
         drop(roster);
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(wake);
         ids
     }
 
@@ -168,7 +171,7 @@ impl Flights {
     fn look_again(&self) {
         if self.is_watched.load(Ordering::SeqCst) {
             let watchers = std::mem::take(&mut lock(&self.roster).watchers);
-            watchers.into_iter().for_each(Waker::wake);
+            watchers.into_iter().for_each(wake);
         }
     }
 }
@@ -212,8 +215,15 @@ impl<'a, I: Send + 'static, O: Send + 'static> Stage<'a, I, O> {
 }
 
 impl<'a, I: Send + 'static, O: Send + 'static> Flight<'a, I, O> {
-    pub(crate) fn new(site: &'a Site, chain: &'a Erased<I, O>, exchange: Exchange<I>, sent_at: Spot) -> Self {
+    pub(crate) fn new(
+        site: &'a Site,
+        chain: &'a Erased<I, O>,
+        mut exchange: Exchange<I>,
+        sent_at: Spot,
+    ) -> Self {
         let id = exchange.id();
+        // It may have been through another route: what that one's limits asked for is not for this one's.
+        exchange.forget_keys();
         let stage = Stage::New(exchange);
         Flight { site, chain, id, sent_at, is_inner: false, is_up: false, seat: None, stage }
     }
@@ -263,7 +273,9 @@ impl<I, O> Flight<'_, I, O> {
     fn land(&mut self, what: impl FnOnce() -> What) {
         self.is_up = false;
         let stage = std::mem::replace(&mut self.stage, Stage::Done);
-        as_current(self.id, || drop(stage));
+        // What panics as it is dropped has been told by the panic hook. It must not stay counted as under way: a shutdown would
+        // wait for it for good.
+        let _ = catch_unwind(AssertUnwindSafe(|| as_current(self.id, || drop(stage))));
         if let Some(seat) = self.seat.take() {
             self.site.flights.leave(seat);
         }

@@ -88,7 +88,7 @@ pub trait Step<I>: Send + Sync + 'static {
     }
 }
 
-/// The start of a chain: nothing is done yet.
+/// The start of a chain: nothing is done yet, but that a pass of the source's has done its part.
 #[derive(Clone, Copy, Debug)]
 pub struct Start;
 
@@ -96,12 +96,19 @@ impl<I: Send + 'static> Step<I> for Start {
     type Out = I;
 
     #[inline]
-    fn run<'a>(&'a self, exchange: Exchange<I>, _: Cx<'a>) -> impl Future<Output = Outcome<I>> + Send + 'a {
+    fn run<'a>(
+        &'a self,
+        mut exchange: Exchange<I>,
+        _: Cx<'a>,
+    ) -> impl Future<Output = Outcome<I>> + Send + 'a {
+        exchange.use_up_claim();
         ready(Ok(exchange))
     }
 
     #[inline]
-    fn at_once(&self, exchange: Exchange<I>) -> Result<Exchange<I>, Exchange<I>> {
+    fn at_once(&self, mut exchange: Exchange<I>) -> Result<Exchange<I>, Exchange<I>> {
+        // All that stands around the whole route is outside of here.
+        exchange.use_up_claim();
         Ok(exchange)
     }
 }

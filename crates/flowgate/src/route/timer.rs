@@ -16,6 +16,7 @@ use flowgate_core::Tick;
 
 use crate::{
     clock::{Alarm, Clock, Time},
+    gate::wake,
     sync::{Mutex, lock},
 };
 
@@ -77,7 +78,7 @@ impl Alarm for Timers {
         if let Some(at) = next {
             self.time.wake_at(at, self);
         }
-        due.into_values().for_each(Waker::wake);
+        due.into_values().for_each(wake);
     }
 }
 

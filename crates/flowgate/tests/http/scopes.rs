@@ -55,6 +55,26 @@ async fn h1_unmatched_paths_share_one_lane_and_a_flood_of_them_leaves_nothing() 
 }
 
 #[tokio::test]
+async fn h1_methods_that_a_client_makes_up_share_one_lane_of_their_route() {
+    // Seen to fail: with any method in the key, each made-up one has slots of its own at a route that takes them all.
+    let held = Held::new();
+    let limit = limit(1, |options| options.scope(Scope::Route));
+    let slow = held.clone();
+    let router = Router::new().route("/any", axum::routing::any(move || async move { slow.wait().await }));
+    let server = serve(router.layer(limit.clone())).await;
+    let mut first = begin(server, "PROPFIND /any").await;
+    in_use(&limit, 1).await;
+    for made_up in ["LOOPHOLE", "LOOPHOLE2", "propfind"] {
+        assert_eq!(ask(server, &format!("{made_up} /any")).await.status, 503, "{made_up}");
+    }
+    let mut patch = begin(server, "PATCH /any").await;
+    in_use(&limit, 2).await;
+    held.release(2);
+    assert_eq!(first.answer().await.status, 200);
+    assert_eq!(patch.answer().await.status, 200);
+}
+
+#[tokio::test]
 async fn h1_a_function_names_the_lane_and_none_is_not_limited() {
     // Seen to fail: with `None` taken for the key "", the last request has a lane and is told its limit.
     let held = Held::new();

@@ -102,7 +102,8 @@ async fn r7_a_timer_counts_and_leaves_out_what_it_missed() {
 
 #[tokio::test]
 async fn r7_a_schedule_comes_at_its_moments_even_if_the_wall_clock_is_set_meanwhile() {
-    // Seen to fail: with sleeps of up to a hundred hours, a wall clock that was set is not seen.
+    // Seen to fail: with sleeps of up to a hundred hours, a wall clock that was set is not seen; with `SET_BACK` of ten years, one
+    // that was years ahead once holds the schedule until it comes there again, and with none, six comes twice.
     let clock = FakeClock::new();
     let set = Arc::new(Mutex::new(0_i128));
     let (reads, offset) = (Arc::clone(&clock), Arc::clone(&set));
@@ -125,6 +126,23 @@ async fn r7_a_schedule_comes_at_its_moments_even_if_the_wall_clock_is_set_meanwh
     clock.advance(3_600 * SECOND);
     settle().await;
     assert_eq!(kept.lock().unwrap().len(), 2, "at six by the new time of day");
+    *set.lock().unwrap() -= 2 * 3_600 * 1_000_000_000;
+    for _ in 0..2 {
+        clock.advance(3_600 * SECOND);
+        settle().await;
+    }
+    assert_eq!(kept.lock().unwrap().len(), 2, "what was due already is not due again for a small step back");
+    // A clock that was years ahead for a moment.
+    *set.lock().unwrap() = 4 * 366 * 24 * 3_600 * 1_000_000_000;
+    clock.advance(3_600 * SECOND);
+    settle().await;
+    assert_eq!(kept.lock().unwrap().len(), 3);
+    *set.lock().unwrap() = 0;
+    for _ in 0..24 {
+        clock.advance(3_600 * SECOND);
+        settle().await;
+    }
+    assert_eq!(kept.lock().unwrap()[3..], [1_767_333_600], "at six of the next day, and not in four years");
     let bad = Route::new("bad").from(cron("61 * * * *")).transform(|at: i64| at);
     assert!(
         refused(bad.build()).starts_with("RC5003: option `cron` is \"61 * * * *\" (the minute is \"61\")")

@@ -241,6 +241,26 @@ fn r3_each_key_has_a_pool_of_its_own_and_is_asked_for_once_per_exchange() {
 }
 
 #[test]
+fn r3_an_exchange_that_is_sent_on_is_asked_for_its_key_by_each_route_anew() {
+    // Seen to fail: with `Flight::new` not forgetting what another route's limit was told, the second route's lane is the
+    // first one's tenant.
+    let stage = Stage::new();
+    let route = |id, key: fn(&Exchange<String>) -> String| {
+        let limit = Concurrency::max(1).key(key);
+        Route::new(id).concurrency(limit).from(direct()).transform(|body: String| body).build().unwrap()
+    };
+    let by_number =
+        |exchange: &Exchange<String>| exchange.body.rsplit(':').next().unwrap_or_default().to_owned();
+    stage.context.add(&route("by-tenant", tenant)).unwrap();
+    let second = stage.direct(&route("by-number", by_number));
+    let first = stage.context.direct::<String, String>("by-tenant").unwrap();
+    let sent = Driven::new(first.send(Exchange::new("acme:7".to_owned()))).poll().unwrap().unwrap();
+    Driven::new(second.send(sent)).poll().unwrap().unwrap();
+    let keys: Vec<_> = stage.diary.take_of("route:concurrency:acquired");
+    assert!(keys[0].contains("key=acme ") && keys[1].contains("key=7 "), "{keys:?}");
+}
+
+#[test]
 fn r3_a_key_function_that_fails_touches_no_slot_and_is_not_tried_again() {
     // Seen to fail: with the failure coded RC5001, it is tried again.
     let stage = Stage::new();

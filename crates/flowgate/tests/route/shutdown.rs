@@ -2,7 +2,9 @@
 
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
-use flowgate::route::{Concurrency, Exchange, Report, Retry, Route, channel, direct, direct_to, values};
+use flowgate::route::{
+    BoxError, Concurrency, Exchange, Report, Retry, Route, channel, direct, direct_to, values,
+};
 use flowgate_testkit::Driven;
 
 use crate::kit::{MS, Stage, Work, code, message};
@@ -49,6 +51,34 @@ fn r8_a_listener_that_panics_changes_nothing() {
     let handle = stage.direct(&route.build().unwrap());
     assert_eq!(Driven::new(handle.call(1)).poll().unwrap().unwrap(), 1);
     stage.assert_quiet();
+}
+
+/// Panics as it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("as it was told to");
+        }
+    }
+}
+
+#[test]
+fn r8_work_that_panics_as_it_is_dropped_is_under_way_no_longer() {
+    // Seen to fail: without the `catch_unwind` of `Flight::land`, it stays counted, and a shutdown waits for it for good.
+    let stage = Stage::new();
+    let explodes = |body: u32| async move {
+        let _bomb = Bomb;
+        std::future::pending::<()>().await;
+        Ok::<_, BoxError>(body)
+    };
+    let route = Route::new("explodes").concurrency(Concurrency::max(1)).from(direct()).to(explodes);
+    let handle = stage.direct(&route.build().unwrap());
+    drop(Driven::pending(handle.call(1)));
+    stage.assert_quiet();
+    let report = Driven::new(stage.context.shutdown(Duration::from_secs(1))).poll();
+    assert!(report.expect("nothing is under way").is_clean());
 }
 
 #[test]

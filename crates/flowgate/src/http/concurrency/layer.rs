@@ -244,11 +244,6 @@ impl Shared {
         }
     }
 
-    /// Whether the max learns from how requests end.
-    pub(crate) fn is_adaptive(&self) -> bool {
-        matches!(&self.gate, Doors::One(gate) if gate.limits().adaptive().is_some())
-    }
-
     /// The answer to a request that was refused, with the lane's figures.
     pub(crate) fn refuse(&self, key: &Key, refusal: &Refusal, request: &Parts) -> Response<Bytes> {
         let mut response = self.front.refuse(key, refusal, request);

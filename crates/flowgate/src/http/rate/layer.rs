@@ -69,8 +69,15 @@ impl RateLimit {
         self.shared.gate.look()
     }
 
-    /// Another rate, at once.
+    /// Another rate, at once. An error if the limits have none: then nothing would be limited.
     pub fn set_limits(&self, limits: Limits) -> Result<(), OptionError> {
+        if limits.rate().is_none() {
+            return Err(OptionError::new(
+                "rate",
+                "not set",
+                "limits with a `rate`: this layer counts starts alone",
+            ));
+        }
         self.shared.gate.set_limits(limits)
     }
 }
@@ -79,7 +86,11 @@ impl RateLimitBuilder {
     front_options!();
 
     /// At most `rate` requests (per key) per period, counted from the period's first.
-    pub fn rate<P: TryInto<Period, Error = OptionError>>(mut self, rate: u32, period: P) -> Self {
+    pub fn rate<P>(mut self, rate: u32, period: P) -> Self
+    where
+        P: TryInto<Period>,
+        OptionError: From<P::Error>,
+    {
         self.gate = self.gate.rate(rate, period);
         self
     }

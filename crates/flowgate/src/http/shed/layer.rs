@@ -185,6 +185,17 @@ impl<S> Layer<S> for LoadShed {
     }
 }
 
+impl std::fmt::Debug for LoadShedBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Signals { delay, rss, health } = &self.signals;
+        f.debug_struct("LoadShedBuilder")
+            .field("runtime_delay", delay)
+            .field("rss", rss)
+            .field("health", &health.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for LoadShed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LoadShed").field("share", &self.share()).finish_non_exhaustive()

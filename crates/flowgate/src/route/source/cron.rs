@@ -15,8 +15,13 @@ const NANOS: i128 = 1_000_000_000;
 /// The wall clock may be set meanwhile: it is looked at again at least this often.
 const LONGEST_SLEEP: i128 = 3_600 * NANOS;
 
+/// A wall clock that was set back by more, in seconds, was wrong before, and the schedule begins anew by it; by less, what was
+/// due already is not due a second time.
+const SET_BACK: i64 = 3 * 3_600;
+
 /// One exchange at each moment of the schedule, in UTC; its body is that moment, in seconds since 1970. Moments that pass
-/// while there is no room are left out, not made up for.
+/// while there is no room are left out, not made up for. A clock that is set back by up to three hours makes nothing due
+/// twice; one that is set back further is followed.
 pub fn cron(schedule: &str) -> CronSource {
     CronSource { schedule: schedule.parse() }
 }
@@ -40,13 +45,16 @@ impl<O: Send + 'static> Source<O> for CronSource {
             let seconds = |wall: i128| i64::try_from(wall.div_euclid(NANOS)).unwrap_or(i64::MAX);
             let mut after = seconds(intake.wall());
             while let Some(due) = schedule.next_after(after) {
-                loop {
-                    let missing = i128::from(due) * NANOS - intake.wall();
-                    if missing <= 0 {
-                        break;
-                    }
+                let wall = intake.wall();
+                if seconds(wall) < after.saturating_sub(SET_BACK) {
+                    after = seconds(wall);
+                    continue;
+                }
+                let missing = i128::from(due) * NANOS - wall;
+                if missing > 0 {
                     let nanos = u64::try_from(missing.min(LONGEST_SLEEP)).unwrap_or(0);
                     intake.sleep(Duration::from_nanos(nanos)).await;
+                    continue;
                 }
                 intake.place().await?.launch(Exchange::new(due));
                 after = due.max(seconds(intake.wall()));

@@ -169,17 +169,16 @@ impl<B: Send + 'static, T: Send + 'static, S: Step<B, Out = T>> Step<B> for Brok
     async fn run<'a>(&'a self, exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<T> {
         let circuit = &cx.site.circuits[self.index];
         let scope = self.scope;
-        let is_trial = match circuit.enter(cx.now()) {
+        let era = match circuit.enter(cx.now()) {
             Let::Nobody { wait } => return self.reject(exchange, wait, cx),
-            Let::Through => false,
-            Let::Trial { is_first } => {
+            Let::Through { era, is_first } => {
                 if is_first {
                     cx.tell(|| What::BreakerHalfOpened { scope });
                 }
-                true
+                era
             }
         };
-        let mut under_way = UnderWay { circuit, cx, is_trial, scope, is_settled: false };
+        let mut under_way = UnderWay { circuit, cx, era, scope, is_settled: false };
         let outcome = self.inner.run(exchange, cx).await;
         match &outcome {
             Err(Halt::Failed(error)) if error.is_shed() && !self.counts_shed => {}
@@ -194,7 +193,7 @@ impl<B: Send + 'static, T: Send + 'static, S: Step<B, Out = T>> Step<B> for Brok
 struct UnderWay<'a> {
     circuit: &'a Circuit,
     cx: Cx<'a>,
-    is_trial: bool,
+    era: u64,
     scope: Scope,
     is_settled: bool,
 }
@@ -203,7 +202,7 @@ impl UnderWay<'_> {
     fn settle(&mut self, has_failed: bool) {
         self.is_settled = true;
         let scope = self.scope;
-        match self.circuit.settle(self.is_trial, has_failed, self.cx.now()) {
+        match self.circuit.settle(self.era, has_failed, self.cx.now()) {
             Turn::Stays => {}
             Turn::Opened => self.cx.tell(|| What::BreakerOpened { scope }),
             Turn::Closed => self.cx.tell(|| What::BreakerClosed { scope }),
@@ -216,8 +215,7 @@ impl Drop for UnderWay<'_> {
         match self.is_settled {
             true => {}
             false if std::thread::panicking() => self.settle(true),
-            false if self.is_trial => self.circuit.forget_trial(),
-            false => {}
+            false => self.circuit.forget(self.era),
         }
     }
 }

@@ -134,6 +134,10 @@ impl Retry {
     /// The pause after this attempt, the first being 1.
     fn pause(&self, attempt: u32, random: f64) -> Duration {
         let most = self.max_backoff.unwrap_or(LONGEST);
+        // Nothing stays nothing, though it grows beyond all numbers.
+        if self.backoff.is_zero() {
+            return Duration::ZERO;
+        }
         let grown = self.backoff.as_secs_f64() * self.factor.powi(attempt.saturating_sub(1) as i32);
         let whole = Duration::try_from_secs_f64(grown).map_or(most, |pause| pause.min(most));
         let share = match self.jitter {
@@ -221,6 +225,8 @@ mod tests {
         let millis: Vec<_> = (1..=5).map(|attempt| retry.pause(attempt, 0.5).as_millis()).collect();
         assert_eq!(millis, [50, 100, 200, 300, 300]);
         assert_eq!(Retry::new().factor(100.0).pause(1_000, 0.0), LONGEST, "it does not overflow");
+        // Seen to fail: zero times infinity is not a number, and was taken for the longest pause there is.
+        assert_eq!(Retry::new().backoff(Duration::ZERO).factor(100.0).pause(1_000, 0.0), Duration::ZERO);
     }
 
     #[test]

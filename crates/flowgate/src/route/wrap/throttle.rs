@@ -35,7 +35,11 @@ pub struct Throttle<B> {
 impl<B> Throttle<B> {
     /// At most `rate` starts (per key) per period, counted from the period's first start. Who comes too early waits. The
     /// period is text like `"1m"`, milliseconds, or a [`Duration`].
-    pub fn rate<P: TryInto<Period, Error = OptionError>>(rate: u32, per: P) -> Self {
+    pub fn rate<P>(rate: u32, per: P) -> Self
+    where
+        P: TryInto<Period>,
+        OptionError: From<P::Error>,
+    {
         Throttle { limits: Limits::builder().rate(rate, per), key: None, max_keys: None, label: None }
     }
 
