@@ -174,7 +174,7 @@ fn t7_what_is_said_unasked_is_not_the_answer_to_the_next_task() {
 fn t5_a_log_that_nobody_reads_stalls_nobody_but_who_writes_it() {
     // Seen to fail: with standard error written where leases are renewed, nothing is settled any more.
     let place = Place::sqlite("unread-log");
-    let mut command = place.worker_command(&["--processes=2", "--lease=500ms"], SCRIPT);
+    let mut command = place.worker_command(&["--processes=2"], SCRIPT);
     let _worker = Worker::launch_unheard(&mut command);
     place.send(vec![tried("flood", 1)]);
     for _ in 0..20 {
