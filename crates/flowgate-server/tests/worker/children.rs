@@ -25,6 +25,7 @@ for line in sys.stdin:
     if kind == "fail": answer["error"] = "it is broken"
     if kind == "last": answer.update(error="it stays broken", retry=False)
     if kind == "log": print("first\nsecond", file=sys.stderr, flush=True)
+    if kind == "files": import resource; answer["result"] = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if kind == "pid": answer["result"] = os.getpid()
     if kind == "echo": answer["result"] = {k: v for k, v in task.items() if k != "id"}
     print(json.dumps(answer), flush=True)
@@ -168,6 +169,25 @@ fn t7_what_is_said_unasked_is_not_the_answer_to_the_next_task() {
     let ids = place.send(vec![tried("twice", 1), tried("echo", 1)]);
     assert_eq!(result(&place.ends(&ids)[1])["kind"], "echo");
     worker.until("[1] its process wrote `{\"id\": ");
+}
+
+#[test]
+fn t7_more_processes_than_files_allow_are_started_and_have_as_many_files_as_without_a_worker() {
+    // Seen to fail: with as many files as the shell allows, the processes cannot all be started.
+    let place = Place::sqlite("files");
+    let direct = place.worker_command(&["--processes=45"], SCRIPT);
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args(["-c", "ulimit -Sn 128; exec \"$@\"", "sh"])
+        .arg(direct.get_program())
+        .args(direct.get_args());
+    limited
+        .current_dir(&place.folder)
+        .env("FLOWGATE_STORE", &place.address)
+        .stdin(std::process::Stdio::null());
+    let _worker = Worker::start(&mut limited);
+    let ids = place.send(vec![tried("files", 1)]);
+    assert_eq!(result(&place.ends(&ids)[0]), 128);
 }
 
 #[test]
