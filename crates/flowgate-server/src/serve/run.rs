@@ -17,7 +17,6 @@ use super::{
     StoreAt,
     accept::Accepting,
     failure::Failure,
-    files,
     greeting::{Token, greeting},
 };
 use crate::{
@@ -27,6 +26,7 @@ use crate::{
     config::{Config, FlowControlMode, Sources},
     console::{self, Console, Parts},
     delivery::{Courier, Egress, Outward, QUEUE},
+    files,
     gateway::Beside,
     message::Space,
     metrics::{self, Watched},
