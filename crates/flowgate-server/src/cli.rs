@@ -7,7 +7,7 @@ mod tasks;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::BoolishValueParser};
 use flowgate::Period;
 
 use crate::{
@@ -223,7 +223,7 @@ pub(crate) struct ServeOptions {
     pub(crate) store: Option<StoreAt>,
 
     /// Accept the public development token and sign with the public development keys; on loopback only
-    #[arg(long, env = "FLOWGATE_DEV")]
+    #[arg(long, env = "FLOWGATE_DEV", value_parser = BoolishValueParser::new())]
     pub(crate) dev: bool,
 
     /// A token to accept beside those of the store
@@ -231,7 +231,7 @@ pub(crate) struct ServeOptions {
     pub(crate) token: Option<String>,
 
     /// Deliver nothing to addresses of this machine or of private networks
-    #[arg(long, env = "FLOWGATE_DENY_PRIVATE")]
+    #[arg(long, env = "FLOWGATE_DENY_PRIVATE", value_parser = BoolishValueParser::new())]
     pub(crate) deny_private: bool,
 
     /// The HTTP proxy that deliveries go by, like http://10.0.0.1:3128 [env: FLOWGATE_SERVER_EGRESS_PROXY] [default: none]
@@ -239,7 +239,7 @@ pub(crate) struct ServeOptions {
     pub(crate) egress_proxy: Option<String>,
 
     /// Answer /metrics without a token
-    #[arg(long, env = "FLOWGATE_METRICS_OPEN")]
+    #[arg(long, env = "FLOWGATE_METRICS_OPEN", value_parser = BoolishValueParser::new())]
     pub(crate) metrics_open: bool,
 
     #[command(flatten)]
@@ -321,6 +321,20 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn s2_a_slip_in_any_variable_of_the_command_line_is_known_as_one() {
+        // Seen to fail: with `deny_private` not in the list, a slip in it leaves private addresses open.
+        let program = Cli::command();
+        // The demo has names that others may have as well.
+        for command in program.get_subcommands().filter(|command| command.get_name() != "demo") {
+            let variables = command.get_arguments().filter_map(clap::Arg::get_env);
+            let ours = variables.filter_map(|name| name.to_str()?.strip_prefix("FLOWGATE_"));
+            for name in ours.map(str::to_lowercase) {
+                assert!(crate::config::OF_FLAGS.contains(&name.as_str()), "{}: {name}", command.get_name());
+            }
+        }
     }
 
     #[test]

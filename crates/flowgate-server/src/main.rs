@@ -10,6 +10,7 @@ mod config;
 mod console;
 mod delivery;
 mod demo;
+mod files;
 mod gateway;
 mod message;
 mod metrics;

@@ -3,6 +3,18 @@
 //! Flowgate bounds how much work runs at once and how often it starts. This crate is the library: [`gate`] has the gates,
 //! `http` (a feature) the layers that stand on them at an HTTP edge, `route` (a feature) pipelines with the whole resilience
 //! chain around them.
+//!
+//! ```
+//! use flowgate::Gate;
+//! use std::time::Duration;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! // At most ten at once; three more may wait, half a second each.
+//! let gate = Gate::builder().max(10).queue(3).timeout(Duration::from_millis(500)).build()?;
+//! let rows = gate.run(async { "what a scarce thing is needed for" }).await?;
+//! # Ok(())
+//! # }
+//! ```
 
 #[cfg(any(feature = "http", feature = "route"))]
 mod chance;

@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::gate::Notice;
+use crate::gate::{Notice, wake};
 
 /// How many events a subscriber may lag behind before it loses the oldest.
 const BACKLOG: usize = 1024;
@@ -30,6 +30,8 @@ pub(crate) struct Mailbox<T> {
 struct Inside<T> {
     notices: VecDeque<T>,
     lost: u64,
+    /// Nothing more will come.
+    is_over: bool,
     waker: Option<Waker>,
 }
 
@@ -48,14 +50,27 @@ impl<T> Mailbox<T> {
         }
     }
 
+    fn close(&self) {
+        let mut inside = self.lock();
+        inside.is_over = true;
+        let waker = inside.waker.take();
+        drop(inside);
+        waker.into_iter().for_each(wake);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inside<T>> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Whatever told of things is gone: all who listen are told that nothing more will come.
+pub(crate) fn close_all<T>(mailboxes: &[Weak<Mailbox<T>>]) {
+    mailboxes.iter().filter_map(Weak::upgrade).for_each(|mailbox| mailbox.close());
+}
+
 impl<T> Default for Subscription<T> {
     fn default() -> Self {
-        let inside = Inside { notices: VecDeque::new(), lost: 0, waker: None };
+        let inside = Inside { notices: VecDeque::new(), lost: 0, is_over: false, waker: None };
         Subscription { mailbox: Arc::new(Mailbox { inside: Mutex::new(inside) }) }
     }
 }
@@ -66,10 +81,10 @@ impl<T> Subscription<T> {
         Arc::downgrade(&self.mailbox)
     }
 
-    /// The next event, as soon as there is one.
+    /// The next event, as soon as there is one; `None` when what it listens to is gone and nothing is left to read.
     ///
     /// Cancel safety: dropped while waiting, it takes nothing.
-    pub async fn next(&mut self) -> T {
+    pub async fn next(&mut self) -> Option<T> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
@@ -83,10 +98,11 @@ impl<T> Subscription<T> {
         self.mailbox.lock().lost
     }
 
-    fn poll_next(&self, cx: &Context<'_>) -> Poll<T> {
+    fn poll_next(&self, cx: &Context<'_>) -> Poll<Option<T>> {
         let mut inside = self.mailbox.lock();
         match inside.notices.pop_front() {
-            Some(notice) => Poll::Ready(notice),
+            None if inside.is_over => Poll::Ready(None),
+            Some(notice) => Poll::Ready(Some(notice)),
             None => {
                 inside.waker = Some(cx.waker().clone());
                 Poll::Pending

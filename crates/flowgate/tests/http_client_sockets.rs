@@ -186,7 +186,7 @@ async fn a_lone_caller_keeps_to_the_limit_it_was_told_and_leaves_a_quarter() {
         .collect();
     api.arrive(8).await;
     api.go.add_permits(1);
-    while !matches!(events.next().await.what, What::Released { .. }) {}
+    while !matches!(events.next().await.unwrap().what, What::Released { .. }) {}
     let look = gate.look();
     assert_eq!(
         (look.limits.max(), look.in_use, look.waiting),

@@ -73,6 +73,14 @@ impl Asked {
         Ok(count.min(most))
     }
 
+    /// Refuses an order that lists are not in.
+    pub(crate) fn newest_first(&self) -> Result<(), Problem> {
+        match self.one("order") {
+            None | Some("latestFirst") => Ok(()),
+            Some(order) => Err(Problem::bad(format!("order is {order:?}; send latestFirst, or nothing"))),
+        }
+    }
+
     /// Refuses every name that is not in the list.
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), Problem> {
         let plain = |name: &str| name.strip_suffix("[]").unwrap_or(name).to_owned();

@@ -52,6 +52,7 @@ pub(super) async fn batch(
     let mut shapes = Vec::with_capacity(batch.len());
     let mut messages: Vec<Message> = Vec::with_capacity(batch.len());
     let mut planned: Vec<Planned> = Vec::new();
+    let mut bytes = 0;
     for (index, one) in batch.into_iter().enumerate() {
         let mut sending = one.sending(&caller).map_err(|problem| problem.at(index))?;
         if sending.given.last("traceparent").is_none() {
@@ -65,8 +66,9 @@ pub(super) async fn batch(
         let is_group = matches!(sending.destination, Destination::Group(_));
         let read = desk.read(sending).await.map_err(|refused| Problem::from(refused).at(index))?;
         shapes.push(Shape::Plain { count: read.len(), is_group });
+        bytes += read.iter().map(Message::size).sum::<usize>();
         messages.extend(read);
-        is_bounded(&messages).map_err(|problem| problem.at(index))?;
+        is_bounded(messages.len(), bytes).map_err(|problem| problem.at(index))?;
     }
     // What belongs to runs first: it can be refused, and sent again it is known. The others are stored in one transaction; if the
     // store fails just there, the whole batch sent again makes up for them, and for nothing twice.
@@ -87,12 +89,10 @@ pub(super) async fn batch(
 }
 
 /// URL groups make many messages of one entry: what they come to has a bound.
-fn is_bounded(messages: &[Message]) -> Result<(), Problem> {
-    let bytes: usize = messages.iter().map(|message| message.body.len()).sum();
-    if messages.len() > MOST_MESSAGES || bytes > MOST_OF_A_REQUEST {
+fn is_bounded(messages: usize, bytes: usize) -> Result<(), Problem> {
+    if messages > MOST_MESSAGES || bytes > MOST_OF_A_REQUEST {
         return Err(Problem::bad(format!(
-            "up to here the batch makes {} messages of {bytes} bytes; send up to {MOST_MESSAGES} and {} MiB at once",
-            messages.len(),
+            "up to here the batch makes {messages} messages of {bytes} bytes; send up to {MOST_MESSAGES} and {} MiB at once",
             MOST_OF_A_REQUEST / 1024 / 1024
         )));
     }

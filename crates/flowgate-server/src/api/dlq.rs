@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     clock,
-    message::{Dedupe, Message, header_map, message_view, read as read_spec},
+    message::{Dedupe, Message, Start, header_map, message_view, read as read_spec},
     office::{Answered, Desk, Entry, Stage},
     workflow::RunHead,
 };
@@ -117,7 +117,7 @@ pub(super) async fn retry_many(State(desk): State<Desk>, asked: Asked, Sent(body
     page.letters.iter().try_for_each(can_be_sent)?;
     let mut responses = Vec::new();
     for letter in page.letters {
-        responses.push(again(&desk, letter).await?);
+        responses.push(again(&desk, letter, None).await?);
     }
     let view = json!({ "responses": responses, "cursor": page.cursor.unwrap_or_default() });
     Ok((StatusCode::CREATED, Json(view)).into_response())
@@ -130,13 +130,16 @@ pub(super) async fn retry(
     headers: HeaderMap,
 ) -> Answer {
     let mut letter = find(&desk, &name).await?;
-    let new = read_spec(&given(&headers, Vec::new())?)?;
-    let spec = &mut letter.message.head.spec;
-    spec.retries = new.retries.or(spec.retries);
-    spec.retry_delay = new.retry_delay.or(spec.retry_delay.take());
-    spec.timeout = new.timeout.or(spec.timeout);
-    spec.flow = new.flow.or(spec.flow.take());
-    ok(again(&desk, letter).await?)
+    let mut new = read_spec(&given(&headers, Vec::new())?)?;
+    if letter.message.head.queue.is_some() && new.flow.is_some() {
+        return Err(Problem::bad("a queue has limits of its own; send it without Upstash-Flow-Control-Key"));
+    }
+    // That of the request, which has no body, and not of the message.
+    new.headers.retain(|(name, _)| name != "Content-Type");
+    let start = new.start;
+    let old = std::mem::take(&mut letter.message.head.spec);
+    letter.message.head.spec = new.over(old);
+    ok(again(&desk, letter, start).await?)
 }
 
 /// A run is resumed or restarted, not sent again.
@@ -149,11 +152,11 @@ fn can_be_sent(letter: &Letter) -> Result<(), Problem> {
 }
 
 /// Sends a letter as a new message. Stored under an id of the letter first: a crash in between sends nothing twice.
-async fn again(desk: &Desk, letter: Letter) -> Result<Value, Problem> {
+async fn again(desk: &Desk, letter: Letter, start: Option<Start>) -> Result<Value, Problem> {
     can_be_sent(&letter)?;
     let mut message = letter.message;
     message.head.created = clock::now();
-    message.head.spec.start = None;
+    message.head.spec.start = start;
     message.head.spec.dedupe = Some(Dedupe::Own(format!("dlq/{}", letter.id)));
     let accepted = desk.accept(message).await?;
     desk.store.remove_dead(letter.id).await?;
@@ -174,7 +177,7 @@ async fn buried(desk: &Desk, id: TaskId) -> Result<Option<TaskLook>, Problem> {
         let look = desk.store.look_at_task(id).await?;
         let held = look.as_ref().filter(|look| matches!(look.state, TaskState::Held { .. }));
         let Some(part) = held.and_then(|look| desk.message_of(look)?.head.part) else { return Ok(look) };
-        let run = desk.store.run(part.run).await?.map(|(run, _)| RunHead::from_bytes(&run.head));
+        let run = desk.run_alone(&part.run).await?.map(|run| RunHead::from_bytes(&run.head));
         let is_ending = run.and_then(|run| run.failed).is_some_and(|failed| failed.task == id.0);
         if !is_ending {
             return Ok(look);
@@ -279,9 +282,7 @@ impl Letter {
         let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
         let failed = entries.into_iter().find(|entry| entry.stage == Stage::Failed);
         let run = match &message.head.part {
-            Some(part) => {
-                desk.store.run(part.run.clone()).await?.map(|(run, _)| RunHead::from_bytes(&run.head))
-            }
+            Some(part) => desk.run_alone(&part.run).await?.map(|run| RunHead::from_bytes(&run.head)),
             None => None,
         };
         Ok(Some(Letter { id: look.id, message, answer: failed.and_then(|entry| entry.answer), run }))

@@ -35,8 +35,9 @@ const STATES: [Stage; 8] = [
 ];
 
 pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
-    let own = ["count", "cursor", "messageIds", "messageId", "state", "order", "filter"];
+    let own = ["count", "cursor", "messageIds", "messageId", "state", "order"];
     asked.only(&[&own[..], &filter::NAMES[..]].concat())?;
+    asked.newest_first()?;
     let filter = Filter::read(&asked)?;
     let states = states(&asked.all("state"))?;
     let count = asked.count(DEFAULT_COUNT, MOST)?;

@@ -1,7 +1,7 @@
 //! Which messages are meant: any of the values of a name, and all of the names.
 
 use super::{asked::Asked, reply::Problem};
-use crate::message::Message;
+use crate::{message::Message, office::queue_key};
 
 /// The names that a filter knows.
 pub(super) const NAMES: [&str; 12] = [
@@ -59,6 +59,28 @@ impl Filter {
     /// Whether it lets all of them through.
     pub(super) fn is_empty(&self) -> bool {
         *self == Filter::default()
+    }
+
+    /// The one key whose line has all that is meant, if nothing is asked but that key, or a queue.
+    pub(super) fn line(&self) -> Option<String> {
+        let of_key = |key: &String| Filter { key: vec![key.clone()], ..Filter::default() };
+        let of_queue = |queue: &String| Filter { queue: vec![queue.clone()], ..Filter::default() };
+        match (self.key.first(), self.queue.first()) {
+            (Some(key), None) if *self == of_key(key) => Some(key.clone()),
+            (None, Some(queue)) if *self == of_queue(queue) => Some(queue_key(queue)),
+            _ => None,
+        }
+    }
+
+    /// Whether a message can be meant whose stored head these bytes are. Names are written there as they are, so most of many
+    /// need not be read to know that they are not.
+    pub(super) fn may_match(&self, head: &[u8]) -> bool {
+        let has = |wanted: &String| {
+            let (length, bytes) = (wanted.len(), wanted.as_bytes());
+            length == 0 || head.windows(length).any(|found| found == bytes)
+        };
+        let named = [&self.topic, &self.schedule, &self.queue, &self.label, &self.key];
+        named.into_iter().all(|wanted| wanted.is_empty() || wanted.iter().any(has))
     }
 
     /// Whether this message, or what happened to it at that moment, is meant.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{
     reply::{Answer, Problem, done, ok},
     sent::Sent,
+    slice::TOLD,
 };
 use crate::{
     message::{Destination, Given, name, read as read_spec},
@@ -106,13 +107,14 @@ pub(super) async fn settings(
         .map_err(|error| Problem::bad(format!("the body has no headers ({error}); {form}")))?;
     let given: Given = settings.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
     read_spec(&given)?;
-    let headers: Vec<(String, String)> = settings.headers.into_iter().collect();
+    // What no message is made of is not kept either.
+    let headers: Vec<(String, String)> = given.kept().collect();
     Group::change(&*desk.store, group, |group| group.headers.clone_from(&headers)).await?;
     done()
 }
 
 pub(super) async fn list(State(desk): State<Desk>) -> Answer {
-    let groups = Group::all(&*desk.store).await?;
+    let groups = Group::all(&*desk.store, TOLD).await?;
     ok(groups.iter().map(view).collect::<Vec<_>>())
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use flowgate_tasks::{
     TaskId,
-    store::{Cancelled, NoteQuery, State as TaskState},
+    store::{Cancelled, NoteQuery, Of, State as TaskState, TaskLook},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ async fn from_log(desk: &Desk, id: TaskId) -> Result<Option<Message>, Problem> {
 pub(super) async fn cancel(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
     let missing = || Problem::missing("message that could be cancelled", &name);
     let id = desk.numbers.read_message(&name).ok_or_else(missing)?;
-    if cancel_each(&desk, vec![id]).await? == 0 {
+    if cancel_named(&desk, vec![id]).await? == 0 {
         return Err(missing());
     }
     ok(json!({ "cancelled": 1 }))
@@ -82,64 +82,124 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
     }
     if !names.is_empty() {
         let named = names.iter().filter_map(|name| desk.numbers.read_message(name)).collect();
-        let cancelled = cancel_each(&desk, named).await?;
+        let cancelled = cancel_named(&desk, named).await?;
         return ok(json!({ "cancelled": cancelled }));
     }
     let filter = Filter::read(&asked)?;
-    let most = asked.count(DEFAULT_COUNT, MOST)? as u64;
+    let most = asked.count(DEFAULT_COUNT, MOST)?;
+    let cancelled = match filter.line() {
+        Some(key) => cancel_line(&desk, &key, most).await?,
+        None => cancel_meant(&desk, &filter, most as u64).await?,
+    };
+    ok(json!({ "cancelled": cancelled }))
+}
+
+/// Cancels what stands in the line of a key, and then what holds its slots: the other way round the next in line would start
+/// meanwhile. Whatever else waits is not looked at.
+async fn cancel_line(desk: &Desk, key: &str, most: usize) -> Result<u64, Problem> {
+    let (mut cancelled, mut slice, mut last) = (0, Slice::first(), None);
+    while cancelled < most as u64 {
+        // What was cancelled is not in line any more: the next ones are the first of it.
+        let page = desk.store.line(Of::Key(key.to_owned()), slice.up_to(most - cancelled as usize)).await?;
+        if page.first().is_none_or(|first| last == Some(first.id)) {
+            break;
+        }
+        last = page.first().map(|first| first.id);
+        slice = slice.after(page.iter().map(size));
+        cancelled += cancel_each(desk, page).await?;
+    }
+    let left = most - cancelled as usize;
+    let held = desk.store.holders(Of::Key(key.to_owned()), left as u32).await?;
+    Ok(cancelled + cancel_named(desk, held.into_iter().map(|holder| holder.id).collect()).await?)
+}
+
+/// Cancels the first of those that a filter means.
+async fn cancel_meant(desk: &Desk, filter: &Filter, most: u64) -> Result<u64, Problem> {
     let (mut cancelled, mut after, mut slice) = (0, TaskId(0), Slice::first());
     while cancelled < most {
         let page = desk.store.live_tasks(after, slice.up_to(usize::MAX)).await?;
-        let Some(last) = page.last() else { break };
+        let Some(last) = page.last().map(|last| last.id) else { break };
         slice = slice.after(page.iter().map(size));
         let mut meant = Vec::new();
-        for look in &page {
-            let is_meant =
-                desk.message_of(look).is_some_and(|message| filter.matches(&message, message.head.created));
-            if is_meant && cancelled + (meant.len() as u64) < most {
-                meant.push(look.id);
+        for look in page {
+            if cancelled + (meant.len() as u64) < most && is_meant(desk, filter, &look) {
                 after = look.id;
+                meant.push(look);
             }
         }
         // What was delivered after all makes room for more: the list goes on behind the last that was asked for.
         if cancelled + (meant.len() as u64) < most {
-            after = last.id;
+            after = last;
         }
-        cancelled += cancel_each(&desk, meant).await?;
+        cancelled += cancel_each(desk, meant).await?;
     }
-    ok(json!({ "cancelled": cancelled }))
+    Ok(cancelled)
+}
+
+fn is_meant(desk: &Desk, filter: &Filter, look: &TaskLook) -> bool {
+    let stored = look.record.as_ref().map_or(&[][..], |record| &record.body);
+    filter.may_match(Message::head_of(stored))
+        && desk.message_of(look).is_some_and(|message| filter.matches(&message, message.head.created))
 }
 
 /// Cancels these, and says how many had not ended before.
-async fn cancel_each(desk: &Desk, ids: Vec<TaskId>) -> Result<u64, Problem> {
-    let (mut cancelled, mut stopping) = (0, Vec::new());
+async fn cancel_each(desk: &Desk, looks: Vec<TaskLook>) -> Result<u64, Problem> {
+    let mut asked = Cancels::default();
+    for look in looks {
+        asked.ask(desk, look).await?;
+    }
+    asked.end(desk).await
+}
+
+/// The same, by their numbers. They are looked at one after the other: a message can be large.
+async fn cancel_named(desk: &Desk, ids: Vec<TaskId>) -> Result<u64, Problem> {
+    let mut asked = Cancels::default();
     for id in ids {
-        match cancel_one(desk, id).await? {
+        if let Some(look) = desk.store.look_at_task(id).await? {
+            asked.ask(desk, look).await?;
+        }
+    }
+    asked.end(desk).await
+}
+
+/// Cancels that were asked for: how many are done, and what is still being stopped.
+#[derive(Default)]
+struct Cancels {
+    done: u64,
+    stopping: Vec<(TaskId, Box<Message>)>,
+}
+
+impl Cancels {
+    async fn ask(&mut self, desk: &Desk, look: TaskLook) -> Result<(), Problem> {
+        let id = look.id;
+        match cancel_one(desk, look).await? {
             Asking::Nothing => {}
-            Asking::Done => cancelled += 1,
-            Asking::Stopping(message) => stopping.push((id, message)),
+            Asking::Done => self.done += 1,
+            Asking::Stopping(message) => self.stopping.push((id, message)),
         }
+        Ok(())
     }
-    // Its worker stops what is under way, unless an answer came first: then it was delivered, and is not counted.
-    for _ in 0..MOMENTS {
-        let mut left = Vec::new();
-        for (id, message) in stopping {
-            match stopped(desk, id, &message).await? {
-                Some(is_cancelled) => cancelled += u64::from(is_cancelled),
-                None => left.push((id, message)),
+
+    /// How many were cancelled. A worker stops what is under way, unless an answer came first: then it was delivered, and is not
+    /// counted.
+    async fn end(mut self, desk: &Desk) -> Result<u64, Problem> {
+        for _ in 0..MOMENTS {
+            let mut left = Vec::new();
+            for (id, message) in self.stopping {
+                match stopped(desk, id, &message).await? {
+                    Some(is_cancelled) => self.done += u64::from(is_cancelled),
+                    None => left.push((id, message)),
+                }
             }
+            self.stopping = left;
+            if self.stopping.is_empty() {
+                return Ok(self.done);
+            }
+            tokio::time::sleep(MOMENT).await;
         }
-        stopping = left;
-        if stopping.is_empty() {
-            return Ok(cancelled);
-        }
-        tokio::time::sleep(MOMENT).await;
+        // Whoever has these is slow, or gone: they were asked to stop, and will not start again.
+        Ok(self.done + self.stopping.len() as u64)
     }
-    // Whoever has these is slow, or gone: they were asked to stop, and will not start again.
-    for (_, message) in &stopping {
-        without_its_run(desk, message).await?;
-    }
-    Ok(cancelled + stopping.len() as u64)
 }
 
 /// What came of asking for a cancel.
@@ -151,37 +211,48 @@ enum Asking {
     Stopping(Box<Message>),
 }
 
-async fn cancel_one(desk: &Desk, id: TaskId) -> Result<Asking, Problem> {
-    let Some(look) = desk.store.look_at_task(id).await? else { return Ok(Asking::Nothing) };
+/// As it was looked at: what has begun or ended since is told by the cancel itself.
+async fn cancel_one(desk: &Desk, look: TaskLook) -> Result<Asking, Problem> {
+    let id = look.id;
     let Some(message) = desk.message_of(&look) else { return Ok(Asking::Nothing) };
+    let has_ended = matches!(look.state, TaskState::Done { .. } | TaskState::Dead { .. });
+    if has_ended || message.head.part.as_ref().is_some_and(|part| part.role == Role::Letter) {
+        return Ok(Asking::Nothing);
+    }
+    // First: a crash behind it leaves messages that are swept away, and one before leaves all as it was. The other way round
+    // it would leave a run that waits for what is gone.
+    let is_of_ended_run = end_its_run(desk, &message).await?;
+    // Tried before, it is what its queue waits for. Before it is gone as well: a queue that rests for nobody would rest for long.
+    let is_waited_for = look.attempt > 0 || message.head.holds.is_some();
+    if is_waited_for && !matches!(look.state, TaskState::Held { .. }) {
+        Queue::go_on_without(&*desk.store, &message).await?;
+    }
     match desk.client.cancel(id).await? {
+        // Whoever sweeps behind the run was quicker.
+        Cancelled::Unknown if is_of_ended_run => Ok(Asking::Done),
         Cancelled::Unknown => Ok(Asking::Nothing),
-        Cancelled::Waiting => {
-            // Tried before, it is what its queue waits for.
-            if look.attempt > 0 || message.head.holds.is_some() {
-                Queue::go_on_without(&*desk.store, &message).await?;
-            }
-            bury(desk, id, &message).await.map(|()| Asking::Done)
-        }
+        Cancelled::Waiting => bury(desk, id, &message).await.map(|()| Asking::Done),
         Cancelled::Running => {
             let entry = Entry::plain(Stage::CancelRequested, message.without_body());
             desk.journal.add(id, &entry).await;
-            Ok(Asking::Stopping(Box::new(message)))
+            Ok(Asking::Stopping(Box::new(message.without_body())))
         }
     }
 }
 
 /// Whether a message that was to be stopped was; `None`: it is still under way.
 async fn stopped(desk: &Desk, id: TaskId, message: &Message) -> Result<Option<bool>, Problem> {
-    let Some(look) = desk.store.look_at_task(id).await? else { return Ok(Some(false)) };
-    match look.state {
+    // Whatever became of it, its run has ended.
+    let is_of_run = message.head.part.as_ref().is_some_and(|part| part.role != Role::Failure);
+    let Some(look) = desk.store.look_at_task(id).await? else { return Ok(Some(is_of_run)) };
+    match &look.state {
         TaskState::Held { .. } => Ok(None),
-        TaskState::Done { .. } => Ok(Some(false)),
-        TaskState::Dead { reason, .. } if reason != "cancelled" => Ok(Some(false)),
+        TaskState::Done { .. } => Ok(Some(is_of_run)),
+        TaskState::Dead { reason, .. } if reason != "cancelled" => Ok(Some(is_of_run)),
         TaskState::Dead { .. } => bury(desk, id, message).await.map(|()| Some(true)),
         // It failed in between and would be tried again.
-        _ => match cancel_one(desk, id).await? {
-            Asking::Nothing => Ok(Some(false)),
+        _ => match cancel_one(desk, look).await? {
+            Asking::Nothing => Ok(Some(is_of_run)),
             Asking::Done => Ok(Some(true)),
             Asking::Stopping(_) => Ok(None),
         },
@@ -192,13 +263,13 @@ async fn stopped(desk: &Desk, id: TaskId, message: &Message) -> Result<Option<bo
 async fn bury(desk: &Desk, id: TaskId, message: &Message) -> Result<(), Problem> {
     desk.store.remove_dead(id).await?;
     desk.journal.add(id, &Entry::plain(Stage::Canceled, message.without_body())).await;
-    without_its_run(desk, message).await
+    Ok(())
 }
 
-/// A run that has lost one of its messages would never end.
-async fn without_its_run(desk: &Desk, message: &Message) -> Result<(), Problem> {
-    if let Some(part) = message.head.part.as_ref().filter(|part| part.role != Role::Failure) {
-        desk.cancel_run(&part.run).await?;
+/// A run that has lost one of its messages would never end: it is cancelled with it. `false`: there is none, or it had ended.
+async fn end_its_run(desk: &Desk, message: &Message) -> Result<bool, Problem> {
+    match message.head.part.as_ref().filter(|part| part.role != Role::Failure) {
+        Some(part) => Ok(desk.cancel_run(&part.run).await?),
+        None => Ok(false),
     }
-    Ok(())
 }

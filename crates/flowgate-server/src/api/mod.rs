@@ -29,6 +29,7 @@ mod runs;
 mod schedules;
 mod schema;
 mod sent;
+mod shapes;
 mod slice;
 mod table;
 mod trigger;

@@ -4,7 +4,7 @@ use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 
 use super::{
-    openapi_runs, schema,
+    openapi_runs, schema, shapes,
     table::{Body, EXPLAIN, ROUTES, Route},
 };
 
@@ -35,13 +35,7 @@ fn document() -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
-            "schemas": {
-                "Problem": {
-                    "type": "object",
-                    "required": ["error"],
-                    "properties": { "error": { "type": "string", "description": "What is wrong, and what to send instead." } },
-                },
-            },
+            "schemas": shapes::all(),
         },
     })
 }
@@ -70,16 +64,14 @@ impl Route {
     }
 
     fn responses(&self) -> Value {
-        let shape = |shape: Value| json!({ "description": "It worked.", "content": { "application/json": { "schema": shape } } });
-        let object = json!({ "type": "object" });
-        let list = json!({ "type": "array" });
         let fine = match self.gives {
             "nothing" => json!({ "description": "It worked." }),
-            "list" => shape(list),
-            "published" => shape(json!({ "oneOf": [object, list] })),
-            _ => shape(object),
+            kind => {
+                let content = json!({ "application/json": { "schema": shapes::form(kind) } });
+                json!({ "description": "It worked.", "content": content })
+            }
         };
-        let problem = json!({ "$ref": "#/components/schemas/Problem" });
+        let problem = shapes::form("Problem");
         let problem =
             json!({ "description": "It did not.", "content": { "application/json": { "schema": problem } } });
         json!({ "2XX": fine, "4XX": problem, "503": problem })

@@ -4,7 +4,6 @@ use axum::{
     extract::{Path, State},
     http::HeaderMap,
 };
-use flowgate_tasks::store::{RunOutcome, RunWrite};
 use serde_json::{Value, json};
 
 use super::{
@@ -15,10 +14,8 @@ use super::{
     sent::Sent,
 };
 use crate::{
-    delivery::{Answer as Heard, Fallen, NoAnswer, failure_message},
     message::read,
-    office::{Desk, InRun, Overrides, RunRefused},
-    workflow::RunHead,
+    office::{Desk, InRun, Overrides, Telling},
 };
 
 /// What of a run is begun again.
@@ -78,34 +75,13 @@ pub(super) async fn callback(State(desk): State<Desk>, Path(name): Path<String>)
     let letter = dlq::find(&desk, &name).await?;
     let missing = || Problem::missing("dead letter of a run", &name);
     let part = letter.message.head.part.clone().ok_or_else(missing)?;
-    let (run, steps) = desk.store.run(part.run.clone()).await?.ok_or_else(missing)?;
-    let head = RunHead::from_bytes(&run.head);
-    let failed = head.failed.as_ref().ok_or_else(missing)?;
-    let heard = match &failed.answer {
-        Some(answer) => Heard::kept(answer),
-        None => Err(NoAnswer::Broken(failed.error.clone())),
-    };
-    let retried = letter.message.head.spec.retries();
-    let (task, message) = (letter.id, &letter.message);
-    let fallen = Fallen { task, message, part: &part, head: &head, steps: &steps, retried, has_letter: true };
-    let message = failure_message(&desk, &fallen, &heard);
-    let none = || Problem::bad(format!("the run {:?} has no failure function", run.id));
-    let mut message = message.ok_or_else(none)?;
-    message.head = desk.traced(&head.above, message.head);
-    let task = crate::office::message_task(&message);
-    let mut next = head.clone();
-    if let Some(call) = &mut next.failure_call {
-        "CALLBACK_INPROGRESS".clone_into(&mut call.state);
+    match desk.tell_again(letter.id, &letter.message, &part).await? {
+        Telling::Told { created, .. } => {
+            ok(json!({ "workflowRunId": part.id, "workflowCreatedAt": created }))
+        }
+        Telling::Nobody { .. } => Err(Problem::bad(format!("the run {:?} has no failure function", part.id))),
+        Telling::Gone => Err(missing()),
     }
-    let write =
-        RunWrite::Change { version: None, head: Some(next.to_bytes()), state: None, even_ended: true };
-    let change =
-        flowgate_tasks::store::RunChange { name: run.name, write, steps: Vec::new(), tasks: vec![task] };
-    match desk.store.change_runs(vec![change]).await?.pop() {
-        Some(RunOutcome::Written { .. }) => {}
-        _ => return Err(RunRefused::Over(run.id).into()),
-    }
-    ok(json!({ "workflowRunId": part.id, "workflowCreatedAt": head.created }))
 }
 
 pub(super) async fn remove(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {

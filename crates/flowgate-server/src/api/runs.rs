@@ -181,6 +181,7 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
 pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     let own = ["count", "cursor", "groupBy", "state", "workflowCreatedAt", "messageId", "order", "trimBody"];
     asked.only(&[&own[..], &FILTERS[..]].concat())?;
+    asked.newest_first()?;
     let mut filter = filter(&asked)?;
     filter.created = asked.number("workflowCreatedAt")?;
     filter.states = states(&asked.all("state"))?;

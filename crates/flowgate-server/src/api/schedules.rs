@@ -9,7 +9,8 @@ use axum::{
     response::IntoResponse,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
+use flowgate_tasks::{TaskId, store::NoteQuery};
+use serde_json::{Map, Value, json};
 
 use super::{
     publish::{given, target},
@@ -20,14 +21,45 @@ use super::{
 use crate::{
     clock,
     message::{Destination, Head, Message, Start, message_view, name, read as read_spec},
-    office::{Cron, Desk, Schedule, random_text},
+    office::{Cron, Desk, Entry, Schedule, Stage, random_text},
 };
 
 const PREFIX: &str = "/v2/schedules/";
+/// A list tells the states of so many messages; the others are told of each schedule by itself.
+const MOST_LOOKS: usize = 1000;
 
 pub(super) async fn list(State(desk): State<Desk>) -> Answer {
     let schedules = Schedule::all(&*desk.store, TOLD).await?;
-    ok(schedules.iter().map(view).collect::<Vec<_>>())
+    let (mut told, mut looks) = (Vec::with_capacity(schedules.len()), MOST_LOOKS);
+    for schedule in &schedules {
+        let states = match looks.checked_sub(schedule.sent.len()) {
+            Some(left) => {
+                looks = left;
+                states(&desk, schedule).await?
+            }
+            None => Map::new(),
+        };
+        told.push(view(schedule, states));
+    }
+    ok(told)
+}
+
+/// What became of the messages that it sent last: of each by what its log says last.
+async fn states(desk: &Desk, schedule: &Schedule) -> Result<Map<String, Value>, Problem> {
+    let mut states = Map::new();
+    for id in schedule.sent.iter().copied().map(TaskId) {
+        let query = NoteQuery { tasks: vec![id], before: None, most: 1 };
+        let last = desk.store.notes(query).await?.pop().and_then(|note| Entry::from_bytes(note.body).ok());
+        let state = match last.map(|entry| entry.stage) {
+            // The log does not go back so far.
+            None => continue,
+            Some(Stage::Delivered) => "SUCCESS",
+            Some(Stage::Failed | Stage::Canceled) => "FAIL",
+            Some(_) => "IN_PROGRESS",
+        };
+        states.insert(desk.numbers.message(id), json!(state));
+    }
+    Ok(states)
 }
 
 /// Everything below the list: a destination after POST, else an id, perhaps with what to do with it.
@@ -55,7 +87,8 @@ pub(super) async fn rest(
         (Method::POST, _) => create(&desk, &uri, &headers, &body, peer).await,
         (Method::GET, _) => {
             let found = Schedule::find(&*desk.store, &path).await?;
-            ok(view(&found.ok_or_else(|| Problem::missing("schedule", &path))?))
+            let found = found.ok_or_else(|| Problem::missing("schedule", &path))?;
+            ok(view(&found, states(&desk, &found).await?))
         }
         (Method::DELETE, _) => match Schedule::remove(&*desk.store, &path).await? {
             true => done(),
@@ -107,7 +140,8 @@ async fn create(desk: &Desk, uri: &Uri, headers: &HeaderMap, body: &Bytes, peer:
         caller: Some(peer.ip().to_canonical().to_string()),
         is_paused: known.as_ref().is_some_and(|known| known.is_paused),
         edition: random_text(8),
-        last: known.and_then(|known| known.last),
+        last: known.as_ref().and_then(|known| known.last),
+        sent: known.map(|known| known.sent).unwrap_or_default(),
         error: None,
     };
     schedule.put(desk).await?;
@@ -115,7 +149,7 @@ async fn create(desk: &Desk, uri: &Uri, headers: &HeaderMap, body: &Bytes, peer:
 }
 
 /// A schedule as the protocol writes it: the message it sends, without what a message has and a schedule has not.
-fn view(schedule: &Schedule) -> Value {
+fn view(schedule: &Schedule, states: Map<String, Value>) -> Value {
     let spec = read_spec(&schedule.given()).unwrap_or_default();
     let delay = match spec.start {
         Some(Start::After(millis)) => Some(millis / 1000),
@@ -151,6 +185,9 @@ fn view(schedule: &Schedule) -> Value {
         if let Some(time) = time {
             view.insert(name.to_owned(), json!(time));
         }
+    }
+    if !states.is_empty() {
+        view.insert("lastScheduleStates".to_owned(), Value::Object(states));
     }
     if let Some(error) = &schedule.error {
         view.insert("error".to_owned(), json!(error));

@@ -92,6 +92,10 @@ pub(crate) struct ChildOptions {
     #[arg(long)]
     pub(crate) parent: u32,
 
+    /// How many files it may have open, if not as many as the worker
+    #[arg(long)]
+    pub(crate) files: Option<u64>,
+
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }

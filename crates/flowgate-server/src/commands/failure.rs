@@ -5,7 +5,7 @@
 use std::{io, net::SocketAddr};
 
 use flowgate::OptionError;
-use flowgate_tasks::store::StoreError;
+use flowgate_tasks::{explain::quoted, store::StoreError};
 
 use crate::{config::ConfigErrors, demo, remote, serve, simulate};
 
@@ -62,8 +62,9 @@ pub(crate) enum Failure {
     Interrupted,
 
     #[error(
-        "queue `{name}` is unknown; there are: {}; a new one is a [[queue]] of the configuration, or `flowgate queues set {name}`",
-        known.join(", ")
+        "queue `{name}` is unknown; there are: {}; a new one is a [[queue]] of the configuration, or `flowgate queues set {}`",
+        known.join(", "),
+        quoted(name)
     )]
     UnknownQueue { name: String, known: Vec<String> },
 

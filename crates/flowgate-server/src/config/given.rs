@@ -11,6 +11,18 @@ use super::{
 };
 
 const PREFIX: &str = "FLOWGATE";
+/// Variables of the command line alone, without their beginning. A slip in one that forbids something would allow it in silence.
+pub(crate) const OF_FLAGS: [&str; 9] = [
+    "config",
+    "dev",
+    "token",
+    "deny_private",
+    "metrics_open",
+    "deliveries",
+    "lease",
+    "traces",
+    "traces_header",
+];
 
 /// The variable that says an option.
 pub(super) fn variable(section: &Section, option: &str) -> String {
@@ -50,7 +62,11 @@ fn slip(name: &str) -> Option<Problem> {
         let why = "is a list or a table, which a variable cannot say: write it in the file".to_owned();
         return Some(Problem::Misplaced { field, why });
     }
-    let near = suggestion(&rest, scalars(section))?;
+    let flags = OF_FLAGS.into_iter().filter(|_| section.path.is_empty());
+    if flags.clone().any(|flag| flag == rest) {
+        return None;
+    }
+    let near = suggestion(&rest, scalars(section).chain(flags))?;
     Some(Problem::Variable(variable(section, near)))
 }
 

@@ -35,6 +35,8 @@ mod worker;
 
 pub(crate) use error::{ConfigErrors, Origin};
 pub(crate) use gateway::{Clients, Gateway, Tls, Unlisted};
+#[cfg(test)]
+pub(crate) use given::OF_FLAGS;
 pub(crate) use key::{KeyFrom, MissingKey};
 pub(crate) use limit::RouteLimit;
 pub(crate) use load::{Loaded, Sources};

@@ -19,8 +19,9 @@ pub(super) struct Told<'a> {
     pub(super) more: Map<String, Value>,
 }
 
-/// The message that tells it.
-pub(super) fn message(callback: &Callback, told: &Told<'_>, now: u64) -> Message {
+/// The message that tells it, one of at most `share` to its host at once: an endpoint that is slow to be told of others'
+/// failures takes no slots from them.
+pub(super) fn message(callback: &Callback, told: &Told<'_>, now: u64, share: u32) -> Message {
     let mut spec = callback.spec.clone();
     spec.retries = spec.retries.or(told.message.head.spec.retries);
     // Its body has in it what the message hides: it is told to the endpoint, and to nobody else.
@@ -33,6 +34,7 @@ pub(super) fn message(callback: &Callback, told: &Told<'_>, now: u64) -> Message
     message.head.url.clone_from(&callback.url);
     message.head.created = now;
     message.head.spec = spec;
+    message.head.share = Some(share);
     message.head.caller.clone_from(&told.message.head.caller);
     message
 }

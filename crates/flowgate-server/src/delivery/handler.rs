@@ -33,6 +33,9 @@ pub(crate) const KIND: &str = "deliver";
 /// The queue of the store that they wait in.
 pub(crate) const QUEUE: &str = "messages";
 
+/// So many lines of a message's log are read at once.
+const NOTES: u32 = 8;
+
 /// Delivers messages.
 #[derive(Clone)]
 pub(crate) struct Courier {
@@ -145,11 +148,20 @@ impl Courier {
         if starts == 0 {
             return Ok(0);
         }
-        let query = NoteQuery { tasks: vec![context.id], before: None, most: 5000 };
-        let notes = self.desk.store.notes(query).await?;
-        let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
-        let failed = entries.filter(|entry| entry.stage == Stage::Error).count() as u32;
-        Ok(failed.min(starts))
+        // The newest says how many it is; those of an older version are counted. A few at a time: each has an answer in it.
+        let (mut before, mut counted) = (None, 0);
+        loop {
+            let query = NoteQuery { tasks: vec![context.id], before, most: NOTES };
+            let notes = self.desk.store.notes(query).await?;
+            let Some(last) = notes.last().map(|note| note.id) else { return Ok(counted.min(starts)) };
+            before = Some(last);
+            for entry in notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok()) {
+                match entry.failed {
+                    Some(failed) => return Ok(failed.min(starts)),
+                    None => counted += u32::from(entry.stage == Stage::Error),
+                }
+            }
+        }
     }
 
     /// The span of taking a message up, below the one that stored it; `None` where no traces are sent.
@@ -233,6 +245,7 @@ impl Courier {
                 .map(|answer| Answered::new(answer.status.as_u16(), &answer.headers, &answer.body)),
             error: Some(words(&attempt.answer)),
             next: None,
+            failed: (stage == Stage::Error).then_some(attempt.retried + 1),
             message: message.without_body(),
         };
         match attempt.verdict {
@@ -270,7 +283,7 @@ impl Courier {
             dead: (kind == "failure").then_some(dead.as_str()),
             more: serde_json::Map::new(),
         };
-        let mut callback = callback::message(callback, &told, clock::now());
+        let mut callback = callback::message(callback, &told, clock::now(), self.desk.callbacks);
         callback.head = self.desk.traced(&attempt.above(message), callback.head);
         let name = format!("{kind}/{id}/{}", attempt.retried);
         if self.is_in_order(message).await? {

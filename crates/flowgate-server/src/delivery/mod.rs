@@ -19,6 +19,6 @@ mod verdict;
 
 pub(crate) use egress::{Answer, Egress, NoAnswer, Outward};
 pub(crate) use handler::{Courier, KIND, QUEUE};
-pub(crate) use run::{BY_REST, Fallen, UNKNOWN_SDK, cut_off, failure_message};
+pub(crate) use run::{BY_REST, Fallen, UNKNOWN_SDK, failure_message};
 pub(crate) use sign::{Signer, SigningKeys};
 pub(crate) use trust::TrustError;

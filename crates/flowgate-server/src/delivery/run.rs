@@ -17,7 +17,7 @@ use super::{
 use crate::{
     clock,
     message::{Callback, Head, Message, Part, Role},
-    office::{Answered, Desk, Entry, Failing, RunRefused, Stage},
+    office::{Answered, Desk, Entry, Failing, RunRefused, Stage, Telling},
     workflow::{Kept, RunHead, SDK_INIT, Slice, from_init, inherit, is_superseded, slice},
 };
 
@@ -37,10 +37,13 @@ impl Courier {
     ) -> Result<Vec<u8>, Failure> {
         let task = context.id;
         let Some((run, steps)) = self.desk.store.run(part.run.clone()).await? else { return Ok(Vec::new()) };
+        if part.role == Role::Letter {
+            return self.lay_down(task, &message, &part).await;
+        }
         let head = RunHead::from_bytes(&run.head);
         if run.state != RunState::Live && part.role != Role::Failure {
             // A crash between the end of the run and the end of the message that ended it.
-            if let Some(failed) = head.failed.filter(|failed| failed.task == task.0 && failed.has_letter) {
+            if let Some(failed) = head.failed.filter(|failed| failed.letter() == Some(task)) {
                 return Err(Failure::last(failed.error));
             }
             self.desk.journal.add(task, &Entry::plain(Stage::Canceled, message.without_body())).await;
@@ -150,8 +153,10 @@ impl Courier {
         let head = RunHead::from_bytes(&run.head);
         let own =
             Callback { url: callback.url.clone(), spec: inherit(callback.spec.clone(), &head.spec, None) };
-        let mut back = callback::message(&own, &told, clock::now());
+        let mut back = callback::message(&own, &told, clock::now(), self.desk.callbacks);
         back.head.spec.retries = own.spec.retries;
+        // It is a step of its run like others.
+        back.head.share = None;
         back.head = self.desk.traced(&attempt.above(message), back.head);
         let step = part.step.replacen("call/", "back/", 1);
         let why = match self.desk.bring_back(run, step, back).await {
@@ -162,14 +167,29 @@ impl Courier {
             Err(refused) => refused.to_string(),
         };
         let error = format!("the call was made, and its answer cannot be stored: {why}");
-        let (failing, _) = cut_off(&self.desk, task, run, steps, error.clone(), true);
-        for stage in [Stage::Error, Stage::Failed] {
-            let mut entry = Entry::plain(stage, message.without_body());
-            entry.error = Some(error.clone());
-            self.desk.journal.add_now(task, &entry).await;
-        }
+        let failing = cut_off(&self.desk, task, run, steps, error.clone());
+        self.note_end(task, message, &error).await;
         self.desk.fail_run(&part.run, failing).await?;
         Err(Failure::last(error))
+    }
+
+    /// The letter of a run that no delivery ended: the workflow is told, and then it is dead.
+    async fn lay_down(&self, task: TaskId, letter: &Message, part: &Part) -> Result<Vec<u8>, Failure> {
+        let error = match self.desk.tell_end(task, letter, part).await? {
+            Telling::Told { error, .. } | Telling::Nobody { error } => error,
+            Telling::Gone => return Ok(Vec::new()),
+        };
+        self.note_end(task, letter, &error).await;
+        Err(Failure::last(error))
+    }
+
+    /// Why a message is a dead letter, where no answer says it: that is there before the letter is.
+    async fn note_end(&self, task: TaskId, message: &Message, error: &str) {
+        for stage in [Stage::Error, Stage::Failed] {
+            let mut entry = Entry::plain(stage, message.without_body());
+            entry.error = Some(error.to_owned());
+            self.desk.journal.add_now(task, &entry).await;
+        }
     }
 
     async fn fail_run(
@@ -181,7 +201,7 @@ impl Courier {
         (head, steps): (&RunHead, &[RunStep]),
     ) -> Result<(), Failure> {
         let (answer, retried) = (attempt.answer.as_ref().ok(), attempt.retried);
-        let fallen = Fallen { task, message, part, head, steps, retried, has_letter: true };
+        let fallen = Fallen { task, message, part, head, steps, retried };
         let mut callback = failure_message(&self.desk, &fallen, &attempt.answer);
         if let Some(told) = &mut callback {
             told.head = self.desk.traced(&attempt.above(message), std::mem::take(&mut told.head));
@@ -191,7 +211,6 @@ impl Courier {
             error: words(&attempt.answer),
             answer: answer.map(|answer| Answered::new(answer.status.as_u16(), &answer.headers, &answer.body)),
             callback,
-            has_letter: true,
         };
         Ok(self.desk.fail_run(&part.run, failing).await?)
     }
@@ -225,32 +244,22 @@ pub(crate) struct Fallen<'a> {
     pub(crate) head: &'a RunHead,
     pub(crate) steps: &'a [RunStep],
     pub(crate) retried: u32,
-    /// Whether it is a dead letter.
-    pub(crate) has_letter: bool,
 }
 
-/// The end of a run whose next step cannot be stored, with the message that stands for it. Its failure function is told of it
-/// as of any other.
-pub(crate) fn cut_off(
-    desk: &Desk,
-    task: TaskId,
-    run: &Run,
-    steps: &[RunStep],
-    error: String,
-    has_letter: bool,
-) -> (Failing, Message) {
+/// The end of a run by a call whose answer cannot be stored. Its failure function is told of it as of any other.
+fn cut_off(desk: &Desk, task: TaskId, run: &Run, steps: &[RunStep], error: String) -> Failing {
     let head = RunHead::from_bytes(&run.head);
     let part = Part { run: run.name.clone(), id: run.id.clone(), role: Role::Step, step: String::new() };
     let (url, created, spec) = (head.url.clone(), head.created, head.spec.clone());
     let own = Head { url, created, spec, caller: head.caller.clone(), ..Head::default() };
     let mut message = Message { head: desk.traced(&head.above, own), body: Bytes::new() };
     message.head.part = Some(part.clone());
-    let fallen = Fallen { task, message: &message, part: &part, head: &head, steps, retried: 0, has_letter };
+    let fallen = Fallen { task, message: &message, part: &part, head: &head, steps, retried: 0 };
     let mut callback = failure_message(desk, &fallen, &Err(NoAnswer::Broken(error.clone())));
     if let Some(told) = &mut callback {
         told.head = desk.traced(&head.above, std::mem::take(&mut told.head));
     }
-    (Failing { task, error, answer: None, callback, has_letter }, message)
+    Failing { task, error, answer: None, callback }
 }
 
 /// The message that tells a workflow of the failure of its run, if it wants to know.
@@ -259,7 +268,7 @@ pub(crate) fn failure_message(
     fallen: &Fallen<'_>,
     answer: &Result<Answer, NoAnswer>,
 ) -> Option<Message> {
-    let &Fallen { task, message, part, head, steps, retried, has_letter } = fallen;
+    let &Fallen { task, message, part, head, steps, retried } = fallen;
     let own = message.head.spec.failure_callback.as_ref();
     let callback = own.or(head.spec.failure_callback.as_ref())?;
     let (id, dead) = (desk.numbers.message(task), desk.numbers.dead(task));
@@ -273,9 +282,8 @@ pub(crate) fn failure_message(
     let mut more = Map::new();
     more.insert("workflowRunId".into(), json!(part.id));
     more.insert("workflowCreatedAt".into(), json!(head.created));
-    let dead = has_letter.then_some(dead.as_str());
-    let told = Told { id: &id, message: &source, retried, answer, dead, more };
-    let mut message = callback::message(callback, &told, clock::now());
+    let told = Told { id: &id, message: &source, retried, answer, dead: Some(dead.as_str()), more };
+    let mut message = callback::message(callback, &told, clock::now(), desk.callbacks);
     message.head.part = Some(Desk::failure_part(part));
     message.head.spec.dedupe = None;
     Some(message)

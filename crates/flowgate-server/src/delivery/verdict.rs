@@ -51,12 +51,13 @@ fn asked_for(headers: &HeaderMap, now: u64) -> Option<Duration> {
     waits.into_iter().find(|wait| *wait <= DAY)
 }
 
-/// Seconds, a span like `6m5s`, or a date.
+/// Seconds, a span like `6m5s`, or a date. One that has passed says nothing: an endpoint whose clock is late would have all its
+/// retries at once.
 fn wait(text: &str, now: u64) -> Option<Duration> {
     seconds(text).or_else(|| {
         let date = httpdate::parse_http_date(text).ok()?;
         let at = date.duration_since(UNIX_EPOCH).ok()?;
-        Some(at.saturating_sub(Duration::from_secs(now)))
+        at.checked_sub(Duration::from_secs(now)).filter(|wait| !wait.is_zero())
     })
 }
 
@@ -113,6 +114,10 @@ mod tests {
             (answer(429, &[("x-ratelimit-reset-tokens", "6m5s")]), 0, after(365)),
             (answer(429, &[("retry-after", "86401"), ("x-ratelimit-reset", "3")]), 0, after(3)),
             (answer(429, &[("retry-after", "Thu, 01 Jan 1970 00:16:50 GMT")]), 0, after(10)),
+            // Seen to fail: with a wait of nothing for a date that has passed.
+            (answer(429, &[("retry-after", "Thu, 01 Jan 1970 00:10:00 GMT")]), 0, after(12)),
+            (answer(429, &[("retry-after", "-7")]), 0, after(12)),
+            (answer(429, &[("retry-after", "99999999999999999999")]), 0, after(12)),
             (answer(429, &[("retry-after", "soon")]), 0, after(12)),
         ];
         for (answer, retried, expected) in table {

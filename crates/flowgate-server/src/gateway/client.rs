@@ -57,6 +57,11 @@ impl Client {
         Busy(Rc::clone(self))
     }
 
+    /// Nothing is under way, and something may follow soon.
+    pub(super) fn pause(&self) {
+        self.watch.begin(Stage::Pausing, Span::of(PAUSE).min(self.idle));
+    }
+
     /// Nothing has been under way for a while, and nothing is expected soon.
     pub(super) fn rest(&self) {
         self.watch.begin(Stage::Idle, self.idle.less(Span::of(PAUSE)));
@@ -76,7 +81,7 @@ impl Drop for Busy {
         let left = self.0.busy.get() - 1;
         self.0.busy.set(left);
         if left == 0 {
-            self.0.watch.begin(Stage::Pausing, Span::of(PAUSE).min(self.0.idle));
+            self.0.pause();
         }
     }
 }

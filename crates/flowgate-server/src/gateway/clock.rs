@@ -11,15 +11,15 @@ use std::{
 /// How often a worker looks at its deadlines. Timeouts are kept to within two of these.
 pub(super) const TICK: Duration = Duration::from_millis(50);
 /// What a worker did not see pass does not count: one that was kept from running for a while must not find everybody late.
-const MOST_AT_ONCE: u64 = 4;
+const MOST_AT_ONCE: u32 = 4;
 
 /// A point in time, in ticks since the worker started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment(u64);
 
-/// A length of time, in ticks.
+/// A length of time, in ticks. Seven years are enough, and every connection keeps one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Span(u64);
+pub(super) struct Span(u32);
 
 /// What time it is, as of the last tick.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Moment {
 
     /// So much later.
     pub(super) fn after(self, Span(ticks): Span) -> Self {
-        Moment(self.0.saturating_add(ticks))
+        Moment(self.0.saturating_add(u64::from(ticks)))
     }
 }
 
@@ -50,7 +50,7 @@ impl Span {
     /// At least as long as the duration: the present tick may be nearly over, so one more than it takes.
     pub(super) fn of(duration: Duration) -> Self {
         let ticks = duration.as_millis().div_ceil(TICK.as_millis()) + 1;
-        Span(u64::try_from(ticks).unwrap_or(u64::MAX / 2))
+        Span(u32::try_from(ticks).unwrap_or(u32::MAX))
     }
 }
 
@@ -89,8 +89,7 @@ impl Clock {
         let passed = present.saturating_duration_since(since).as_nanos() / TICK.as_nanos();
         let passed = u32::try_from(passed).unwrap_or(u32::MAX);
         self.since.set(since + TICK * passed);
-        let counted = u64::from(passed).min(MOST_AT_ONCE);
-        self.now.set(self.now.get().after(Span(counted)));
+        self.now.set(self.now.get().after(Span(passed.min(MOST_AT_ONCE))));
     }
 }
 

@@ -58,7 +58,9 @@ pub(super) async fn serve(worker: Rc<Worker>, socket: Rc<Socket>, peer: SocketAd
         |io: &ClientIo| Client::new(peer, io.is_tls(), Rc::clone(&watch), worker.view().table.idle_timeout);
     let mut client = newcomer(&io);
     if protocol == Protocol::Http2 {
-        let io = io.with_early(input.freeze());
+        let io = io.with_early(input.freeze()).of_frames();
+        // Its first request may come as late as any other.
+        client.pause();
         return Box::pin(serve_http2(&worker, &client, io, &watch)).await;
     }
     loop {

@@ -78,44 +78,52 @@ pub(super) fn strip(headers: &mut HeaderMap, marks: Marks) {
     }
 }
 
-/// Takes out of the trailers of a request what has to be known before its body is read: what frames it, says where it goes,
-/// who sent it, or how it is to be taken (RFC 9110, 6.5.1). An upstream that adds trailers to the headers would believe them.
+/// Leaves of the trailers of a request what is known only when its body has ended: sums, signatures, statuses. All else has to
+/// be known before (RFC 9110, 6.5.1): what frames a request, says where it goes, who sent it, or how it is to be taken. Names
+/// for that are without number, and an upstream that adds trailers to the headers would believe them.
 pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
+    strip_unless(trailers, |name| {
+        let text = name.as_str();
+        matches!(text, "content-md5" | "server-timing" | "signature" | "signature-input")
+            || text.starts_with("grpc-")
+            || text.contains("checksum")
+            || SUMS.iter().any(|end| text.ends_with(end))
+    });
+}
+
+/// How the names of sums end.
+const SUMS: [&str; 8] = ["digest", "-sum", "-hash", "-md5", "-sha1", "-sha256", "-crc32", "-crc32c"];
+
+/// Takes out of the trailers of a response what frames it, belongs to one connection, or has to be known before its body is
+/// read. Whatever else an upstream says there is its own matter.
+pub(super) fn strip_response_trailers(trailers: &mut HeaderMap) {
+    strip_unless(trailers, |name| {
+        let is_late = matches!(
+            name.as_str(),
+            "age"
+                | "cache-control"
+                | "content-encoding"
+                | "content-range"
+                | "content-type"
+                | "date"
+                | "expires"
+                | "location"
+                | "retry-after"
+                | "set-cookie"
+                | "trailer"
+                | "vary"
+                | "www-authenticate"
+        );
+        let is_of_proxies = name.as_str().starts_with("proxy-");
+        !(is_late || is_of_proxies || HOP_BY_HOP.contains(name) || NEEDED.contains(name))
+    });
+}
+
+fn strip_unless(trailers: &mut HeaderMap, may_trail: impl Fn(&HeaderName) -> bool) {
     let forbidden: Vec<HeaderName> = trailers.keys().filter(|name| !may_trail(name)).cloned().collect();
     for name in forbidden {
         trailers.remove(name);
     }
-}
-
-fn may_trail(name: &HeaderName) -> bool {
-    let text = name.as_str();
-    let is_one = matches!(
-        text,
-        "authorization"
-            | "cache-control"
-            | "content-encoding"
-            | "content-range"
-            | "content-type"
-            | "cookie"
-            | "expect"
-            | "forwarded"
-            | "max-forwards"
-            | "origin"
-            | "pragma"
-            | "range"
-            | "referer"
-            | "set-cookie"
-            | "trailer"
-            | "true-client-ip"
-            | "via"
-            | "www-authenticate"
-            | "x-client-ip"
-            | "x-original-url"
-            | "x-real-ip"
-            | "x-rewrite-url"
-    );
-    let is_of_those = ["if-", "proxy-", "sec-", "x-forwarded-"].iter().any(|start| text.starts_with(start));
-    !(is_one || is_of_those || HOP_BY_HOP.contains(name) || NEEDED.contains(name))
 }
 
 /// Whether a header that is a list has this item.

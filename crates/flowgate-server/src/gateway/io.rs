@@ -48,7 +48,8 @@ pub(super) struct ClientIo {
     early: Bytes,
     wire: Wire,
     watch: Rc<Watch>,
-    head: Span,
+    /// How long a request's head may take, where what comes is the beginning of one.
+    head: Option<Span>,
 }
 
 impl Socket {
@@ -105,7 +106,13 @@ impl ClientIo {
 
     /// `head` is how long a request's head may take.
     pub(super) fn new(wire: Wire, early: Bytes, watch: Rc<Watch>, head: Span) -> Self {
-        ClientIo { early, wire, watch, head }
+        ClientIo { early, wire, watch, head: Some(head) }
+    }
+
+    /// The same connection, on which not everything that comes is of a request: in HTTP/2 a client may as well ask whether
+    /// anybody is there. Half a request has as long there as an idle connection has.
+    pub(super) fn of_frames(self) -> Self {
+        ClientIo { head: None, ..self }
     }
 
     /// The same connection, with bytes that were read and are to be read again.
@@ -121,8 +128,10 @@ impl ClientIo {
     /// Something was read, for the first time or again. Where nothing is under way it is the beginning of a request: what is
     /// only read again has no socket that would tell of it, so without a time of its own it would never end.
     fn came(&self) {
-        if matches!(self.watch.stage(), Stage::Idle | Stage::Pausing) {
-            self.watch.begin(Stage::Head, self.head);
+        if let Some(head) = self.head
+            && matches!(self.watch.stage(), Stage::Idle | Stage::Pausing)
+        {
+            self.watch.begin(Stage::Head, head);
         }
         self.moved();
     }

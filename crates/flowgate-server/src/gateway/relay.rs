@@ -15,6 +15,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::{
     client::Busy,
+    headers::strip_response_trailers,
     upstream::{BodyError, Line, Pool, Stream},
     watch::Watch,
 };
@@ -79,6 +80,16 @@ impl Relay {
     }
 }
 
+/// What a client is told of a frame; `None`: the body ends without trailers.
+fn told(frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
+    if frame.is_data() {
+        return Some(frame);
+    }
+    let mut trailers = frame.into_trailers().ok()?;
+    strip_response_trailers(&mut trailers);
+    (!trailers.is_empty()).then(|| Frame::trailers(trailers))
+}
+
 impl Body for Relay {
     type Data = Bytes;
     type Error = BodyError;
@@ -93,12 +104,14 @@ impl Body for Relay {
                 self.break_off(error, cx);
                 Poll::Pending
             }
-            frame => {
-                if let Some(Ok(_)) = frame {
-                    self.watch.touch();
-                }
+            Some(Ok(frame)) => {
+                self.watch.touch();
                 self.let_go();
-                Poll::Ready(frame)
+                Poll::Ready(told(frame).map(Ok))
+            }
+            end => {
+                self.let_go();
+                Poll::Ready(end)
             }
         }
     }

@@ -223,7 +223,7 @@ impl Worker {
     /// Lets time pass: one tick, or until a task has ended.
     async fn passing(&self, ticks: &mut Interval) {
         let (tasks, upstreams) = (&self.spawner.tasks, &self.upstreams.tasks);
-        let is_idle = tasks.watches.is_empty() && !self.view.borrow().has_idle();
+        let is_idle = tasks.is_empty() && !self.view.borrow().has_idle();
         tokio::select! {
             () = tasks.one_ended(), if !tasks.is_empty() => {}
             () = upstreams.one_ended(), if !upstreams.is_empty() => {}

@@ -41,6 +41,9 @@ pub(crate) struct Head {
     /// The part it has in a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<Part>,
+    /// Of a callback: how many to its host are under way at once, unless it has a key of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) share: Option<u32>,
     /// The `traceparent` that its deliveries stand below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<String>,
@@ -76,6 +79,8 @@ pub(crate) enum Role {
     Back,
     /// Tells the workflow that its run has failed.
     Failure,
+    /// Stands for the end of a run that no delivery ended. It is delivered nowhere, and becomes the run's dead letter.
+    Letter,
 }
 
 /// Bytes that are no message.
@@ -91,6 +96,11 @@ impl Message {
             Some(Start::After(delay)) => self.head.created.saturating_add(delay),
             Some(Start::At(at)) => at.saturating_mul(1000),
         }
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.head.url.len() + self.head.spec.size() + self.body.len()
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -115,6 +125,12 @@ impl Message {
         let length = bytes.first_chunk::<4>().ok_or(Unreadable)?;
         let end = 4 + u32::from_be_bytes(*length) as usize;
         if end > bytes.len() { Err(Unreadable) } else { Ok(bytes.slice(..end)) }
+    }
+
+    /// The part of a stored message's bytes that is its head; nothing, if they are none.
+    pub(crate) fn head_of(bytes: &[u8]) -> &[u8] {
+        let length = bytes.first_chunk::<4>().map_or(0, |length| u32::from_be_bytes(*length) as usize);
+        bytes.get(4..4 + length).unwrap_or_default()
     }
 
     /// The message with an empty body.

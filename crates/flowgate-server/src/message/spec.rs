@@ -84,6 +84,37 @@ impl Spec {
         self.retries.unwrap_or(RETRIES)
     }
 
+    /// These settings over others: what is said here holds, and what is not is as it was. When it starts, and what makes it one
+    /// with another, is said anew or not at all; a header that is forwarded replaces those of its name.
+    #[must_use]
+    pub(crate) fn over(mut self, old: Spec) -> Spec {
+        let is_new = |name: &str| self.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+        let mut headers: Vec<_> = old.headers.into_iter().filter(|(name, _)| !is_new(name)).collect();
+        headers.append(&mut self.headers);
+        Spec {
+            method: if self.method.is_empty() { old.method } else { self.method },
+            headers,
+            start: self.start,
+            retries: self.retries.or(old.retries),
+            retry_delay: self.retry_delay.or(old.retry_delay),
+            timeout: self.timeout.or(old.timeout),
+            callback: self.callback.or(old.callback),
+            failure_callback: self.failure_callback.or(old.failure_callback),
+            dedupe: self.dedupe,
+            flow: self.flow.or(old.flow),
+            labels: if self.labels.is_empty() { old.labels } else { self.labels },
+            redact: if self.redact.is_empty() { old.redact } else { self.redact },
+        }
+    }
+
+    /// How many bytes of it are text that the sender chose, as far as that can be much.
+    pub(crate) fn size(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let labels: usize = self.labels.iter().map(String::len).sum();
+        let callbacks = [&self.callback, &self.failure_callback].into_iter().flatten();
+        headers + labels + callbacks.map(|callback| callback.url.len() + callback.spec.size()).sum::<usize>()
+    }
+
     /// How long an attempt may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout.map_or(TIMEOUT, Duration::from_millis)

@@ -1,9 +1,13 @@
 //! When a schedule is due: five fields, with an optional `CRON_TZ=Zone` before them.
 //!
 //! Owns the text and the calendar's corners: a time that a change of clocks leaves out is due right after the gap, one that
-//! comes twice is due the first time; where both days of month and of week are limited, either will do, as cron has it.
+//! comes twice is due the first time, and both times where every hour is meant: every quarter of an hour is then due every
+//! quarter of an hour; where both days of month and of week are limited, either will do, as cron has it.
 
-use jiff::{Timestamp, civil, tz::TimeZone};
+use jiff::{
+    Timestamp, civil,
+    tz::{AmbiguousOffset, TimeZone},
+};
 
 use crate::message::Fault;
 
@@ -13,6 +17,8 @@ const ACCEPTED: &str = "five fields (minute hour day month weekday) like 0 9 * *
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+/// All the bits of hours.
+const EVERY_HOUR: u64 = (1 << 24) - 1;
 /// What is not due within so many days never is: the 30th of February.
 const HORIZON: u32 = 8 * 366;
 
@@ -80,17 +86,31 @@ impl Cron {
                     if date == start.date() && hour + 1 < start.hour() {
                         continue;
                     }
-                    for minute in (0..60).filter(|minute| self.minutes & (1 << minute) != 0) {
-                        let at = date.at(hour, minute, 0, 0).to_zoned(self.zone.clone()).ok()?.timestamp();
-                        if at > after {
-                            return u64::try_from(at.as_millisecond()).ok();
-                        }
+                    if let Some(at) = self.within(date, hour, after)? {
+                        return u64::try_from(at.as_millisecond()).ok();
                     }
                 }
             }
             date = date.tomorrow().ok()?;
         }
         None
+    }
+
+    /// The first moment of an hour of a day that comes after this one. The outer `None`: beyond the calendar.
+    fn within(&self, date: civil::Date, hour: i8, after: Timestamp) -> Option<Option<Timestamp>> {
+        let mut first: Option<Timestamp> = None;
+        for minute in (0..60).filter(|minute| self.minutes & (1 << minute) != 0) {
+            let moment = self.zone.to_ambiguous_timestamp(date.at(hour, minute, 0, 0));
+            let comes_twice = matches!(moment.offset(), AmbiguousOffset::Fold { .. });
+            let again = (comes_twice && self.hours == EVERY_HOUR).then(|| moment.later());
+            for at in [Some(moment.compatible()), again].into_iter().flatten() {
+                let at = at.ok()?;
+                if at > after && first.is_none_or(|first| at < first) {
+                    first = Some(at);
+                }
+            }
+        }
+        Some(first)
     }
 
     fn has_date(&self, date: civil::Date) -> bool {
@@ -161,6 +181,15 @@ mod tests {
             // 02:30 comes twice: it is due the first time, and then on the next day.
             ("CRON_TZ=Europe/Berlin 30 2 * * *", "2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z"),
             ("CRON_TZ=Europe/Berlin 30 2 * * *", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"),
+            // An interval goes on through the hour that comes twice, and through the one that is left out.
+            ("CRON_TZ=Europe/Berlin */20 * * * *", "2026-10-25T00:20:00Z", "2026-10-25T00:40:00Z"),
+            ("CRON_TZ=Europe/Berlin */20 * * * *", "2026-10-25T00:40:00Z", "2026-10-25T01:00:00Z"),
+            ("CRON_TZ=Europe/Berlin */20 * * * *", "2026-10-25T01:00:00Z", "2026-10-25T01:20:00Z"),
+            ("CRON_TZ=Europe/Berlin 0 * * * *", "2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z"),
+            ("CRON_TZ=Europe/Berlin 0 * * * *", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"),
+            ("CRON_TZ=Europe/Berlin */20 * * * *", "2026-03-29T00:40:00Z", "2026-03-29T01:00:00Z"),
+            ("CRON_TZ=Europe/Berlin */20 * * * *", "2026-03-29T01:00:00Z", "2026-03-29T01:20:00Z"),
+            ("CRON_TZ=Australia/Lord_Howe */20 * * * *", "2026-04-04T14:40:00Z", "2026-04-04T15:10:00Z"),
         ];
         for (cron, after, expected) in table {
             assert_eq!(next(cron, after), expected, "{cron}");

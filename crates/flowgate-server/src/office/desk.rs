@@ -26,6 +26,10 @@ use crate::{
 /// More of a body is not taken.
 pub(crate) const MOST_OF_A_BODY: usize = 10 * 1024 * 1024;
 
+/// How many deliveries a server has at once where nobody says it, and which part of them callbacks to one host may be.
+const DELIVERIES: u32 = 1000;
+const SHARE: u32 = 4;
+
 /// What the API and the deliveries share. One for each server.
 #[derive(Clone)]
 pub(crate) struct Desk {
@@ -38,6 +42,8 @@ pub(crate) struct Desk {
     pub(crate) recent: Arc<Recent>,
     pub(crate) tracer: Tracer,
     pub(super) runs: Gather,
+    /// How many callbacks to one host are under way at once, where nobody says it.
+    pub(crate) callbacks: u32,
     /// The namespace it is for: what it sends is of that, and it finds nothing of others.
     pub(crate) space: Space,
     /// The store as it is, to make other desks of.
@@ -109,14 +115,32 @@ impl Desk {
         let runs = Gather::start(Arc::clone(&store));
         let (meter, tracer) = (Arc::new(Meter::new()), Tracer::default());
         let journal = journal.within(space.clone());
-        let recent = Arc::default();
-        Desk { store, client, numbers, journal, secrets, meter, recent, tracer, runs, space, whole }
+        let (recent, callbacks) = (Arc::default(), DELIVERIES / SHARE);
+        Desk {
+            store,
+            client,
+            numbers,
+            journal,
+            secrets,
+            meter,
+            recent,
+            tracer,
+            runs,
+            callbacks,
+            space,
+            whole,
+        }
     }
 
     /// The desk of another namespace.
     pub(crate) fn within(&self, space: Space) -> Self {
-        let Desk { numbers, journal, secrets, whole, meter, recent, tracer, .. } = self.clone();
-        Desk { meter, recent, tracer, ..Desk::of(whole, space, numbers, &journal, secrets) }
+        let Desk { numbers, journal, secrets, whole, meter, recent, tracer, callbacks, .. } = self.clone();
+        Desk { meter, recent, tracer, callbacks, ..Desk::of(whole, space, numbers, &journal, secrets) }
+    }
+
+    /// The same desk, for a server with so many deliveries at once.
+    pub(crate) fn with_deliveries(self, deliveries: u32) -> Self {
+        Desk { callbacks: (deliveries / SHARE).max(1), ..self }
     }
 
     /// The keys that sign what is delivered of this namespace.
@@ -166,7 +190,7 @@ impl Desk {
                 let defaults: Given =
                     group.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
                 let spec = checked(&given.over(&defaults))?;
-                bound(group.endpoints.len(), body.len())?;
+                bound(group.endpoints.len(), body.len() + spec.size())?;
                 let each = group.endpoints.iter().map(|endpoint| {
                     let mut head = head(endpoint.url.clone(), spec.clone());
                     head.topic = Some(name.clone());
@@ -253,11 +277,11 @@ impl Desk {
 /// One request makes no more than so many bytes of messages, however many endpoints its URL groups have.
 pub(crate) const MOST_OF_A_REQUEST: usize = 256 * 1024 * 1024;
 
-/// Whether so many messages may be made of one request, with so many bytes of body each.
-fn bound(count: usize, body: usize) -> Result<(), Fault> {
-    if count.saturating_mul(body) > MOST_OF_A_REQUEST {
+/// Whether so many messages may be made of one request, with so many bytes each.
+fn bound(count: usize, size: usize) -> Result<(), Fault> {
+    if count.saturating_mul(size) > MOST_OF_A_REQUEST {
         return Err(Fault::text(format!(
-            "a body of {body} bytes for each of {count} endpoints is more than {} MiB; send a smaller body, or a URL to fetch it from",
+            "a message of {size} bytes for each of {count} endpoints is more than {} MiB; send a smaller body, or a URL to fetch it from",
             MOST_OF_A_REQUEST / 1024 / 1024
         )));
     }

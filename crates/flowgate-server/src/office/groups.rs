@@ -8,7 +8,9 @@ use crate::{clock, message::Fault};
 
 const KIND: &str = "group";
 /// More are not listed.
-const MOST: u32 = 10_000;
+const MOST: usize = 10_000;
+/// So many are read at once: each can be as large as a request.
+const AT_ONCE: u32 = 8;
 /// Each of them is a message of its own.
 const MOST_ENDPOINTS: usize = 1000;
 
@@ -37,9 +39,23 @@ impl Group {
         Ok(found.and_then(|found| serde_json::from_slice(&found.body).ok()))
     }
 
-    pub(crate) async fn all(store: &dyn Shelf) -> Result<Vec<Self>, StoreError> {
-        let found = store.documents(KIND.into(), String::new(), MOST).await?;
-        Ok(found.iter().filter_map(|found| serde_json::from_slice(&found.body).ok()).collect())
+    /// All of them. The list has no pages: endpoints beyond `bytes` in all are left out, and told of each group by itself.
+    pub(crate) async fn all(store: &dyn Shelf, bytes: usize) -> Result<Vec<Self>, StoreError> {
+        let (mut all, mut after, mut left) = (Vec::new(), String::new(), bytes);
+        while all.len() < MOST {
+            let page = store.documents(KIND.into(), after, AT_ONCE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.name.clone();
+            for found in page {
+                let Ok(mut group) = serde_json::from_slice::<Group>(&found.body) else { continue };
+                match left.checked_sub(found.body.len()) {
+                    Some(rest) => left = rest,
+                    None => group.endpoints.clear(),
+                }
+                all.push(group);
+            }
+        }
+        Ok(all)
     }
 
     /// Changes a group, which is made if it is not there; one that is left without endpoints and settings is removed. What

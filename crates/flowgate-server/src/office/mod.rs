@@ -25,11 +25,11 @@ pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, MOST_OF_A_REQUEST, Refused
 pub(crate) use groups::{Endpoint, Group};
 pub(crate) use journal::{Journal, Tally};
 pub(crate) use note::{Answered, Entry, Stage};
-pub(crate) use posting::{queue_key, task as message_task};
+pub(crate) use posting::queue_key;
 pub(crate) use queues::{Queue, RETRY};
 pub(crate) use recent::Recent;
 pub(crate) use runs::{
-    CHORE, Errand, FULL, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused,
+    CHORE, Errand, FULL, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused, Telling,
 };
 pub(crate) use schedules::{Schedule, TICK, Tick};
 pub(crate) use scoped::NOBODY;

@@ -9,6 +9,8 @@ use crate::message::{Message, Unreadable, header_map, message_view};
 
 /// Longer answers are cut in the log.
 const MOST_OF_AN_ANSWER: usize = 64 * 1024;
+/// Headers of an answer beyond so many bytes are left out of the log.
+const MOST_OF_HEADERS: usize = 16 * 1024;
 
 /// What can happen to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +52,8 @@ pub(crate) struct Entry {
     pub(crate) error: Option<String>,
     /// When the next attempt is due: milliseconds since the Unix epoch.
     pub(crate) next: Option<u64>,
+    /// How many attempts have failed by now, with this one.
+    pub(crate) failed: Option<u32>,
     /// With its body where it was created, without it elsewhere.
     pub(crate) message: Message,
 }
@@ -72,6 +76,8 @@ struct Head {
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed: Option<u32>,
 }
 
 impl Answered {
@@ -79,6 +85,10 @@ impl Answered {
     pub(crate) fn new(status: u16, headers: &http::HeaderMap, body: &[u8]) -> Self {
         let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value)));
+        let headers = headers.scan(0, |size, (name, value): (String, String)| {
+            *size += name.len() + value.len();
+            (*size <= MOST_OF_HEADERS).then_some((name, value))
+        });
         let body = STANDARD.encode(&body[..body.len().min(MOST_OF_AN_ANSWER)]);
         Answered { status, headers: headers.collect(), body }
     }
@@ -105,7 +115,7 @@ impl Answered {
 impl Entry {
     /// Nothing but the stage.
     pub(crate) fn plain(stage: Stage, message: Message) -> Self {
-        Entry { stage, answer: None, error: None, next: None, message }
+        Entry { stage, answer: None, error: None, next: None, failed: None, message }
     }
 
     /// The bytes of a plain entry, from those of its message: what was stored once is not written anew.
@@ -120,8 +130,9 @@ impl Entry {
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let Entry { stage, answer, error, next, message } = self;
-        let head = Head { stage: *stage, answer: answer.clone(), error: error.clone(), next: *next };
+        let Entry { stage, answer, error, next, failed, message } = self;
+        let (answer, error) = (answer.clone(), error.clone());
+        let head = Head { stage: *stage, answer, error, next: *next, failed: *failed };
         let head = serde_json::to_vec(&head).expect("a head is plain data");
         let mut bytes = (head.len() as u32).to_be_bytes().to_vec();
         bytes.extend_from_slice(&head);
@@ -134,8 +145,9 @@ impl Entry {
         let length = bytes.first_chunk::<4>().ok_or(Unreadable)?;
         let end = 4 + u32::from_be_bytes(*length) as usize;
         let head = bytes.get(4..end).ok_or(Unreadable)?;
-        let Head { stage, answer, error, next } = serde_json::from_slice(head).map_err(|_| Unreadable)?;
-        Ok(Entry { stage, answer, error, next, message: Message::from_bytes(&bytes.slice(end..))? })
+        let head = serde_json::from_slice(head).map_err(|_| Unreadable)?;
+        let Head { stage, answer, error, next, failed } = head;
+        Ok(Entry { stage, answer, error, next, failed, message: Message::from_bytes(&bytes.slice(end..))? })
     }
 
     /// The entry as the protocol writes it.

@@ -10,7 +10,7 @@ use super::{Entry, Stage};
 use crate::{
     clock,
     delivery::{KIND, QUEUE},
-    message::{Dedupe, Message, Start},
+    message::{Dedupe, Message, Role, Start},
 };
 
 /// How long an id keeps others of the same id out.
@@ -25,6 +25,13 @@ pub(crate) fn queue_key(name: &str) -> String {
     format!("queue/{name}")
 }
 
+/// The key of callbacks to one host. It stands among those of queues, and no queue has an empty name.
+fn callback_key(url: &str) -> String {
+    let uri: Option<http::Uri> = url.parse().ok();
+    let host = uri.as_ref().and_then(http::Uri::authority).map_or("", |authority| authority.as_str());
+    queue_key(&format!("/callbacks/{}", host.chars().take(200).collect::<String>()))
+}
+
 /// The task that delivers a message.
 pub(crate) fn task(message: &Message) -> NewTask {
     let bytes = message.to_bytes();
@@ -37,12 +44,17 @@ pub(crate) fn task(message: &Message) -> NewTask {
         factor: 2,
         max_backoff: Duration::from_secs(60),
     });
-    if let Some(queue) = &message.head.queue {
+    if message.head.part.as_ref().is_some_and(|part| part.role == Role::Letter) {
+        // It is delivered nowhere, and waits under nobody's limits.
+    } else if let Some(queue) = &message.head.queue {
         // All of a queue stand in one lane, and so in one order; its parallelism is pinned.
         let one = Limits::builder().max(1).build().expect("one is a limit");
         task = task.key(queue_key(queue)).limits(one);
     } else if let Some(flow) = &spec.flow {
         task = task.key(&flow.key).limits(flow.limits());
+    } else if let Some(share) = message.head.share {
+        let share = Limits::builder().max(share.max(1)).build().expect("at least one is a limit");
+        task = task.key(callback_key(&message.head.url)).limits(share);
     }
     task = match spec.start {
         None => task,

@@ -1,10 +1,10 @@
 //! `flowgate dlq …`: messages that no attempt is left for.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    client::{Server, part, say, say_json, text},
+    client::{Server, part, say_json, text},
     failure::Failure,
     options::{DlqAction, DlqOptions},
 };
@@ -29,8 +29,11 @@ pub(crate) fn dlq(options: &DlqOptions) -> Result<(), Failure> {
             server.print(&sent, |sent| format!("sent again as {}\n", text(&sent["messageId"])))
         }
         DlqAction::Delete(letter) => {
-            Server::new(&letter.server)?.ask(Method::DELETE, &format!("/v2/dlq/{}", part(&letter.id)))?;
-            say(&format!("{} is gone\n", letter.id))
+            let server = Server::new(&letter.server)?;
+            server.ask(Method::DELETE, &format!("/v2/dlq/{}", part(&letter.id)))?;
+            server.print(&json!({ "dlqId": letter.id, "done": "is gone" }), |_| {
+                format!("{} is gone\n", letter.id)
+            })
         }
     }
 }

@@ -1,10 +1,10 @@
 //! `flowgate keys`: flow-control keys, and changing them.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    client::{Server, part, say, text},
+    client::{Server, part, text},
     failure::Failure,
     options::{KeyAction, KeysOptions, OneKey},
 };
@@ -59,8 +59,9 @@ fn path(key: &OneKey, behind: &str) -> String {
 }
 
 fn change(key: &OneKey, action: &str, done: &str) -> Result<(), Failure> {
-    Server::new(&key.server)?.ask(Method::POST, &path(key, &format!("/{action}")))?;
-    say(&format!("{} {done}\n", key.name))
+    let server = Server::new(&key.server)?;
+    server.ask(Method::POST, &path(key, &format!("/{action}")))?;
+    server.print(&json!({ "flowControlKey": key.name, "done": done }), |_| format!("{} {done}\n", key.name))
 }
 
 fn table(keys: &[Value]) -> String {

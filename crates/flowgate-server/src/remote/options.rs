@@ -20,6 +20,13 @@ pub(crate) struct ServerOptions {
     pub(crate) json: bool,
 }
 
+impl ServerOptions {
+    /// Where the server is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
 /// A token is not for logs.
 impl std::fmt::Debug for ServerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,10 +1,10 @@
 //! `flowgate runs` and `flowgate run …`: runs of workflows.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    client::{Server, part, say, text},
+    client::{Server, part, text},
     failure::Failure,
     options::{OneRun, RunAction, RunOptions, RunsOptions},
 };
@@ -37,7 +37,8 @@ pub(crate) fn run(options: &RunOptions) -> Result<(), Failure> {
         RunAction::Cancel(one) => {
             let server = Server::new(&one.server)?;
             server.ask(Method::DELETE, &format!("/v2/workflows/runs/{}?cancel=true", part(&one.id)))?;
-            say(&format!("{} is cancelled\n", one.id))
+            let told = json!({ "workflowRunId": one.id, "done": "is cancelled" });
+            server.print(&told, |_| format!("{} is cancelled\n", one.id))
         }
         RunAction::Resume(one) => again(one, "resume"),
         RunAction::Restart(one) => again(one, "restart"),
@@ -202,8 +203,6 @@ fn span(millis: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -1,10 +1,10 @@
 //! `flowgate schedule …`: messages that are sent again and again.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    client::{Server, part, say, say_json, text},
+    client::{Server, part, say_json, text},
     failure::Failure,
     options::{OneSchedule, ScheduleAction, ScheduleOptions},
     publish::headers,
@@ -46,8 +46,9 @@ fn path(one: &OneSchedule, behind: &str) -> String {
 }
 
 fn change(one: &OneSchedule, method: Method, behind: &str, done: &str) -> Result<(), Failure> {
-    Server::new(&one.server)?.ask(method, &path(one, behind))?;
-    say(&format!("{} {done}\n", one.id))
+    let server = Server::new(&one.server)?;
+    server.ask(method, &path(one, behind))?;
+    server.print(&json!({ "scheduleId": one.id, "done": done }), |_| format!("{} {done}\n", one.id))
 }
 
 fn table(schedules: &[Value]) -> String {

@@ -1,11 +1,10 @@
 //! `flowgate serve`: the flow-control server, with the gateway beside it.
 //!
-//! Reading order: [`run`] starts and stops everything; [`accept`] has its connections, and [`files`] room for them; [`store_at`] opens the store; [`greeting`] is what is said on the
-//! terminal.
+//! Reading order: [`run`] starts and stops everything; [`accept`] has its connections; [`store_at`] opens the store; [`greeting`] is what
+//! is said on the terminal.
 
 mod accept;
 mod failure;
-mod files;
 mod greeting;
 mod run;
 mod store_at;

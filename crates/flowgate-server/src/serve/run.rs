@@ -17,7 +17,6 @@ use super::{
     StoreAt,
     accept::Accepting,
     failure::Failure,
-    files,
     greeting::{Token, greeting},
 };
 use crate::{
@@ -27,6 +26,7 @@ use crate::{
     config::{Config, FlowControlMode, Sources},
     console::{self, Console, Parts},
     delivery::{Courier, Egress, Outward, QUEUE},
+    files,
     gateway::Beside,
     message::Space,
     metrics::{self, Watched},
@@ -190,6 +190,7 @@ fn worker(
         proxy: config.server.egress_proxy.clone(),
         trusted: config.server.egress_ca.clone(),
     };
+    let desk = desk.clone().with_deliveries(options.deliveries);
     let courier = Courier::new(desk.clone(), Egress::new(&outward)?, closed.clone());
     let worker = WorkerOptions {
         name: "flowgate serve".to_owned(),

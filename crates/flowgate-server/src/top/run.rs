@@ -2,6 +2,8 @@
 
 use std::{
     io::{self, Write},
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread,
     time::Duration,
 };
 
@@ -15,7 +17,7 @@ use super::{
 };
 use crate::{
     clock::Stopwatch,
-    remote::{Failure, Server},
+    remote::{Failure, Server, ServerOptions},
     terminal::plain,
 };
 
@@ -37,22 +39,47 @@ pub(crate) fn top(options: &TopOptions) -> Result<(), Failure> {
     }
     // A server that cannot be asked is told as such, before the screen is taken.
     let first = read(&server)?;
-    live(&server, options.sort, first).map_err(Failure::Write)
+    live(options, first).map_err(Failure::Write)
 }
 
 fn read(server: &Server<'_>) -> Result<Snapshot, Failure> {
     Ok(serde_json::from_value(server.ask(Method::GET, "/top")?).unwrap_or_default())
 }
 
-fn live(server: &Server<'_>, mut sort: Sort, first: Snapshot) -> io::Result<()> {
+/// Asks the server beside the terminal, so that a server that does not answer keeps nobody from leaving.
+struct Asking {
+    wants: SyncSender<()>,
+    told: Receiver<Result<Snapshot, Failure>>,
+}
+
+impl Asking {
+    fn start(options: ServerOptions) -> Self {
+        let (wants, wanted) = sync_channel(1);
+        let (tells, told) = sync_channel(1);
+        thread::spawn(move || {
+            for () in wanted {
+                let answer = Server::new(&options).and_then(|server| read(&server));
+                if tells.send(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        Asking { wants, told }
+    }
+}
+
+fn live(options: &TopOptions, first: Snapshot) -> io::Result<()> {
     let terminal = Terminal::open()?;
+    let asking = Asking::start(options.server.clone());
+    let mut sort = options.sort;
     let (mut now, mut before, mut trouble) = (first, None, None::<Failure>);
     let mut asked = Stopwatch::start();
     let mut drawn = None;
     loop {
         let size = terminal.size();
         if drawn != Some(size) {
-            let mut text = lines(server.url(), &now, before.as_ref(), Shown { sort, size: Some(size) });
+            let shown = Shown { sort, size: Some(size) };
+            let mut text = lines(options.server.url(), &now, before.as_ref(), shown);
             if let (Some(trouble), Some(line)) = (&trouble, text.first_mut()) {
                 *line = plain(&trouble.to_string()).chars().take(size.0).collect();
             }
@@ -71,17 +98,19 @@ fn live(server: &Server<'_>, mut sort: Sort, first: Snapshot) -> io::Result<()> 
         }
         if asked.elapsed() >= REFRESH {
             asked = Stopwatch::start();
-            match read(server) {
-                Ok(next) => {
-                    // Those who look twice within a second are told the same again.
-                    if next.at != now.at {
-                        before = Some(std::mem::replace(&mut now, next));
-                    }
-                    trouble = None;
+            // While an answer is still to come there is one more wish at most.
+            let _ = asking.wants.try_send(());
+        }
+        match asking.told.try_recv() {
+            Ok(Ok(next)) => {
+                // Those who look twice within a second are told the same again.
+                if next.at != now.at {
+                    before = Some(std::mem::replace(&mut now, next));
                 }
-                Err(failure) => trouble = Some(failure),
+                (trouble, drawn) = (None, None);
             }
-            drawn = None;
+            Ok(Err(failure)) => (trouble, drawn) = (Some(failure), None),
+            Err(_) => {}
         }
         io::stdout().flush()?;
     }

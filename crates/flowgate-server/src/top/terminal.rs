@@ -14,9 +14,9 @@ use tokio::runtime;
 
 use crate::signals::Signals;
 
-/// Another screen, and no cursor; and back.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+/// Another screen, no cursor, and lines that end where the terminal does: some characters are two columns wide. And back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// The key that ends it.
 pub(super) const END: u8 = b'q';
 /// Where nobody knows how large it is.

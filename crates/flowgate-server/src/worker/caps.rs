@@ -2,7 +2,10 @@
 //!
 //! The store's hold: all workers obey the same. A cap that the store does not have yet is taken from the configuration.
 
-use flowgate_tasks::store::{QueueLimits, Store, StoreError};
+use flowgate_tasks::{
+    explain::quoted,
+    store::{QueueLimits, Store, StoreError},
+};
 
 use crate::config::Config;
 
@@ -51,7 +54,7 @@ pub(crate) async fn agree(store: &dyn Store, config: &Config) -> Result<Agreed, 
                 words(has),
                 queue.name,
                 words(says),
-                queue.name,
+                quoted(&queue.name),
                 says.0,
                 number(says.1)
             )),

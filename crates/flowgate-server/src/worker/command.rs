@@ -7,10 +7,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::files;
+
 /// A program that is there, and its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     words: Vec<OsString>,
+    /// How many files the program may have open: as many as it would have without the worker.
+    files: Option<u64>,
 }
 
 impl Program {
@@ -18,7 +22,9 @@ impl Program {
     pub(super) fn find(words: &[OsString]) -> Result<Self, io::Error> {
         let name = words.first().expect("the command line wants at least one word");
         find(name)?;
-        Ok(Program { words: words.to_vec() })
+        // Each process has three pipes here.
+        let files = if cfg!(target_os = "linux") { files::raise() } else { None };
+        Ok(Program { words: words.to_vec(), files })
     }
 
     /// How to start it.
@@ -27,9 +33,9 @@ impl Program {
         #[cfg(target_os = "linux")]
         let mut command = {
             let mut command = tokio::process::Command::new("/proc/self/exe");
-            command
-                .args(["worker-child", "--parent", &std::process::id().to_string(), "--"])
-                .args(&self.words);
+            command.args(["worker-child", "--parent", &std::process::id().to_string()]);
+            command.args(self.files.map(|files| format!("--files={files}")));
+            command.arg("--").args(&self.words);
             command
         };
         #[cfg(not(target_os = "linux"))]

@@ -5,7 +5,7 @@
 
 use std::{io, os::unix::process::CommandExt as _, process::Command};
 
-use crate::cli::ChildOptions;
+use crate::{cli::ChildOptions, files};
 
 /// Becomes the command. Returns only if it cannot.
 pub(crate) fn become_child(options: &ChildOptions) -> io::Error {
@@ -19,6 +19,9 @@ pub(crate) fn become_child(options: &ChildOptions) -> io::Error {
         if getppid().map(|parent| parent.as_raw_nonzero().get().cast_unsigned()) != Some(options.parent) {
             return io::Error::other("the worker is gone");
         }
+    }
+    if let Some(files) = options.files {
+        files::lower(files);
     }
     Command::new(&options.command[0]).args(&options.command[1..]).exec()
 }

@@ -8,7 +8,7 @@ use flowgate_tasks::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{CallType, Kept, RunHead, Step};
+use super::{CallType, Failed, Kept, RunHead, Step};
 use crate::{
     message::{header_map, hidden},
     office::Answered,
@@ -69,8 +69,8 @@ impl RunLog<'_> {
         if let Some(flow) = &head.spec.flow {
             put("flowControlKey", json!(flow.key));
         }
-        if let Some(failed) = head.failed.as_ref().filter(|failed| failed.has_letter) {
-            put("dlqId", json!((self.dead)(TaskId(failed.task))));
+        if let Some(letter) = head.failed.as_ref().and_then(Failed::letter) {
+            put("dlqId", json!((self.dead)(letter)));
         }
         if let Some(invoker) = &head.invoker {
             let told = json!({
@@ -247,7 +247,7 @@ impl RunLog<'_> {
     /// The delivery that is pending or failed, after the last step.
     fn next(&self, step: &RunStep, call_type: CallType) -> Option<Value> {
         let is_delivered = self.seen.get(&step.task).is_some_and(|seen| seen.is_delivered);
-        let is_failed = self.head.failed.as_ref().is_some_and(|failed| failed.task == step.task.0);
+        let is_failed = self.head.failed.as_ref().is_some_and(|failed| failed.is_at(step.task));
         if self.run.state == RunState::Done || is_delivered && !is_failed && call_type != CallType::To {
             return None;
         }
@@ -273,7 +273,7 @@ impl RunLog<'_> {
     }
 
     fn pending(&self, task: TaskId) -> &'static str {
-        let is_failed = self.head.failed.as_ref().is_some_and(|failed| failed.task == task.0);
+        let is_failed = self.head.failed.as_ref().is_some_and(|failed| failed.is_at(task));
         match (self.run.state, self.seen.get(&task)) {
             _ if is_failed => "STEP_FAILED",
             (RunState::Cancelled | RunState::Failed, _) => "STEP_CANCELED",
@@ -303,8 +303,8 @@ impl RunLog<'_> {
             "failStatus": status,
             "failResponse": body,
         });
-        if failed.has_letter {
-            view["dlqId"] = json!((self.dead)(TaskId(failed.task)));
+        if let Some(letter) = failed.letter() {
+            view["dlqId"] = json!((self.dead)(letter));
         }
         if let Some(answer) = &call.answer {
             let (status, headers, body) = told(Some(answer));
@@ -351,7 +351,13 @@ mod tests {
     use crate::{message::read, workflow::Failed};
 
     fn told(state: RunState, failed: Option<i64>, steps: &[(&str, &str)], seen: &[(i64, Seen)]) -> Value {
-        let failed = failed.map(|task| Failed { task, error: "no".into(), answer: None, has_letter: true });
+        let failed = failed.map(|task| Failed {
+            task,
+            error: "no".into(),
+            answer: None,
+            has_letter: true,
+            behind: None,
+        });
         told_of(state, &RunHead { failed, ..RunHead::default() }, steps, seen)
     }
 

@@ -1,6 +1,7 @@
 //! What is kept of a run beside its steps.
 
 use bytes::Bytes;
+use flowgate_tasks::TaskId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -65,13 +66,29 @@ impl Invoker {
 /// The message that no attempt was left for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Failed {
+    /// 0 where no delivery ended the run, and its letter is on its way.
     pub(crate) task: i64,
     pub(crate) error: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) answer: Option<Answered>,
-    /// Whether it is a dead letter. It is none where the message did its part, and what should have followed could not be.
+    /// Whether it is a dead letter. Runs that an older version gave up have none.
     #[serde(default = "yes")]
     pub(crate) has_letter: bool,
+    /// The message behind which nothing could follow, where that is another one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) behind: Option<i64>,
+}
+
+impl Failed {
+    /// Whether the run ended with this message, or behind it.
+    pub(crate) fn is_at(&self, task: TaskId) -> bool {
+        self.task == task.0 || self.behind == Some(task.0)
+    }
+
+    /// Its dead letter, once there is one.
+    pub(crate) fn letter(&self) -> Option<TaskId> {
+        (self.has_letter && self.task != 0).then_some(TaskId(self.task))
+    }
 }
 
 fn yes() -> bool {

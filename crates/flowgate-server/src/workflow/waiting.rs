@@ -104,6 +104,12 @@ impl Wait {
         self.headers.iter().map(|(name, value)| (name, value.as_str())).collect()
     }
 
+    /// About how many bytes of it are text that the client chose.
+    pub(crate) fn size(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.url.len() + headers + self.step.to_string().len()
+    }
+
     /// The step that an event makes, or that time makes where none came.
     pub(crate) fn step_with(&self, data: Option<&str>) -> Value {
         let mut step = self.step.as_object().cloned().unwrap_or_default();

@@ -106,6 +106,8 @@ fn variables_of_others_are_left_alone() {
         ("FLOWGATE_GATEWAY_SERVICE_HOST", "10.0.0.1"),
         ("FLOWGATE_SERVER_PORT_8080_TCP_PROTO", "tcp"),
         ("FLOWGATE_VERSION", "7"),
+        ("FLOWGATE_PORT", "tcp://10.0.0.1:80"),
+        ("FLOWGATE_SERVICE_HOST", "10.0.0.1"),
     ];
     let ran = Folder::new("others").write("flowgate.toml", FILE).flowgate(&["check"], &variables);
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -175,9 +177,20 @@ fn the_store_and_the_worker_are_said_the_same_way() {
         "{}",
         ran.stdout
     );
-    let ran = folder.flowgate(&["check"], &[("FLOWGATE_STOER", "x")]);
-    assert_eq!(
-        ran.errors(),
-        ["environment variable FLOWGATE_STOER: unknown variable; did you mean FLOWGATE_STORE?"]
-    );
+    for (slip, meant) in [
+        ("FLOWGATE_STOER", "FLOWGATE_STORE"),
+        ("FLOWGATE_DENY_PRIVAT", "FLOWGATE_DENY_PRIVATE"),
+        ("FLOWGATE_TOKE", "FLOWGATE_TOKEN"),
+    ] {
+        let ran = folder.flowgate(&["check"], &[(slip, "x")]);
+        let told = format!("environment variable {slip}: unknown variable; did you mean {meant}?");
+        assert_eq!(ran.errors(), [told]);
+    }
+    let known = [
+        ("FLOWGATE_TOKEN", "x"),
+        ("FLOWGATE_LEASE", "5s"),
+        ("FLOWGATE_RATE", "5"),
+        ("FLOWGATE_DEMO_LISTEN", "x"),
+    ];
+    assert_eq!(folder.flowgate(&["check"], &known).code, Some(0));
 }

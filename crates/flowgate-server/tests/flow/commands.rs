@@ -44,7 +44,8 @@ on_every_store! {
         assert!(!said(&server, &["keys", "show", "jobs"]).contains("latest"));
         said(&server, &["keys", "unpin", "jobs"]);
         said(&server, &["keys", "reset-rate", "jobs"]);
-        said(&server, &["keys", "resume", "jobs"]);
+        let changed: serde_json::Value = serde_json::from_str(&said(&server, &["keys", "resume", "jobs", "--json"])).unwrap();
+        assert_eq!(changed, serde_json::json!({ "flowControlKey": "jobs", "done": "goes on" }));
         let calls = endpoint.came(2).await;
         assert_eq!((calls[0].header("x-mine"), &calls[0].body[..]), ("1", &b"hello"[..]));
         let unknown = run(&server, &["keys", "show", "none"]);

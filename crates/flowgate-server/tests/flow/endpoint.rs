@@ -1,7 +1,7 @@
 //! The endpoint that receives deliveries, and remembers each of them.
 //!
 //! Paths say what it does: `/ok/…` answers at once, `/hold/…` when it is told to, `/status/500/…` with that status, `/fail/2/…`
-//! fails so often and then works, `/later/2/…` as well, without a word about when to come again.
+//! fails so often and then works, `/later/2/…` as well, without a word about when to come again, `/large/9/…` with so many bytes.
 
 use std::{
     collections::HashMap,
@@ -184,6 +184,9 @@ async fn receive(
         }
         Some("later") if seen < usize::from(number(1)) => {
             (StatusCode::INTERNAL_SERVER_ERROR, "not yet").into_response()
+        }
+        Some("large") => {
+            "a".repeat(parts.get(1).and_then(|part| part.parse().ok()).unwrap_or(0)).into_response()
         }
         Some("final") => {
             (StatusCode::from_u16(489).unwrap(), [("upstash-nonretryable-error", "true")], "never")

@@ -77,6 +77,14 @@ impl Kit {
         Kit { store: store.to_owned(), folder: folder() }
     }
 
+    /// Does something to a store of SQLite behind the back of its server.
+    pub(crate) fn alter(&self, sql: &str) {
+        let script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=30); db.executescript(sys.argv[2])";
+        let path = self.store.strip_prefix("sqlite:").unwrap();
+        let done = Command::new("python3").args(["-c", script, path, sql]).status();
+        assert!(done.expect("python3 is there: ./test installs it").success(), "{sql}");
+    }
+
     /// A server on this store, with the development token.
     pub(crate) fn server(&self) -> Server {
         self.server_with(&["--dev"])

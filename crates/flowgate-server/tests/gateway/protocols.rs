@@ -1,6 +1,11 @@
 //! W3: TLS, and HTTP/2 in and out.
 
-use std::{net::SocketAddr, sync::Arc, thread};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, Version};
@@ -12,7 +17,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     runtime::Runtime,
 };
@@ -252,5 +257,47 @@ fn w3_bodies_stream_in_http2() {
         assert_eq!(asked.read_chunk(), "");
         asked.send(OK);
         assert_eq!(answer.await.unwrap().unwrap().status().as_u16(), 200);
+    });
+}
+
+/// The next frame: its kind, its flags, and what it carries.
+async fn frame(stream: &mut TcpStream) -> Option<(u8, u8, Vec<u8>)> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.ok()?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+    let mut carried = vec![0; length];
+    stream.read_exact(&mut carried).await.ok()?;
+    Some((head[3], head[4], carried))
+}
+
+#[test]
+fn w3_a_ping_on_an_idle_http2_connection_does_not_end_it() {
+    // Seen to fail: with every byte of an idle connection taken for the beginning of a request, it was closed in the middle.
+    const PING: u8 = 6;
+    let upstream = Service::new();
+    let timeout = Duration::from_millis(300);
+    let program = Program::before(upstream.address, "header_timeout = \"300ms\"", "");
+    runtime().block_on(async {
+        let mut stream = TcpStream::connect(program.gateway).await.unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let started = Instant::now();
+        let mut pings = 0_u64;
+        while started.elapsed() < timeout * 5 {
+            let ping = [&[0, 0, 8, PING, 0, 0, 0, 0, 0], &pings.to_be_bytes()[..]].concat();
+            stream.write_all(&ping).await.unwrap();
+            loop {
+                let (kind, flags, carried) =
+                    frame(&mut stream).await.unwrap_or_else(|| panic!("closed after {pings}"));
+                if (kind, flags) == (PING, 1) {
+                    assert_eq!(carried, pings.to_be_bytes());
+                    break;
+                }
+            }
+            pings += 1;
+        }
+        // `:method GET`, `:scheme http`, `:path /`, and `:authority a`.
+        let head = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
+        stream.write_all(&[&[0, 0, head.len() as u8, 1, 5, 0, 0, 0, 1], &head[..]].concat()).await.unwrap();
+        while frame(&mut stream).await.expect("it is answered").0 != 1 {}
     });
 }

@@ -25,6 +25,7 @@ for line in sys.stdin:
     if kind == "fail": answer["error"] = "it is broken"
     if kind == "last": answer.update(error="it stays broken", retry=False)
     if kind == "log": print("first\nsecond", file=sys.stderr, flush=True)
+    if kind == "files": import resource; answer["result"] = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if kind == "pid": answer["result"] = os.getpid()
     if kind == "echo": answer["result"] = {k: v for k, v in task.items() if k != "id"}
     print(json.dumps(answer), flush=True)
@@ -171,10 +172,29 @@ fn t7_what_is_said_unasked_is_not_the_answer_to_the_next_task() {
 }
 
 #[test]
+fn t7_more_processes_than_files_allow_are_started_and_have_as_many_files_as_without_a_worker() {
+    // Seen to fail: with as many files as the shell allows, the processes cannot all be started.
+    let place = Place::sqlite("files");
+    let direct = place.worker_command(&["--processes=45"], SCRIPT);
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args(["-c", "ulimit -Sn 128; exec \"$@\"", "sh"])
+        .arg(direct.get_program())
+        .args(direct.get_args());
+    limited
+        .current_dir(&place.folder)
+        .env("FLOWGATE_STORE", &place.address)
+        .stdin(std::process::Stdio::null());
+    let _worker = Worker::start(&mut limited);
+    let ids = place.send(vec![tried("files", 1)]);
+    assert_eq!(result(&place.ends(&ids)[0]), 128);
+}
+
+#[test]
 fn t5_a_log_that_nobody_reads_stalls_nobody_but_who_writes_it() {
     // Seen to fail: with standard error written where leases are renewed, nothing is settled any more.
     let place = Place::sqlite("unread-log");
-    let mut command = place.worker_command(&["--processes=2", "--lease=500ms"], SCRIPT);
+    let mut command = place.worker_command(&["--processes=2"], SCRIPT);
     let _worker = Worker::launch_unheard(&mut command);
     place.send(vec![tried("flood", 1)]);
     for _ in 0..20 {

@@ -7,6 +7,7 @@
 mod answer;
 mod ask;
 mod estimate;
+mod quoted;
 mod subject;
 mod times;
 mod words;
@@ -14,5 +15,6 @@ mod words;
 pub use answer::{Explanation, Fact, Limit, Running, Serving, Spot};
 pub use ask::{explain, explain_with};
 pub use estimate::Estimate;
+pub use quoted::quoted;
 pub use subject::Subject;
 pub use times::{Served, ServiceTimes};

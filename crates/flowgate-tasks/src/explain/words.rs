@@ -5,6 +5,7 @@ use flowgate_core::Limits;
 use super::{
     answer::{Limit, Running, Serving, Spot},
     estimate::Estimate,
+    quoted::quoted,
 };
 use crate::store::MOST_COUNTED;
 
@@ -81,16 +82,21 @@ pub(super) fn help(limit: &Limit) -> Vec<String> {
     let one = |text: String| vec![text];
     match limit {
         Limit::Delay { .. } | Limit::KeyRests { .. } => Vec::new(),
-        Limit::QueuePaused { queue } => one(format!("`flowgate queues resume {queue}` ends the pause")),
-        Limit::KeyPaused { key } => one(format!("`flowgate key resume {key}` ends the pause")),
+        Limit::QueuePaused { queue } => {
+            one(format!("`flowgate queues resume {}` ends the pause", quoted(queue)))
+        }
+        Limit::KeyPaused { key } => one(format!("`flowgate key resume {}` ends the pause", quoted(key))),
         Limit::KeyRate { key, .. } => {
+            let key = quoted(key);
             one(format!("`flowgate key pin {key} --rate … --period …` gives the key another rate, at once"))
         }
         Limit::KeyMax { key, max, weight, .. } => {
-            one(format!("`flowgate key pin {key} --max {}` gives the key more slots, at once", max + weight))
+            let (key, max) = (quoted(key), max + weight);
+            one(format!("`flowgate key pin {key} --max {max}` gives the key more slots, at once"))
         }
         Limit::QueueMax { queue, max, .. } => one(format!(
-            "`flowgate queues set {queue} --max-concurrency {}` gives the queue more slots, at once",
+            "`flowgate queues set {} --max-concurrency {}` gives the queue more slots, at once",
+            quoted(queue),
             max + 1
         )),
         Limit::ClusterCap { cap, .. } => one(format!(
@@ -98,6 +104,7 @@ pub(super) fn help(limit: &Limit) -> Vec<String> {
             cap + 1
         )),
         Limit::NoWorker { queue } => {
+            let queue = quoted(queue);
             one(format!("`flowgate worker --queue {queue} -- <command>` starts a worker for it"))
         }
         Limit::WorkersBusy { .. } => one("more workers, or more `--processes` for one of them".to_owned()),

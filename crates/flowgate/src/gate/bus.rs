@@ -12,7 +12,7 @@ use std::{
 use flowgate_core::{Event, Ident, Key, What};
 
 use crate::{
-    mailbox::{Mailbox, Subscription},
+    mailbox::{Mailbox, Subscription, close_all},
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -172,6 +172,12 @@ impl Bus {
         self.has_subscribers.store(has_subscribers, Ordering::Relaxed);
         self.is_timed.store(is_timed, Ordering::Relaxed);
         self.is_on.store(has_subscribers || self.all_listeners().next().is_some(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        close_all(self.subscribers.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }
 

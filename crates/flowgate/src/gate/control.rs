@@ -54,16 +54,17 @@ impl State {
         state
     }
 
-    /// Gives up all memory: the desk goes to the pool.
-    pub(crate) fn vacate(&mut self) {
+    /// Gives up all memory: the desk goes to the pool. What it shared with its gate is to be dropped when the lock is gone: there
+    /// are listeners in it, and subscribers learn that it is over.
+    pub(crate) fn vacate(&mut self) -> Option<Arc<Meta>> {
         self.wake_closers();
-        self.owner = None;
         self.lanes = Lanes::new();
         self.line = Line::new();
         self.pins.clear();
         self.timed = Due::default();
         self.idle = Due::default();
         self.backlogs = Backlogs::default();
+        self.owner.take()
     }
 
     /// From now on these limits hold, for those who wait as well.

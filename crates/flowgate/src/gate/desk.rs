@@ -150,15 +150,14 @@ impl Desk {
     #[inline(never)]
     fn finish_slowly(&'static self, mut state: MutexGuard<'_, State>) {
         let is_free = state.is_orphan && state.in_use == 0 && state.owner.is_some();
-        if is_free {
-            state.vacate();
-        }
+        let gone = if is_free { state.vacate() } else { None };
         let wakes = std::mem::take(&mut state.wakes);
         drop(state);
         if is_free {
             pool::put(self);
         }
         wakes.wake();
+        drop(gone);
     }
 
     fn fetch(&self, state: &mut State) {

@@ -40,6 +40,7 @@ pub struct Look {
 
 /// Whether a gate lets anyone in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Phase {
     /// It does.
     Open,

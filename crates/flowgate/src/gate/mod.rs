@@ -1,9 +1,13 @@
 //! Gates in the process: bounded, fair, keyed, live.
 //!
-//! Reading order: [`handle`] is what users hold; [`engine`] finds the desk; [`desk`] is the lock with the [`express`] lane
-//! beside it; [`state`] is what happens under the lock ([`timing`] because time passes, [`control`] because an operator says
-//! so, [`reentry`] because work would wait for itself); [`lanes`] and [`line`] keep the lanes and who waits; [`pass`] and
-//! [`enter`] are the two ends of an entry. Who may start is decided in `flowgate-core` only.
+//! Build a [`Gate`], or one with keys ([`KeyedGate`]), and ask it for a [`Pass`]: the slot is taken for as long as the pass lives.
+//! Who gets none has a [`Refusal`](crate::Refusal) that says why. [`Gate::look`] has the figures of this moment, a [`Listener`] or
+//! a [`Subscription`] hears what happens.
+//!
+//! For readers of the code: `handle` is what users hold; `engine` finds the desk; `desk` is the lock with the `express` lane
+//! beside it; `state` is what happens under the lock (`timing` because time passes, `control` because an operator says
+//! so, `reentry` because work would wait for itself); `lanes` and `line` keep the lanes and who waits; `pass` and
+//! `enter` are the two ends of an entry. Who may start is decided in `flowgate-core` only.
 
 mod backlogs;
 mod builder;
@@ -43,7 +47,6 @@ pub use handle::{EntryError, Gate, Keyed, KeyedGate, Single};
 pub(crate) use holding::Guard;
 pub use look::{Allowance, LaneLook, Look, Phase, Refusals};
 pub use pass::{Pass, Scoped, Standing};
-#[cfg(feature = "route")]
 pub(crate) use wakes::wake;
 
 pub use flowgate_core::{Event, Ident, What};

@@ -37,6 +37,7 @@ pub struct Answer {
 
 /// The form of a refusal's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// `application/problem+json`.
     Problem,

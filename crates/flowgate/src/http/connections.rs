@@ -52,6 +52,12 @@ impl Connections {
         Ok(Connections { gate: Gate::builder().name("connections").max(max).reject().build()? })
     }
 
+    /// At most so many from now on. If more are open, they stay, and the next may come when enough of them have gone.
+    pub fn set_max(&self, max: u32) -> Result<(), OptionError> {
+        self.gate.set_limits(self.gate.limits().with_max(max)?);
+        Ok(())
+    }
+
     /// Counts a stream; `None`, and the stream is closed, if there are as many as may be.
     pub fn admit<T>(&self, stream: T) -> Option<Connection<T>> {
         let pass = self.gate.try_enter().ok()?;

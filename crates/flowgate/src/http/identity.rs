@@ -9,7 +9,10 @@ use std::{fmt, net::IpAddr, net::SocketAddr, str, sync::Arc};
 use axum::extract::ConnectInfo;
 use http::{HeaderName, header, request::Parts};
 
-use super::cidr::{Cidr, masked_v6};
+use super::{
+    cidr::{Cidr, masked_v6},
+    scope::key_of,
+};
 use flowgate_core::Key;
 
 /// The address at the other end of the connection. Put it into a request's extensions where the connection is accepted;
@@ -49,7 +52,8 @@ impl Identity {
 
     /// Behind exactly `hops` proxies of yours, each of which appends to `X-Forwarded-For`: the entry that the first of them
     /// wrote, counted from the right. A request with fewer entries did not come through all of them, and is known by the
-    /// address of its connection. With 0, as [`Identity::peer`].
+    /// address of its connection. Nobody else may be able to connect: whoever can, writes as many entries as it likes; where that
+    /// is not certain, [`Identity::trusted`] is the one to use. With 0, as [`Identity::peer`].
     pub fn hops(hops: usize) -> Self {
         Identity(Source::Hops { hops: hops.min(MOST_HOPS), header: X_FORWARDED_FOR })
     }
@@ -79,7 +83,7 @@ impl Identity {
     /// The key of this request's client.
     pub fn key(&self, request: &Parts) -> Key {
         if let Source::By(client) = &self.0 {
-            return Key::new(client(request).as_deref().unwrap_or(UNKNOWN));
+            return key_of(client(request).as_deref().unwrap_or(UNKNOWN));
         }
         self.address(request).map_or_else(|| Key::new(UNKNOWN), |address| Key::new(&text_of(address)))
     }

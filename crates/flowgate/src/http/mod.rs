@@ -1,9 +1,12 @@
 //! Limits at an HTTP edge: plain `tower` layers for axum, hyper and tonic.
 //!
-//! Reading order: [`ConcurrencyLimit`], [`RateLimit`] and [`LoadShed`] are the layers, each in a room of its own, and
+//! The layer to begin with is [`ConcurrencyLimit`]; [`Scope`] says whose budget it is, [`Identity`] who a client is, [`Answer`] what
+//! the refused are told.
+//!
+//! For readers of the code: [`ConcurrencyLimit`], [`RateLimit`] and [`LoadShed`] are the layers, each in a room of its own, and
 //! [`Connections`] caps the accept loop before them; they stack in the order connections → shedding → concurrency → rate.
-//! What they share: [`scope`] and [`identity`] find the key, [`front`] asks all that is asked of a request first, [`answer`]
-//! writes a refusal, [`figures`] the headers, [`body`] carries the pass to the end of the response, [`upgrade`] to the end of
+//! What they share: `scope` and `identity` find the key, `front` asks all that is asked of a request first, `answer`
+//! writes a refusal, `figures` the headers, `body` carries the pass to the end of the response, `upgrade` to the end of
 //! a connection that became something else. [`client`] is the other side: a layer for callers of such an API. Who may start
 //! is decided by gates only.
 

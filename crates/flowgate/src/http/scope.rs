@@ -2,7 +2,12 @@
 //!
 //! Owns the way from a request to the key of its lane.
 
-use std::{cell::RefCell, fmt, sync::Arc};
+use std::{
+    cell::RefCell,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, LazyLock},
+};
 
 use flowgate_core::Key;
 use http::{Method, request::Parts};
@@ -38,7 +43,8 @@ const UNMATCHED: &str = "unmatched";
 const GLOBAL: &str = "global";
 
 impl Scope {
-    /// A budget for each key that `key` returns; `None` is not limited.
+    /// A budget for each key that `key` returns; `None` is not limited. Of a key of more than 256 bytes only the beginning is
+    /// kept, and a hash of the whole.
     pub fn by(key: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         Scope::By(Arc::new(key))
     }
@@ -59,9 +65,24 @@ impl Scope {
             Scope::Global => Some(Key::new(GLOBAL)),
             Scope::Route => Some(route_of(request)),
             Scope::Client => Some(identity?.key(request)),
-            Scope::By(key) => key(request).as_deref().map(Key::new),
+            Scope::By(key) => key(request).as_deref().map(key_of),
         }
     }
+}
+
+/// Longer keys are not kept: what a client may choose, such as a header, is as long as a head may be, and a rate remembers
+/// thousands of them.
+const LONGEST_KEY: usize = 256;
+
+/// The key of a text; of a longer one its beginning, and what tells it from others that begin so.
+pub(crate) fn key_of(text: &str) -> Key {
+    static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    if text.len() <= LONGEST_KEY {
+        return Key::new(text);
+    }
+    let end = (0..=LONGEST_KEY / 2).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    let beginning = &text[..end];
+    Key::new(&format!("{beginning}…{:016x}", HASHER.hash_one(text)))
 }
 
 thread_local! {

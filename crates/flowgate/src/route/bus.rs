@@ -10,7 +10,7 @@ use std::{
 
 use super::event::Event;
 use crate::{
-    mailbox::{Mailbox, Subscription},
+    mailbox::{Mailbox, Subscription, close_all},
     sync::{AtomicBool, Ordering},
 };
 
@@ -57,5 +57,11 @@ impl Bus {
                 let _ = catch_unwind(AssertUnwindSafe(|| mailbox.post(event.clone())));
             }
         }
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        close_all(self.subscribers.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -9,6 +9,7 @@ use std::{
     fmt,
     future::poll_fn,
     io::Write,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{Arc, PoisonError, RwLock},
     task::Poll,
@@ -32,6 +33,7 @@ use super::{
     plan::Link,
     site::Site,
     source::Feed,
+    step::BoxFuture,
     timer::Timers,
 };
 use crate::{
@@ -323,15 +325,16 @@ impl fmt::Debug for Context {
 }
 
 /// Runs a feed as a task of its site.
-fn spawn(
-    runtime: &Handle,
-    site: Arc<Site>,
-    feed: impl Future<Output = Result<(), Error>> + Send + 'static,
-) -> AbortHandle {
+fn spawn(runtime: &Handle, site: Arc<Site>, mut feed: BoxFuture<'static, Result<(), Error>>) -> AbortHandle {
     let task = Task::begin(Arc::clone(&site));
     let running = runtime.spawn(async move {
         let _task = task;
-        let done = feed.await;
+        // A source that panics has failed like any other: whoever listens is told that nothing more will come.
+        let done = poll_fn(|cx| {
+            catch_unwind(AssertUnwindSafe(|| feed.as_mut().poll(cx)))
+                .unwrap_or_else(|_| Poll::Ready(Err(Error::new(Code::Panicked, "a source panicked"))))
+        })
+        .await;
         site.tell(None, || match done {
             Ok(()) => What::SourceCompleted,
             Err(error) => What::SourceFailed { code: error.code() },

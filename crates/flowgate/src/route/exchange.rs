@@ -71,7 +71,7 @@ impl<B> Exchange<B> {
 
     /// The same, with its slot already taken: the source holds a pass of its own for it, such as the claim of a durable
     /// queue, until it has settled. The outermost route-scope `concurrency` lets it in without a second pass; another route that
-    /// a step hands it on to does not.
+    /// a step hands it on to does not, nor does one whose limits were changed, or that was paused, since it was declared.
     #[must_use]
     pub fn admitted(mut self) -> Self {
         self.more().is_admitted = true;

@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use flowgate_core::{Limits, Refusal, Tick};
+use flowgate_core::{Limits, OptionError, Refusal, Tick};
 use tokio::runtime::Handle;
 
 use super::{
@@ -34,7 +34,8 @@ impl<B: Send + 'static, O: Send + 'static> Intake<B, O> {
         shared: Arc<Shared>,
         definition: &Definition<B, O>,
     ) -> Result<Self, Error> {
-        let room = Gate::builder().name(&*definition.plan.id).label("intake").max(shared.intake).build()?;
+        let room = Gate::builder().name(&*definition.plan.id).label("intake").max(shared.intake).build();
+        let room = room.map_err(|error| OptionError::new("intake", error.value(), error.accepted()))?;
         Ok(Intake { mounted, shared, room, outermost: definition.outermost })
     }
 

@@ -27,8 +27,12 @@ impl Error {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let status = self.status();
-        let is_internal = status == StatusCode::INTERNAL_SERVER_ERROR;
-        let detail = if is_internal { "the route failed" } else { self.message() };
+        let detail = match status {
+            StatusCode::INTERNAL_SERVER_ERROR => "the route failed",
+            // Which host that was is nobody's business out there.
+            StatusCode::BAD_GATEWAY => "what the route asks could not be reached",
+            _ => self.message(),
+        };
         let text = format!(
             r#"{{"type":"about:blank","title":"{}","status":{},"code":"{}","detail":"{}"}}"#,
             status.canonical_reason().unwrap_or_default(),

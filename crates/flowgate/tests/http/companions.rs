@@ -49,7 +49,7 @@ async fn h7_a_rate_is_spent_per_client_and_refills() {
 #[tokio::test]
 async fn h7_a_rate_remembers_so_many_keys_and_tells_the_hook_which() {
     // Seen to fail: with `max_keys` ignored, the last request is refused; with another key than the request's in `refuse`; with
-    // `set_limits` doing nothing.
+    // `set_limits` doing nothing; with the layer's rate told of a key that has its own.
     let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
     let told = Arc::clone(&heard);
     let tenant =
@@ -65,6 +65,13 @@ async fn h7_a_rate_remembers_so_many_keys_and_tells_the_hook_which() {
     rate.set_limits(flowgate::Limits::builder().rate(2, "1h").reject().build().unwrap()).unwrap();
     let more = ask_with(server, "/", "x-tenant: a\r\n").await;
     assert_eq!((more.status, more.header("ratelimit-limit")), (200, Some("2")));
+    let three = flowgate::Limits::builder().rate(3, "1h").reject().build().unwrap();
+    assert!(rate.pin("a", three).unwrap());
+    for status in [200, 429] {
+        let own = ask_with(server, "/", "x-tenant: a\r\n").await;
+        assert_eq!((own.status, own.header("ratelimit-limit")), (status, Some("3")), "a rate of its own");
+    }
+    assert!(rate.unpin("a") && !rate.unpin("a"));
 }
 
 #[tokio::test]
@@ -117,7 +124,7 @@ fn h7_wrong_ramps_and_no_signal_are_build_errors() {
 
 #[tokio::test]
 async fn h7_surplus_connections_are_closed_at_once_and_slots_come_back() {
-    // Seen to fail: with the pass dropped in `admit`, the surplus connection stays open.
+    // Seen to fail: with the pass dropped in `admit`, the surplus connection stays open; with `set_max` doing nothing.
     let connections = Connections::new(2).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = listener.local_addr().unwrap();
@@ -133,7 +140,12 @@ async fn h7_surplus_connections_are_closed_at_once_and_slots_come_back() {
     }
     let mut surplus = Client::connect(server).await;
     assert!(surplus.is_closed().await);
-    drop(kept);
+    connections.set_max(3).unwrap();
+    let mut third = Client::connect(server).await;
+    third.ask("/").await;
+    assert_eq!(third.answer().await.status, 200, "there may be three now");
+    assert!(connections.set_max(0).is_err());
+    drop((kept, third));
     until("both slots are back", || connections.look().in_use == 0).await;
     assert_eq!(ask(server, "/").await.status, 200);
 }

@@ -297,7 +297,8 @@ fn r5_a_route_that_calls_itself_is_refused_with_both_places_named() {
 
 #[test]
 fn r5_an_exchange_with_its_sources_own_pass_takes_no_second_one() {
-    // Seen to fail: with `Bounded::run` not skipping the outermost gate, it waits in a second line.
+    // Seen to fail: with `Bounded::run` not skipping the outermost gate, it waits in a second line; without `is_as_declared`, a
+    // change of limits and a pause hold nobody who comes with a claim.
     let stage = Stage::new();
     let work = Work::default();
     let route = Route::new("claimed")
@@ -311,7 +312,23 @@ fn r5_an_exchange_with_its_sources_own_pass_takes_no_second_one() {
     let calls: Vec<_> =
         (0..3).map(|body| Driven::pending(handle.send(Exchange::new(body).admitted()))).collect();
     assert_eq!((work.running(), stage.gates()), (3, vec![(0, 0), (3, 0)]), "their source has slots for them");
-    drop(calls);
+    let Door::One(outermost) = stage.context.gates()[0].gate.clone() else { panic!("it has no keys") };
+    let declared = outermost.limits();
+    outermost.set_limits(declared.with_max(2).unwrap());
+    let send = |body| Driven::new(handle.send(Exchange::new(body).admitted()));
+    let mut changed: Vec<_> = (3..6).map(send).collect();
+    assert!(changed.iter_mut().all(|call| call.poll().is_none()));
+    assert_eq!(
+        stage.gates(),
+        [(2, 1), (5, 0)],
+        "what an operator says holds, for those with a claim as well"
+    );
+    outermost.set_limits(declared);
+    outermost.pause();
+    drop((changed, calls));
+    assert!(send(6).poll().is_none());
+    assert_eq!(work.running(), 0, "a pause too");
+    outermost.resume();
     stage.assert_quiet();
 }
 

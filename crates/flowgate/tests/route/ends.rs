@@ -352,3 +352,32 @@ fn r7_what_a_key_or_a_step_says_reaches_the_caller_as_it_was_said() {
     let handle = stage.direct(&Route::new("own").from(direct()).to(own).build().unwrap());
     assert_eq!(message(Driven::new(handle.call(1)).poll().unwrap()), "RC5002: by its own code");
 }
+
+/// A source that panics.
+struct Explodes;
+
+impl<O: Send + 'static> Source<O> for Explodes {
+    type Body = u32;
+
+    fn open(&self, _: Intake<u32, O>) -> Result<Feed, Error> {
+        Ok(Feed::new(async { panic!("as it was told to") }))
+    }
+}
+
+#[tokio::test]
+async fn r7_a_source_that_panics_has_failed_and_says_so() {
+    // Seen to fail: without the `catch_unwind` of `spawn`, it ends without a word.
+    let stage = Stage::new();
+    let route = Route::new("explodes").from(Explodes).transform(|body: u32| body);
+    stage.context.add(&route.build().unwrap()).unwrap();
+    stage.context.start().unwrap();
+    stage.context.finished().await;
+    assert_eq!(stage.diary.take(), ["route:source:failed RC9901"]);
+
+    let none = Stage::with(|builder| builder.intake(0));
+    none.context
+        .add(&Route::new("none").from(values([1])).transform(|body: i32| body).build().unwrap())
+        .unwrap();
+    let error = none.context.start().unwrap_err().to_string();
+    assert_eq!(error, "RC5003: option `intake` is 0; accepted: an integer from 1 to 1000000000");
+}

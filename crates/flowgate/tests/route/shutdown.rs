@@ -11,7 +11,7 @@ use crate::kit::{MS, Stage, Work, code, message};
 
 #[test]
 fn r8_a_subscriber_that_comes_late_hears_everything_from_then_on_with_its_exchange() {
-    // Seen to fail: with `Context::subscribe` not relaying the gates.
+    // Seen to fail: with `Context::subscribe` not relaying the gates; with `Bus` dropped without a word, it never ends.
     let stage = Stage::unheard();
     let work = Work::default();
     let route = Route::new("late").concurrency(Concurrency::max(1)).from(direct()).to(work.step::<u32>());
@@ -40,6 +40,8 @@ fn r8_a_subscriber_that_comes_late_hears_everything_from_then_on_with_its_exchan
         ]
     );
     assert_eq!(events.lost(), 0);
+    drop((handle, stage));
+    assert!(Driven::new(events.next()).poll().is_some_and(|event| event.is_none()), "nothing more will come");
 }
 
 #[test]

@@ -182,10 +182,49 @@ pub(super) fn shortened(text: String) -> String {
     text.chars().take(MOST_SHOWN).chain("…".chars()).collect()
 }
 
-/// A URL may have a password, which belongs in no log: `http://…@host`.
+/// A URL may have a password, which belongs in no log: `http://…@host`, `postgres://host/work?password=…`.
 pub(crate) fn without_password(text: &str) -> String {
-    match (text.split_once("://"), text.rsplit_once('@')) {
-        (Some((scheme, rest)), Some((_, host))) if rest.contains('@') => format!("{scheme}://…@{host}"),
-        _ => text.to_owned(),
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+    let place = place.rsplit_once('@').map_or_else(|| place.to_owned(), |(_, host)| format!("…@{host}"));
+    match query {
+        None => format!("{scheme}://{place}"),
+        // The mark may be part of a password: nobody knows where that ends.
+        Some(query) if query.contains('@') => format!("{scheme}://…"),
+        Some(query) => format!("{scheme}://{place}?{}", query_without_password(query)),
+    }
+}
+
+fn query_without_password(query: &str) -> String {
+    let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if name.to_ascii_lowercase().contains("pass") => format!("{name}=…"),
+        _ => pair.to_owned(),
+    });
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn s3_a_password_is_told_nowhere_wherever_it_stands() {
+        // Seen to fail: with the one before the host left out alone, that of the query is in every start line.
+        for (text, told) in [
+            ("sqlite:flowgate.db", "sqlite:flowgate.db"),
+            ("postgres://db/work", "postgres://db/work"),
+            ("postgres://me:s3cret@db/work", "postgres://…@db/work"),
+            ("postgres://me:s3@cret@db/work", "postgres://…@db/work"),
+            ("postgres://db/work?sslmode=require", "postgres://db/work?sslmode=require"),
+            (
+                "postgres://me@db/work?password=s3cret&sslmode=require",
+                "postgres://…@db/work?password=…&sslmode=require",
+            ),
+            ("postgres://db/work?sslPassword=s3cret", "postgres://db/work?sslPassword=…"),
+            ("postgres://db/work?password=s3@cret", "postgres://…"),
+            ("postgres://me:s3?cret@db/work", "postgres://…"),
+        ] {
+            assert_eq!(without_password(text), told);
+        }
     }
 }

@@ -5,10 +5,13 @@ import { current, isStillIn } from "./server.js";
 const MOST_KEYS = 100;
 const MOST_LETTERS = 30000;
 const REMEMBERED = 90;
+// A look comes at least every half minute, however slow the store is: after this a server that is still connected hangs.
+const SILENCE = 45000;
 
 let source = null;
 let keys = [];
 let soon = 0;
+let silence = 0;
 let state = "off";
 const hearers = new Set();
 const watchers = new Set();
@@ -51,18 +54,27 @@ export function watch(names) {
 
 export function close() {
   clearTimeout(soon);
+  clearTimeout(silence);
   source?.close();
   source = null;
   become("off");
 }
 
+// Something came. If nothing more does, what is shown is old, and another stream is tried.
+function heard() {
+  clearTimeout(silence);
+  silence = setTimeout(() => { if (source !== null) { become("lost"); open(); } }, SILENCE);
+}
+
 function open() {
   source?.close();
   source = null;
+  clearTimeout(silence);
   if (document.hidden || current() === null) return;
   const search = keys.map((key) => `key=${encodeURIComponent(key)}`).join("&");
   source = new EventSource(`/console/live${search ? `?${search}` : ""}`);
   const own = source;
+  heard();
   own.addEventListener("open", () => become("live"));
   own.addEventListener("error", () => {
     become("lost");
@@ -78,6 +90,7 @@ function open() {
     for (const hearer of hearers) hearer({ isHistory: true });
   });
   own.addEventListener("sample", (event) => {
+    heard();
     const told = JSON.parse(event.data);
     if (told.trouble) {
       become("lost");
@@ -108,6 +121,7 @@ function remember({ totals, keys: seen }) {
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     clearTimeout(soon);
+    clearTimeout(silence);
     source?.close();
     source = null;
   } else if (current() !== null) {

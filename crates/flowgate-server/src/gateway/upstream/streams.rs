@@ -15,6 +15,7 @@ use http::{Request, Response};
 use hyper::{
     body::Incoming,
     client::conn::http2::{Builder, SendRequest},
+    rt::Executor as _,
 };
 use hyper_util::rt::TokioIo;
 use tokio::sync::Mutex;
@@ -115,7 +116,7 @@ impl Pool {
         let mut builder = Builder::new(self.spawner.clone());
         builder.max_header_list_size(LARGEST_HEAD);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        self.spawner.tasks.spawn(async move {
+        self.spawner.execute(async move {
             // How it ended, those on it were told one by one.
             let _ = connection.await;
         });

@@ -70,6 +70,8 @@ impl Desk {
         overrides: &Overrides,
     ) -> Result<InRun, RunRefused> {
         let part = message.head.part.clone().ok_or_else(|| RunRefused::Over(letter.to_string()))?;
+        // Where no delivery ended it, the last one that was made is made again.
+        let role = if part.role == Role::Letter { Role::Step } else { part.role };
         let (mut head, steps) = self.failed_run(&part).await?;
         head.spec = overrides.over(head.spec);
         head.created = clock::now();
@@ -96,7 +98,7 @@ impl Desk {
                 continue;
             }
             let message = match (is_failed, is_open) {
-                (true, _) => Some(again(&step.name, part.role, None)),
+                (true, _) => Some(again(&step.name, role, None)),
                 (false, true) => Some(again(&step.name, Role::Step, pause(kept.body))),
                 (false, false) => None,
             };

@@ -3,14 +3,13 @@
 use bytes::Bytes;
 use flowgate_tasks::{
     NewTask, TaskId,
-    store::{RunChange, RunOutcome, RunState, RunWrite, Sent, StoreError},
+    store::{Run, RunChange, RunOutcome, RunQuery, RunState, RunWrite, Sent, StoreError},
 };
 
 use super::{Chore, RunRefused};
 use crate::{
-    delivery::cut_off,
     message::{Message, Part, Role},
-    office::{Answered, Desk, Entry, Stage, posting},
+    office::{Answered, Desk, posting},
     workflow::{Failed, FailureCall, RunHead, result_text},
 };
 
@@ -22,8 +21,6 @@ pub(crate) struct Failing {
     pub(crate) answer: Option<Answered>,
     /// What tells the workflow, if it wants to know.
     pub(crate) callback: Option<Message>,
-    /// Whether the message becomes a dead letter.
-    pub(crate) has_letter: bool,
 }
 
 impl Desk {
@@ -75,13 +72,13 @@ impl Desk {
     async fn close_failed(
         &self,
         name: &str,
-        Failing { task, error, answer, callback, has_letter }: &Failing,
+        Failing { task, error, answer, callback }: &Failing,
         sent: Option<&Message>,
     ) -> Result<Option<Vec<TaskId>>, StoreError> {
         let state = if sent.is_some() { "CALLBACK_INPROGRESS" } else { "CALLBACK_FAIL" };
         self.close(name, RunState::Failed, |head| {
             let (error, answer) = (error.clone(), answer.clone());
-            head.failed = Some(Failed { task: task.0, error, answer, has_letter: *has_letter });
+            head.failed = Some(Failed { task: task.0, error, answer, has_letter: true, behind: None });
             head.failure_call = callback.as_ref().map(|message| FailureCall {
                 url: message.head.url.clone(),
                 task: 0,
@@ -93,24 +90,9 @@ impl Desk {
         .await
     }
 
-    /// A run whose next step cannot be stored has failed: it would wait for it for ever. Its last message shows why in the log,
-    /// and is no dead letter: it was delivered.
-    pub(crate) async fn give_up(&self, name: &str, error: String) -> Result<(), StoreError> {
-        let Some((run, steps)) = self.store.run(name.to_owned()).await? else { return Ok(()) };
-        if run.state != RunState::Live {
-            return Ok(());
-        }
-        let task = steps.last().map_or(TaskId(0), |step| step.task);
-        let (failing, message) = cut_off(self, task, &run, &steps, error, false);
-        let mut entry = Entry::plain(Stage::Error, message);
-        entry.error = Some(failing.error.clone());
-        self.journal.add(task, &entry).await;
-        self.fail_run(name, failing).await
-    }
-
     /// Ends a live run, in one transaction with what is sent for it and what is left to do. Gives the tasks that were sent.
     /// `None`: it had ended.
-    async fn close(
+    pub(super) async fn close(
         &self,
         name: &str,
         state: RunState,
@@ -149,6 +131,13 @@ impl Desk {
         }
     }
 
+    /// A run by its own name, without its steps: those can be large.
+    pub(crate) async fn run_alone(&self, name: &str) -> Result<Option<Run>, StoreError> {
+        let behind = Some(format!("{name}~"));
+        let query = RunQuery { before: behind, id: None, is_live: false, most: 1 };
+        Ok(self.store.runs(query).await?.pop().filter(|run| run.name == name))
+    }
+
     /// Changes what is kept of a run, ended or not. `false`: there is none.
     pub(crate) async fn change_head(
         &self,
@@ -156,7 +145,7 @@ impl Desk {
         edit: impl Fn(&mut RunHead),
     ) -> Result<bool, StoreError> {
         loop {
-            let Some((run, _)) = self.store.run(name.to_owned()).await? else { return Ok(false) };
+            let Some(run) = self.run_alone(name).await? else { return Ok(false) };
             let mut head = RunHead::from_bytes(&run.head);
             edit(&mut head);
             let write = RunWrite::Change {

@@ -1,6 +1,6 @@
 //! Runs of workflows, as they are stored: every change of one is one transaction, with the messages that follow from it.
 //!
-//! Reading order: [`plan`] takes in what begins a run or goes on with it; [`close`] ends runs; [`gather`] stores together what comes together; [`wait`] has events and those
+//! Reading order: [`plan`] takes in what begins a run or goes on with it; [`close`] ends runs, and [`letter`] those that no delivery ends; [`gather`] stores together what comes together; [`wait`] has events and those
 //! who wait; [`chore`] is what is done later, as tasks of its own: so that a crash in between leaves nothing undone. [`again`]
 //! begins failed runs anew, and [`told`] gathers what is told of a run.
 
@@ -8,6 +8,7 @@ mod again;
 mod chore;
 mod close;
 mod gather;
+mod letter;
 mod plan;
 mod refused;
 mod told;
@@ -18,6 +19,7 @@ pub(super) use chore::Chore;
 pub(crate) use chore::{CHORE, Errand};
 pub(crate) use close::Failing;
 pub(crate) use gather::Gather;
+pub(crate) use letter::Telling;
 pub(crate) use plan::{InRun, Planned};
 pub(crate) use refused::{FULL, RunRefused};
 pub(crate) use told::RunFilter;

@@ -285,7 +285,7 @@ pub(super) fn go_on(run: &Run, role: Role, step: String, mut message: Message, b
     let kept = match role {
         Role::Step => Kept::to_bytes(CallType::Step, &body),
         Role::Call => Kept::to_bytes(CallType::To, &[]),
-        Role::Back | Role::Failure => Kept::to_bytes(CallType::From, &[]),
+        Role::Back | Role::Failure | Role::Letter => Kept::to_bytes(CallType::From, &[]),
     };
     if role != Role::Step {
         message.body = body.clone();

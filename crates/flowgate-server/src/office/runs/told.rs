@@ -101,11 +101,11 @@ impl Desk {
 
 /// The tasks whose log is read: of a short run all; of a long one those that are not done with, and what it called.
 fn noted(steps: &[RunStep], head: &RunHead) -> Vec<TaskId> {
-    let failed = head.failed.as_ref().map(|failed| failed.task);
+    let is_failed = |task| head.failed.as_ref().is_some_and(|failed| failed.is_at(task));
     let last = steps.len().saturating_sub(WHOLE / 2);
     let is_noted = |index: usize, step: &RunStep| {
         let is_plain = step.name.starts_with("step/");
-        steps.len() <= WHOLE || index >= last || !is_plain || Some(step.task.0) == failed
+        steps.len() <= WHOLE || index >= last || !is_plain || is_failed(step.task)
     };
     let noted = steps.iter().enumerate().filter(|(index, step)| is_noted(*index, step));
     noted.map(|(_, step)| step.task).collect()

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use flowgate_core::{Adaptive, Key, Limits, OptionError, Refusal, Spot};
+use flowgate_core::{Adaptive, Key, Limits, MAX_MAX, MAX_QUEUE, OptionError, Refusal, Spot};
 use http::{HeaderMap, Response, request::Parts};
 use tower_layer::Layer;
 
@@ -20,7 +20,7 @@ use crate::{
         answer::Answer,
         figures::Figures,
         front::{Front, FrontBuilder, front_options},
-        scope::Scope,
+        scope::{Scope, key_of},
     },
 };
 
@@ -60,6 +60,7 @@ pub enum ReleaseAt {
 
 /// In which order those in line are let in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Line {
     /// First in, first out.
     #[default]
@@ -142,7 +143,7 @@ impl ConcurrencyLimit {
                 let accepted = "no pins with the scope `global`: there is one budget, change its limits";
                 Err(OptionError::new("pin", format!("{key:?}"), accepted))
             }
-            Doors::Many(gate) => gate.pin(key, limits),
+            Doors::Many(gate) => gate.pin(key_of(key).as_str(), limits),
         }
     }
 
@@ -150,7 +151,7 @@ impl ConcurrencyLimit {
     pub fn unpin(&self, key: &str) -> bool {
         match &self.shared.gate {
             Doors::One(_) => false,
-            Doors::Many(gate) => gate.unpin(key),
+            Doors::Many(gate) => gate.unpin(key_of(key).as_str()),
         }
     }
 }
@@ -217,11 +218,34 @@ impl ConcurrencyLimitBuilder {
             Line::Codel { target, interval } => gate.codel(target, interval),
         };
         let gate = match (&front.scope, self.max_keys) {
-            (Scope::Global, _) => Doors::One(gate.build()?),
-            (_, None) => Doors::Many(gate.keyed().build()?),
-            (_, Some(max_keys)) => Doors::Many(gate.keyed().max_keys(max_keys).build()?),
+            (Scope::Global, _) => gate.build().map(Doors::One),
+            (_, None) => gate.keyed().build().map(Doors::Many),
+            (_, Some(max_keys)) => gate.keyed().max_keys(max_keys).build().map(Doors::Many),
         };
+        let gate = gate.map_err(|error| renamed(&error, self.max_queue))?;
         Ok(ConcurrencyLimit { shared: Arc::new(Shared { front, release: self.release, spot, gate }) })
+    }
+}
+
+/// The options of a layer have names of their own.
+fn renamed(error: &OptionError, max_queue: u32) -> OptionError {
+    let (value, accepted) = (error.value(), error.accepted());
+    match error.option() {
+        "max" if value == "not set" => {
+            OptionError::new("max_concurrent", value, format!("an integer from 1 to {MAX_MAX}"))
+        }
+        "max" => OptionError::new("max_concurrent", value, accepted),
+        "queue" => OptionError::new("max_queue", value, format!("an integer from 0 to {MAX_QUEUE}")),
+        "timeout" if max_queue == 0 => {
+            let accepted = "no `queue_timeout` without `max_queue`: by default nobody waits";
+            OptionError::new("queue_timeout", value, accepted)
+        }
+        "timeout" => OptionError::new("queue_timeout", value, "a duration above zero and up to 366 days"),
+        "codel" if max_queue == 0 => {
+            OptionError::new("line", value, "no `Line::Codel` without `max_queue`: by default nobody waits")
+        }
+        "codel" => OptionError::new("line", value, accepted),
+        _ => error.clone(),
     }
 }
 

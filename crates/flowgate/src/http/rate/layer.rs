@@ -16,7 +16,7 @@ use crate::{
         answer::Answer,
         figures::Figures,
         front::{Front, FrontBuilder, front_options},
-        scope::Scope,
+        scope::{Scope, key_of},
     },
 };
 
@@ -71,15 +71,29 @@ impl RateLimit {
 
     /// Another rate, at once. An error if the limits have none: then nothing would be limited.
     pub fn set_limits(&self, limits: Limits) -> Result<(), OptionError> {
-        if limits.rate().is_none() {
-            return Err(OptionError::new(
-                "rate",
-                "not set",
-                "limits with a `rate`: this layer counts starts alone",
-            ));
-        }
+        has_rate(&limits)?;
         self.shared.gate.set_limits(limits)
     }
+
+    /// Pins limits to one key: another rate for one client. `false` if there is no room for another lane.
+    pub fn pin(&self, key: &str, limits: Limits) -> Result<bool, OptionError> {
+        has_rate(&limits)?;
+        self.shared.gate.pin(key_of(key).as_str(), limits)
+    }
+
+    /// The layer's limits hold for this key again. `false` if none were pinned.
+    pub fn unpin(&self, key: &str) -> bool {
+        self.shared.gate.unpin(key_of(key).as_str())
+    }
+}
+
+/// The layer counts starts, and does nothing else.
+fn has_rate(limits: &Limits) -> Result<(), OptionError> {
+    if limits.rate().is_none() {
+        let accepted = "limits with a `rate`: this layer counts starts alone";
+        return Err(OptionError::new("rate", "not set", accepted));
+    }
+    Ok(())
 }
 
 impl RateLimitBuilder {
@@ -112,9 +126,18 @@ impl RateLimitBuilder {
         let front = self.front.build()?;
         let gate = self.gate.scope(front.scope.word()).keyed();
         let gate = match self.max_keys {
-            None => gate.build()?,
-            Some(max_keys) => gate.max_keys(max_keys).build()?,
+            None => gate.build(),
+            Some(max_keys) => gate.max_keys(max_keys).build(),
         };
+        // The gate would take a `max` instead, and says so; the layer has none.
+        let gate = gate.map_err(|error| match error.option() {
+            "max" => OptionError::new(
+                "rate",
+                error.value(),
+                "a number of requests and a period, like `1000, \"1m\"`",
+            ),
+            _ => error,
+        })?;
         Ok(RateLimit { shared: Arc::new(Shared { front, gate }) })
     }
 }
@@ -131,22 +154,26 @@ impl Shared {
     /// Spends one start; what is left, for the response's headers.
     pub(super) fn spend(&self, key: &Key) -> Result<Option<Figures>, Refusal> {
         self.gate.check_key(key.as_str())?;
-        let limits = self.gate.limits();
-        let look = || self.gate.look_key(key.as_str()).and_then(|lane| lane.rate);
-        Ok(limits.rate().filter(|_| self.front.has_figures).map(|rate| match look() {
-            Some(allowance) => Figures::of_rate(rate, allowance),
-            None => Figures::of_rested_rate(rate),
-        }))
+        if !self.front.has_figures {
+            return Ok(None);
+        }
+        let figures = match self.gate.look_key(key.as_str()) {
+            Some(lane) => lane.limits.rate().zip(lane.rate).map(|(rate, left)| Figures::of_rate(rate, left)),
+            None => self.gate.limits().rate().map(Figures::of_rested_rate),
+        };
+        Ok(figures)
     }
 
     /// The answer to a request that was refused, with what is known of the rate.
     pub(super) fn refuse(&self, key: &Key, refusal: &Refusal, request: &Parts) -> Response<Bytes> {
         let mut response = self.front.refuse(key, refusal, request);
-        if let (true, Reason::Rate, Some(rate)) =
-            (self.front.has_figures, refusal.reason, self.gate.limits().rate())
-        {
+        if self.front.has_figures && refusal.reason == Reason::Rate {
+            let lane = self.gate.look_key(key.as_str());
+            let limits = lane.map_or_else(|| self.gate.limits(), |lane| lane.limits);
             let resets_in = refusal.retry_after.unwrap_or(Duration::ZERO);
-            Figures::of_spent_rate(rate, resets_in).write(response.headers_mut());
+            if let Some(rate) = limits.rate() {
+                Figures::of_spent_rate(rate, resets_in).write(response.headers_mut());
+            }
         }
         response
     }

@@ -120,8 +120,14 @@ impl<B: Send + 'static, S: Step<B>> Step<B> for Bounded<B, S> {
         cx: Cx<'a>,
     ) -> impl Future<Output = Outcome<S::Out>> + Send + 'a {
         let run = |exchange, cx| self.inner.run(exchange, cx);
-        let claimed = usize::from(self.takes_claims && exchange.is_admitted());
-        let limiters = &self.limiters[claimed..];
+        let limiters = match &self.limiters[..] {
+            [outermost, inner @ ..]
+                if self.takes_claims && exchange.is_admitted() && outermost.is_as_declared(cx) =>
+            {
+                inner
+            }
+            all => all,
+        };
         // One gate with a slot free and nobody listening: all that a limit costs is to take it.
         if let [limiter] = limiters
             && let Some(pass) = limiter.express(cx)

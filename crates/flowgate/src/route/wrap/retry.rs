@@ -42,6 +42,7 @@ type RetryOn = dyn Fn(&Error) -> bool + Send + Sync;
 
 /// How much of a pause is left to chance, so that those who failed together do not come back together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum Jitter {
     /// None of it.
     #[default]
