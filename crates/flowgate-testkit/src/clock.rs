@@ -1,6 +1,7 @@
-//! A clock that stands still until it is moved.
+//! Clocks that stand still until they are moved.
 //!
-//! Owns time in tests. Moving it rings every alarm that falls due on the way, in order, each at its own moment.
+//! Owns time in tests. Moving a [`FakeClock`] rings every alarm that falls due on the way, in order, each at its own moment; a
+//! [`LateClock`] rings them when it is told to.
 
 use std::{
     collections::BTreeMap,
@@ -84,5 +85,39 @@ impl Clock for FakeClock {
             None => {}
         }
         inside.alarms.insert((at, address), alarm);
+    }
+}
+
+/// A clock that is moved first, and rings what was due on the way only when it is told to: as on a busy machine.
+#[derive(Default)]
+pub struct LateClock {
+    now: Mutex<Tick>,
+    alarms: Mutex<Vec<(Tick, &'static dyn Alarm)>>,
+}
+
+impl LateClock {
+    /// Moves on, silently.
+    pub fn jump(&self, millis: u64) {
+        let now = self.now().after(Duration::from_millis(millis));
+        *self.now.lock().expect("no panic under the clock's lock") = now;
+    }
+
+    /// Rings all that is due by now.
+    pub fn ring(&self) {
+        let now = self.now();
+        let mut alarms = self.alarms.lock().expect("no panic under the clock's lock");
+        let due: Vec<_> = alarms.extract_if(.., |&mut (at, _)| at <= now).collect();
+        drop(alarms);
+        due.into_iter().for_each(|(_, alarm)| alarm.ring());
+    }
+}
+
+impl Clock for LateClock {
+    fn now(&self) -> Tick {
+        *self.now.lock().expect("no panic under the clock's lock")
+    }
+
+    fn wake_at(&self, at: Tick, alarm: &'static dyn Alarm) {
+        self.alarms.lock().expect("no panic under the clock's lock").push((at, alarm));
     }
 }

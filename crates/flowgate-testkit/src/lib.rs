@@ -10,7 +10,7 @@ mod poll;
 pub mod postgres;
 pub mod scripts;
 
-pub use clock::FakeClock;
+pub use clock::{FakeClock, LateClock};
 pub use cpu::cpu_time;
 pub use memory::{Allocator, Memory};
 pub use poll::Driven;

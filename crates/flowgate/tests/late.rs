@@ -2,42 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use flowgate::{
-    Gate, Limits, Reason, Tick,
-    clock::{Alarm, Clock},
-};
-use flowgate_testkit::Driven;
-
-/// A clock that jumps, and rings what was due on the way only then: as a busy machine does.
-#[derive(Default)]
-struct LateClock {
-    now: Mutex<Tick>,
-    alarms: Mutex<Vec<(Tick, &'static dyn Alarm)>>,
-}
-
-impl LateClock {
-    fn jump(&self, millis: u64) {
-        let now = self.now().after(Duration::from_millis(millis));
-        *self.now.lock().unwrap() = now;
-        let due: Vec<_> = self.alarms.lock().unwrap().extract_if(.., |&mut (at, _)| at <= now).collect();
-        due.into_iter().for_each(|(_, alarm)| alarm.ring());
-    }
-}
-
-impl Clock for LateClock {
-    fn now(&self) -> Tick {
-        *self.now.lock().unwrap()
-    }
-
-    fn wake_at(&self, at: Tick, alarm: &'static dyn Alarm) {
-        self.alarms.lock().unwrap().push((at, alarm));
-    }
-}
+use flowgate::{Gate, Limits, Reason};
+use flowgate_testkit::{Driven, LateClock};
 
 #[test]
 fn g3_waits_that_end_late_and_together_with_a_rate_end_for_all() {
@@ -47,13 +15,16 @@ fn g3_waits_that_end_late_and_together_with_a_rate_end_for_all() {
     let gate = gate.clock(clock.clone()).build().unwrap();
     let mut busy = vec![gate.try_enter_key("busy").unwrap()];
     clock.jump(101);
+    clock.ring();
     drop(gate.try_enter_key("idle").unwrap());
     clock.jump(50);
+    clock.ring();
     busy.push(gate.try_enter_key("busy").unwrap());
     let mut waiting = ["busy", "idle"].map(|key| Driven::pending(gate.enter_key(key)));
     drop(busy);
     // Both have waited too long, and what the idle one waited for has come as well.
     clock.jump(60);
+    clock.ring();
     for each in &mut waiting {
         assert_eq!(each.ready().unwrap_err().reason, Reason::QueueTimeout);
     }
@@ -70,6 +41,7 @@ fn g8_limits_that_turn_somebody_away_may_leave_other_lanes_without_a_meaning() {
     let mut busy = vec![gate.try_enter_key("busy").unwrap()];
     drop(gate.try_enter_key("idle").unwrap());
     clock.jump(110);
+    clock.ring();
     busy.push(gate.try_enter_key("busy").unwrap());
     let mut heavy = Driven::pending(gate.enter_key("busy").weight(2));
     drop(busy);

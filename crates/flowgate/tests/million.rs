@@ -63,7 +63,10 @@ fn g4_one_million_waiters_join_cancel_and_drain_in_linear_time() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let gate = Gate::builder().max(1).build().unwrap();
     let of = |parts: usize| (0..parts).map(|_| fill_cancel_drain(&gate, MANY / parts)).sum::<Duration>();
-    let (tenths, whole) = (of(10), of(1));
+    // The least of a few rounds is what it takes: a host that takes the processor away is counted as well, and only adds.
+    let rounds = [(); 5].map(|()| (of(10), of(1)));
+    let (tenths, whole) = (rounds.map(|(tenths, _)| tenths), rounds.map(|(_, whole)| whole));
+    let (tenths, whole) = (tenths.into_iter().min().unwrap(), whole.into_iter().min().unwrap());
     let growth = whole.as_secs_f64() / tenths.as_secs_f64();
     assert!(growth <= GROWTH, "{MANY} waiters took {tenths:?} in ten parts, {whole:?} at once");
 }

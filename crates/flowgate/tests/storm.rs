@@ -3,49 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use flowgate::{
-    Gate, KeyedGate, Limits, LimitsBuilder, Pass, Refusal, Tick,
-    clock::{Alarm, Clock},
-};
-use flowgate_testkit::Driven;
+use flowgate::{Gate, KeyedGate, Limits, LimitsBuilder, Pass, Refusal};
+use flowgate_testkit::{Driven, LateClock};
 use proptest::prelude::*;
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
-
-/// A clock that is moved first, and rings what was due on the way only when it is told to.
-#[derive(Default)]
-struct LateClock {
-    now: Mutex<Tick>,
-    alarms: Mutex<Vec<(Tick, &'static dyn Alarm)>>,
-}
-
-impl LateClock {
-    fn jump(&self, millis: u64) {
-        let now = self.now().after(Duration::from_millis(millis));
-        *self.now.lock().unwrap() = now;
-    }
-
-    fn ring(&self) {
-        let now = self.now();
-        let due: Vec<_> = self.alarms.lock().unwrap().extract_if(.., |&mut (at, _)| at <= now).collect();
-        due.into_iter().for_each(|(_, alarm)| alarm.ring());
-    }
-}
-
-impl Clock for LateClock {
-    fn now(&self) -> Tick {
-        *self.now.lock().unwrap()
-    }
-
-    fn wake_at(&self, at: Tick, alarm: &'static dyn Alarm) {
-        self.alarms.lock().unwrap().push((at, alarm));
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Op {

@@ -3,14 +3,13 @@
 use flowgate_tasks::store::{Document, Shelf, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::Refused;
+use super::{
+    Refused,
+    shelved::{self, Listed},
+};
 use crate::{clock, message::Fault};
 
 const KIND: &str = "group";
-/// More are not listed.
-const MOST: usize = 10_000;
-/// So many are read at once: each can be as large as a request.
-const AT_ONCE: u32 = 8;
 /// Each of them is a message of its own.
 const MOST_ENDPOINTS: usize = 1000;
 
@@ -33,29 +32,29 @@ pub(crate) struct Endpoint {
     pub(crate) url: String,
 }
 
+impl Listed for Group {
+    fn size(&self) -> usize {
+        let endpoints =
+            self.endpoints.iter().map(|each| each.url.len() + each.name.as_ref().map_or(0, String::len));
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
+        endpoints.chain(headers).sum()
+    }
+
+    fn leave_out(&mut self) {
+        self.endpoints = Vec::new();
+        self.headers = Vec::new();
+    }
+}
+
 impl Group {
     pub(crate) async fn find(store: &dyn Shelf, name: &str) -> Result<Option<Self>, StoreError> {
         let found = store.document(KIND.into(), name.to_owned()).await?;
         Ok(found.and_then(|found| serde_json::from_slice(&found.body).ok()))
     }
 
-    /// All of them. The list has no pages: endpoints beyond `bytes` in all are left out, and told of each group by itself.
+    /// All of them. The list has no pages: endpoints and settings beyond `bytes` in all are left out, and told of each group by itself.
     pub(crate) async fn all(store: &dyn Shelf, bytes: usize) -> Result<Vec<Self>, StoreError> {
-        let (mut all, mut after, mut left) = (Vec::new(), String::new(), bytes);
-        while all.len() < MOST {
-            let page = store.documents(KIND.into(), after, AT_ONCE).await?;
-            let Some(last) = page.last() else { break };
-            after = last.name.clone();
-            for found in page {
-                let Ok(mut group) = serde_json::from_slice::<Group>(&found.body) else { continue };
-                match left.checked_sub(found.body.len()) {
-                    Some(rest) => left = rest,
-                    None => group.endpoints.clear(),
-                }
-                all.push(group);
-            }
-        }
-        Ok(all)
+        shelved::all(store, KIND, bytes).await
     }
 
     /// Changes a group, which is made if it is not there; one that is left without endpoints and settings is removed. What

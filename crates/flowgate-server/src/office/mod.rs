@@ -1,7 +1,7 @@
 //! What the API, the deliveries and the schedules have in common: one way in for messages, their log, and what is kept.
 //!
 //! Reading order: [`desk`] takes messages in; [`posting`] makes them tasks, [`traced`] puts them in a trace; [`journal`] writes what happens to them, in the
-//! form that [`note`] owns, and [`service_times`] reads from it how long deliveries take; [`secrets`] has tokens and signing keys; [`queues`], [`groups`] and [`schedules`] are documents, and
+//! form that [`note`] owns, and [`service_times`] reads from it how long deliveries take; [`secrets`] has tokens and signing keys; [`queues`], [`groups`] and [`schedules`] are documents ([`shelved`] lists them), and
 //! [`cron`] says when a schedule is due. [`runs`] are runs of workflows. All of them see the store through [`scoped`], as one
 //! namespace has it.
 
@@ -18,6 +18,7 @@ mod schedules;
 mod scoped;
 mod secrets;
 mod service_times;
+mod shelved;
 mod traced;
 
 pub(crate) use cron::Cron;

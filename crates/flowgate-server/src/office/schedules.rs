@@ -15,6 +15,7 @@ use super::{
     Cron,
     desk::{Desk, Refused, Sending},
     posting,
+    shelved::{self, Listed},
 };
 use crate::{
     clock,
@@ -25,10 +26,6 @@ use crate::{
 const KIND: &str = "schedule";
 /// The kind of the tasks that make schedules go on.
 pub(crate) const TICK: &str = "tick";
-/// More are not listed.
-const MOST: usize = 10_000;
-/// So many are read at once: each can be as large as a body.
-const AT_ONCE: u32 = 8;
 /// Ids of what a schedule sent are remembered for longer than a task can be late.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -79,6 +76,16 @@ pub(crate) struct Tick {
     pub(crate) space: Space,
 }
 
+impl Listed for Schedule {
+    fn size(&self) -> usize {
+        self.body.len()
+    }
+
+    fn leave_out(&mut self) {
+        self.body = Default::default();
+    }
+}
+
 impl Schedule {
     pub(crate) async fn find(store: &dyn Shelf, id: &str) -> Result<Option<Self>, StoreError> {
         let found = store.document(KIND.into(), id.to_owned()).await?;
@@ -87,21 +94,7 @@ impl Schedule {
 
     /// All of them. The list has no pages: bodies beyond `bytes` in all are left out, and told of each one by itself.
     pub(crate) async fn all(store: &dyn Shelf, bytes: usize) -> Result<Vec<Self>, StoreError> {
-        let (mut all, mut after, mut left) = (Vec::new(), String::new(), bytes);
-        while all.len() < MOST {
-            let page = store.documents(KIND.into(), after, AT_ONCE).await?;
-            let Some(last) = page.last() else { break };
-            after = last.name.clone();
-            for found in page {
-                let Ok(mut schedule) = serde_json::from_slice::<Schedule>(&found.body) else { continue };
-                match left.checked_sub(schedule.body.len()) {
-                    Some(rest) => left = rest,
-                    None => schedule.body.clear(),
-                }
-                all.push(schedule);
-            }
-        }
-        Ok(all)
+        shelved::all(store, KIND, bytes).await
     }
 
     pub(crate) async fn remove(store: &dyn Shelf, id: &str) -> Result<bool, StoreError> {
