@@ -34,15 +34,18 @@ const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id
     FROM old WHERE leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
 
 /// Ready lanes with a key: those of the best priority after the cursor, then the others from the beginning; each key locked, unless
-/// somebody else has it. Those that this turn has locked before are not looked up again.
+/// somebody else has it. The others in two parts, so that each is a piece of the index. Those that this turn has locked before are not looked up again.
 const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
     SELECT lanes.* FROM queues CROSS JOIN LATERAL (\
     SELECT priority AS best FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) AS first \
     CROSS JOIN LATERAL (\
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
     AND priority = best AND id > $1 ORDER BY id LIMIT $2) UNION ALL \
+    (SELECT * FROM (\
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND (priority > best OR id <= $1) ORDER BY priority, id LIMIT $2)) AS lanes \
+    AND priority = best AND id <= $1 ORDER BY id LIMIT $2) UNION ALL \
+    (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
+    AND priority > best ORDER BY priority, id LIMIT $2)) AS others LIMIT $2)) AS lanes \
     WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
     AND EXISTS (SELECT FROM workers WHERE id = $4 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))) \
     SELECT * FROM (SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
