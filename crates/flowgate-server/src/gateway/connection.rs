@@ -46,40 +46,85 @@ const LONGEST_LINGER: Duration = Duration::from_secs(30);
 const STANDSTILL: Duration = Duration::from_secs(5);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Serves a connection to its end. Between requests it is what stands here and no more: all that answering takes is behind a
-/// pointer, and given back with the answer. Most connections are idle most of the time.
+/// A client that is being attended to, until it has said nothing for a while; `None` when the connection has ended.
+type Attending = Pin<Box<dyn Future<Output = Option<ClientIo>>>>;
+
+/// Serves a connection to its end. At rest it is what stands here and no more: all that answering takes is behind a pointer,
+/// and given back when nothing was said for a while. Most connections rest most of the time.
 ///
 /// Cancel safety: dropped, the connection is closed and all that was under way on it is dropped.
-pub(super) async fn serve(worker: Rc<Worker>, socket: Rc<Socket>, peer: SocketAddr, watch: Rc<Watch>) {
-    let Some(Begun { mut io, protocol, mut input }) = Box::pin(begin(&worker, socket, &watch)).await else {
-        return;
-    };
-    let newcomer =
-        |io: &ClientIo| Client::new(peer, io.is_tls(), Rc::clone(&watch), worker.view().table.idle_timeout);
-    let mut client = newcomer(&io);
-    if protocol == Protocol::Http2 {
-        let io = io.with_early(input.freeze()).of_frames();
-        // Its first request may come as late as any other.
-        client.pause();
-        return Box::pin(serve_http2(&worker, &client, io, &watch)).await;
-    }
-    loop {
-        let Some(left) = Box::pin(serve_http1(&worker, &client, (io, input), &watch)).await else { return };
-        io = left;
-        let mut heard = listen(&worker, &mut io, &watch).await;
-        if let Heard::Silence = heard {
-            client.rest();
-            drop(client);
+pub(super) fn serve(
+    worker: Rc<Worker>,
+    socket: Rc<Socket>,
+    peer: SocketAddr,
+    watch: Rc<Watch>,
+) -> impl Future<Output = ()> {
+    let mut attending: Attending = Box::pin(welcome(Rc::clone(&worker), socket, peer, Rc::clone(&watch)));
+    // A block: an `async fn` has room for its arguments twice.
+    async move {
+        loop {
+            let Some(mut io) = attending.await else { return };
             let resting = worker.resting();
-            heard = listen(&worker, &mut io, &watch).await;
+            let heard = listen(&worker, &mut io, &watch).await;
             drop(resting);
-            client = newcomer(&io);
-        }
-        match heard {
-            Heard::Words(words) => input = words,
-            Heard::Silence | Heard::End => return Box::pin(close(io, &client, &worker, &watch)).await,
+            let (worker, watch) = (Rc::clone(&worker), Rc::clone(&watch));
+            attending = match heard {
+                Heard::Words(words) => Box::pin(attend(worker, peer, (io, words), watch)),
+                Heard::Silence | Heard::End => Box::pin(dismiss(worker, io, watch)),
+            };
         }
     }
+}
+
+/// Finds out what is spoken, and speaks it.
+async fn welcome(
+    worker: Rc<Worker>,
+    socket: Rc<Socket>,
+    peer: SocketAddr,
+    watch: Rc<Watch>,
+) -> Option<ClientIo> {
+    let Begun { io, protocol, input } = Box::pin(begin(&worker, socket, &watch)).await?;
+    match protocol {
+        Protocol::Http1 => attend(worker, peer, (io, input), watch).await,
+        Protocol::Http2 => {
+            let client = worker.client(peer, &io, &watch);
+            let io = io.with_early(input.freeze()).of_frames();
+            // Its first request may come as late as any other.
+            client.pause();
+            Box::pin(serve_http2(&worker, &client, io, &watch)).await;
+            None
+        }
+    }
+}
+
+/// Answers what is said in HTTP/1.1, until nothing is for a while.
+async fn attend(
+    worker: Rc<Worker>,
+    peer: SocketAddr,
+    (mut io, mut input): (ClientIo, BytesMut),
+    watch: Rc<Watch>,
+) -> Option<ClientIo> {
+    let client = worker.client(peer, &io, &watch);
+    loop {
+        io = serve_http1(&worker, &client, (io, input), &watch).await?;
+        match listen(&worker, &mut io, &watch).await {
+            Heard::Words(words) => input = words,
+            Heard::Silence => {
+                client.rest();
+                return Some(io);
+            }
+            Heard::End => {
+                close(io, client.has_unread(), &worker, &watch).await;
+                return None;
+            }
+        }
+    }
+}
+
+/// Ends a connection at rest.
+async fn dismiss(worker: Rc<Worker>, io: ClientIo, watch: Rc<Watch>) -> Option<ClientIo> {
+    close(io, false, &worker, &watch).await;
+    None
 }
 
 /// A connection on which something was said.
@@ -113,8 +158,8 @@ enum Heard {
 /// Waits for a client to say something. There is no buffer until it does.
 ///
 /// Cancel safety: dropped, nothing that was read is lost but the connection itself.
-async fn listen(worker: &Worker, io: &mut ClientIo, watch: &Watch) -> Heard {
-    poll_fn(|cx| {
+fn listen(worker: &Worker, io: &mut ClientIo, watch: &Watch) -> impl Future<Output = Heard> {
+    poll_fn(move |cx| {
         if io.may_have_words(cx) {
             let mut words = worker.spare.take();
             let read = pin!(io.read_buf(&mut words)).poll(cx);
@@ -132,7 +177,6 @@ async fn listen(worker: &Worker, io: &mut ClientIo, watch: &Watch) -> Heard {
             Poll::Pending
         }
     })
-    .await
 }
 
 /// What the future comes to; `None` where it failed, or nothing new is begun any more.
@@ -201,7 +245,7 @@ async fn serve_http1(
         (Served::Resting, _) => return Some(io),
         (Served::Ended, Some(tunnel)) => Box::pin(tunnel.run(io, watch)).await,
         (Served::Failed, _) if !client.has_unread() => {}
-        (Served::Ended | Served::Failed, _) => Box::pin(close(io, client, worker, watch)).await,
+        (Served::Ended | Served::Failed, _) => Box::pin(close(io, client.has_unread(), worker, watch)).await,
     }
     None
 }
@@ -248,10 +292,10 @@ async fn serve_while_busy(
 
 /// Closes a connection. Where something is left unread the other side may be sending still, and would lose our answer to a
 /// reset if it were closed at once (RFC 9112, 9.6): it is told that no more comes from here, and heard out for a while.
-async fn close(mut io: ClientIo, client: &Client, worker: &Worker, watch: &Watch) {
+async fn close(mut io: ClientIo, has_unread: bool, worker: &Worker, watch: &Watch) {
     let clock = &worker.spawner.clock;
     watch.begin(Stage::Closing, Span::of(STANDSTILL));
-    if io.shutdown().await.is_err() || !client.has_unread() {
+    if io.shutdown().await.is_err() || !has_unread {
         return;
     }
     let deadline = clock.after(Span::of(LONGEST_LINGER));
@@ -281,4 +325,20 @@ async fn serve_http2(worker: &Rc<Worker>, client: &Rc<Client>, io: ClientIo, wat
     });
     // How it ended, its requests were told one by one.
     let _ = served.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_made<A, B, C, D, F>(_: impl Fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_at_rest_takes_little() {
+        // With its record and the runtime's own, 384 bytes; the next step is 512. Seen to fail: with `while let` in place of
+        // `let … else`, which keeps what it matched for as long as its body runs.
+        assert!(size_of_made(serve) <= 176, "{}", size_of_made(serve));
+    }
 }

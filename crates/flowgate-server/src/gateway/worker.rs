@@ -24,10 +24,11 @@ use tokio::{
 };
 
 use super::{
+    client::Client,
     clock::{Clock, TICK},
     connection::serve,
     cores::Core,
-    io::Socket,
+    io::{ClientIo, Socket},
     spare::Spare,
     table::Table,
     tasks::{Spawner, Tasks},
@@ -187,6 +188,10 @@ impl Worker {
     pub(super) fn resting(&self) -> Resting<'_> {
         self.load.resting.fetch_add(1, Ordering::Relaxed);
         Resting(&self.load)
+    }
+
+    pub(super) fn client(&self, peer: SocketAddr, io: &ClientIo, watch: &Rc<Watch>) -> Rc<Client> {
+        Client::new(peer, io.is_tls(), Rc::clone(watch), self.view().table.idle_timeout)
     }
 
     pub(super) fn is_draining(&self) -> bool {
