@@ -42,6 +42,8 @@ impl State {
             is_plain: is_plain(&limits),
             is_codel: limits.discipline() != Discipline::Fifo,
             is_out: false,
+            is_brisk: false,
+            is_behind: false,
             armed: Tick::NEVER,
             sweep_at: Tick::NEVER,
             timed: Due::default(),

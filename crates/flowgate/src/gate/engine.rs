@@ -13,12 +13,13 @@ use foldhash::fast::RandomState;
 use flowgate_core::{Key, Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
 
 use super::{
-    desk::Desk,
+    desk::{Desk, Locked},
     express::Missed,
     holding,
     meta::Meta,
     pass::Pass,
-    state::{Admission, Ask, Entry, Place, State, Turned, Wait},
+    state::{Admission, Ask, Entry, Place, State, Turned},
+    wait::{Ready, Wait},
 };
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -81,9 +82,35 @@ impl Engine {
         Some(pass)
     }
 
-    /// Enters, joins the line if there is a waker to wake, or is refused.
+    /// As [`Engine::enter`] for one who would wait. Where there is a line already and nothing unusual goes on, it joins that.
+    #[inline]
+    pub(crate) fn enter_or_wait(&self, key: Option<&str>, weight: u32, spot: Spot, waker: &Waker) -> Answer {
+        let is_line_likely = key.is_none() && self.desk.express.is_away();
+        if !is_line_likely || self.meta.bus.is_on() || holding::is_any() {
+            return self.enter(key, weight, spot, Some(&Wait::new(waker, None)));
+        }
+        match self.desk.join_brisk(weight, Ready::new(self.meta.time.now(), waker)) {
+            Ok(place) => Answer::Wait(self.desk, place),
+            Err((locked, ready)) => self.enter_locked(locked, weight, spot, &Wait::new(waker, Some(ready))),
+        }
+    }
+
     #[inline(never)]
-    pub(crate) fn enter(&self, key: Option<&str>, weight: u32, spot: Spot, waker: Option<&Waker>) -> Answer {
+    fn enter_locked(&self, locked: Locked, weight: u32, spot: Spot, wait: &Wait<'_>) -> Answer {
+        let (desk, ask) = self.ask(None, weight);
+        let entry = desk.enter(locked, &ask, Some(wait));
+        self.answer(desk, None, spot, entry)
+    }
+
+    /// Enters, joins the line if that is wanted, or is refused.
+    #[inline(never)]
+    pub(crate) fn enter(
+        &self,
+        key: Option<&str>,
+        weight: u32,
+        spot: Spot,
+        wait: Option<&Wait<'_>>,
+    ) -> Answer {
         if key.is_none()
             && self.meta.bus.is_on()
             && let Some(pass) = self.enter_heard(weight)
@@ -91,7 +118,7 @@ impl Engine {
             return Answer::Ready(Ok(pass));
         }
         // Where nobody waits, a full express lane says all there is to know; unless this very work holds a slot.
-        let never_waits = waker.is_none() || self.rejects.load(Ordering::Relaxed);
+        let never_waits = wait.is_none() || self.rejects.load(Ordering::Relaxed);
         let express = &self.desk.express;
         if key.is_none()
             && never_waits
@@ -100,21 +127,44 @@ impl Engine {
         {
             return Answer::Ready(Err(self.refused(key, spot, express.turned(weight))));
         }
-        self.enter_desk(key, weight, spot, waker)
+        let (desk, ask) = self.ask(key, weight);
+        let locked = match ask.key {
+            Some((key, hash)) => {
+                let started = if ask.is_timed { self.meta.time.now() } else { Tick::ZERO };
+                match desk.enter_brisk(key, hash, weight) {
+                    Ok((lane, in_use)) => {
+                        let admission = Admission { lane, weight, in_use, started, since: started };
+                        return Answer::Ready(Ok(self.admitted(desk, Some(key), admission)));
+                    }
+                    Err(locked) => locked,
+                }
+            }
+            None => {
+                if let Some(wait) = wait {
+                    wait.prepare(self.meta.time.now());
+                }
+                desk.lock()
+            }
+        };
+        let entry = self.enter_desk(desk, locked, &ask, wait);
+        self.answer(desk, key, spot, entry)
     }
 
-    fn enter_desk(&self, key: Option<&str>, weight: u32, spot: Spot, waker: Option<&Waker>) -> Answer {
-        let wait = waker.map(Wait::new);
-        if key.is_none()
-            && let Some(wait) = &wait
-        {
-            wait.prepare(self.meta.time.now());
+    #[inline(never)]
+    fn enter_desk(
+        &self,
+        desk: &'static Desk,
+        locked: Locked,
+        ask: &Ask<'_>,
+        wait: Option<&Wait<'_>>,
+    ) -> Entry {
+        match desk.enter(locked, ask, wait) {
+            Entry::NoRoom => self.try_with_room(desk, |state| state.enter(ask, wait)),
+            entry => entry,
         }
-        let (desk, ask) = self.ask(key, weight);
-        let mut entry = desk.at(|state| state.enter(&ask, wait.as_ref()));
-        if let Entry::NoRoom = entry {
-            entry = self.try_with_room(desk, |state| state.enter(&ask, wait.as_ref()));
-        }
+    }
+
+    fn answer(&self, desk: &'static Desk, key: Option<&str>, spot: Spot, entry: Entry) -> Answer {
         match entry {
             Entry::In(admission) => Answer::Ready(Ok(self.admitted(desk, key, admission))),
             Entry::Out(turned) => Answer::Ready(Err(self.refused(key, spot, turned))),
@@ -183,12 +233,12 @@ impl Engine {
     }
 
     /// The pass of one who was admitted at a desk.
+    #[inline]
     pub(crate) fn admitted(&self, desk: &'static Desk, key: Option<&str>, admission: Admission) -> Pass {
         let Admission { lane, weight, in_use, started, since } = admission;
         let mut pass = Pass::new(desk, lane, weight, started);
         if self.meta.bus.is_on() {
-            let waited = started.since(since);
-            pass.announce(&self.meta, key.map(Key::new), What::Acquired { waited, in_use });
+            pass.announce(&self.meta, key, What::Acquired { waited: started.since(since), in_use });
         }
         pass
     }

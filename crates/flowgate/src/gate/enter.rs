@@ -160,7 +160,7 @@ impl Attempt {
 
     #[inline(never)]
     fn ask(&mut self, engine: &Engine, key: Option<&str>, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
-        match engine.enter(key, self.weight, self.spot, Some(cx.waker())) {
+        match engine.enter_or_wait(key, self.weight, self.spot, cx.waker()) {
             Answer::Ready(answer) => {
                 self.stage = Stage::Done;
                 Poll::Ready(answer)

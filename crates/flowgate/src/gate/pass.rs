@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use flowgate_core::{Key, Outcome, Rate, Spot, Tick, What};
+use flowgate_core::{Outcome, Rate, Spot, Tick, What};
 use pin_project_lite::pin_project;
 
 use super::{
@@ -62,9 +62,9 @@ impl Pass {
     }
 
     /// The pass tells of itself now, and again when it comes back.
-    pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<Key>, acquired: What) {
-        meta.tell(key.as_ref(), acquired);
-        self.told = Some(Told::new(meta, key));
+    #[inline(never)]
+    pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<&str>, acquired: What) {
+        self.told = Some(Told::tell_acquired(meta, key, acquired));
     }
 
     /// How many slots it holds.

@@ -3,7 +3,7 @@
 //! Owns entering, leaving, waiting and handing over. Who may start is asked of [`Lane::decide`] and [`Lane::hold`] only.
 //! No user code runs here: wakers to wake or to drop are collected and dealt with when the lock is gone.
 
-use std::{cell::Cell, collections::BTreeMap, sync::Arc, task::Waker, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, task::Waker, time::Duration};
 
 use flowgate_core::{
     AdaptiveState, Decision, Hold, Key, Lane, Limits, Outcome, Rate, RateState, Reason, Sample, Spot, Tick,
@@ -17,7 +17,8 @@ use super::{
     lanes::{Lanes, Slot},
     line::{Line, Waiter},
     meta::Meta,
-    seat::{self, Fate, Seat},
+    seat::{Fate, Seat},
+    wait::{Ready, Wait},
     wakes::Wakes,
 };
 
@@ -33,6 +34,11 @@ pub(crate) struct State {
     pub(crate) entangled: u32,
     /// Whether the counts are out on the express lane.
     pub(crate) is_out: bool,
+    /// Whether steps may take the short way: [`State::may_be_brisk`], as of the last step that took the long one.
+    pub(crate) is_brisk: bool,
+    /// Whether the lane of a gate without keys does not say who waits in it, as the line does: steps that take the short way
+    /// leave that for the next that does not, so that the lane is only read.
+    pub(crate) is_behind: bool,
     pub(crate) is_keyed: bool,
     /// Whether leaving means giving a count back and nothing else, as long as nobody waits.
     pub(crate) is_plain: bool,
@@ -79,22 +85,6 @@ pub(crate) struct Ask<'a> {
     pub(crate) holder: Option<usize>,
     /// Whether the moment of admission has to be known.
     pub(crate) is_timed: bool,
-}
-
-/// One who would wait: what it needs for that, made ready before the lock is taken where waiting is likely.
-pub(crate) struct Wait<'a> {
-    waker: &'a Waker,
-    ready: Cell<Option<(Tick, Waker, Arc<Seat>)>>,
-}
-
-impl<'a> Wait<'a> {
-    pub(crate) fn new(waker: &'a Waker) -> Self {
-        Wait { waker, ready: Cell::new(None) }
-    }
-
-    pub(crate) fn prepare(&self, now: Tick) {
-        self.ready.set(Some((now, self.waker.clone(), seat::take())));
-    }
 }
 
 /// What came of it.
@@ -364,8 +354,7 @@ impl State {
             return Entry::NoRoom;
         };
         let holds = ask.holds_of(index).map_or(0, |(weight, _)| weight);
-        let ready = wait.ready.take();
-        let (since, waker, seat) = ready.unwrap_or_else(|| (self.now(), wait.waker.clone(), seat::take()));
+        let Ready { since, waker, seat } = wait.take(|| self.now());
         let waiter = Waiter::new(index, ask.weight, holds, since, waker, Arc::clone(&seat));
         let slot = &mut self.lanes[index];
         slot.lane.join();
