@@ -6,10 +6,11 @@
 
 use std::{sync::Arc, task::Waker};
 
-use flowgate_core::{Decision, Hold, Key, Lane, Tick};
+use flowgate_core::{Decision, Hold, Lane, Tick};
 
 use super::{
     line::Waiter,
+    name::Name,
     seat::{Fate, Seat},
     state::{Place, State},
     wait::Ready,
@@ -42,12 +43,12 @@ impl State {
 
     /// Enters a key's lane if that has room: the lane, and how much of it is in use now.
     #[inline]
-    pub(super) fn enter_brisk(&mut self, key: &str, hash: u32, weight: u32) -> Option<(u32, u32)> {
+    pub(super) fn enter_brisk(&mut self, key: Name<'_>, hash: u32, weight: u32) -> Option<(u32, u32)> {
         if !self.is_brisk {
             return None;
         }
         let is_free = |lane: &Lane| lane.decide(&self.limits, weight, Tick::ZERO) == Decision::Admit;
-        let entered = match self.lanes.find(hash, key) {
+        let entered = match self.lanes.find(hash, key.as_bytes()) {
             Some(index) => {
                 let lane = &mut self.lanes[index].lane;
                 if !is_free(lane) {
@@ -63,7 +64,7 @@ impl State {
                 }
                 lane.admit(&self.limits, weight, Tick::ZERO);
                 self.spare = self.spare.checked_sub(1)?;
-                (self.lanes.insert(hash, Key::new(key), lane), lane.in_use())
+                (self.lanes.insert(hash, key.to_key(), lane), lane.in_use())
             }
         };
         self.in_use += u64::from(weight);

@@ -91,7 +91,7 @@ impl State {
             None => {
                 let Some(spare) = self.spare.checked_sub(1) else { return false };
                 self.spare = spare;
-                self.lanes.insert(hash, Key::new(text), Lane::default())
+                self.lanes.insert(hash, text.to_key(), Lane::default())
             }
         };
         let now = self.now();

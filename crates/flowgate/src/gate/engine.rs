@@ -10,13 +10,14 @@ use foldhash::fast::FixedState as RandomState;
 #[cfg(not(loom))]
 use foldhash::fast::RandomState;
 
-use flowgate_core::{Key, Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
+use flowgate_core::{Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
 
 use super::{
     desk::{Desk, Locked},
     express::Missed,
     holding,
     meta::Meta,
+    name::Name,
     pass::Pass,
     state::{Admission, Ask, Entry, Place, State, Turned},
     wait::{Ready, Wait},
@@ -57,9 +58,9 @@ impl Engine {
         }
     }
 
-    pub(crate) fn locate<'a>(&self, key: Option<&'a str>) -> (&'static Desk, Option<(&'a str, u32)>) {
+    pub(crate) fn locate<'a>(&self, key: Option<Name<'a>>) -> (&'static Desk, Option<(Name<'a>, u32)>) {
         let Some(key) = key else { return (self.desk, None) };
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hasher.hash_one(key.as_bytes());
         // Desks go by the upper half of the hash, their tables by the lower.
         let desk = self.desks[(hash >> 32) as usize & (self.desks.len() - 1)];
         (desk, Some((key, hash as u32)))
@@ -84,7 +85,13 @@ impl Engine {
 
     /// As [`Engine::enter`] for one who would wait. Where there is a line already and nothing unusual goes on, it joins that.
     #[inline]
-    pub(crate) fn enter_or_wait(&self, key: Option<&str>, weight: u32, spot: Spot, waker: &Waker) -> Answer {
+    pub(crate) fn enter_or_wait(
+        &self,
+        key: Option<Name<'_>>,
+        weight: u32,
+        spot: Spot,
+        waker: &Waker,
+    ) -> Answer {
         let is_line_likely = key.is_none() && self.desk.express.is_away();
         if !is_line_likely || self.meta.bus.is_on() || holding::is_any() {
             return self.enter(key, weight, spot, Some(&Wait::new(waker, None)));
@@ -106,7 +113,7 @@ impl Engine {
     #[inline(never)]
     pub(crate) fn enter(
         &self,
-        key: Option<&str>,
+        key: Option<Name<'_>>,
         weight: u32,
         spot: Spot,
         wait: Option<&Wait<'_>>,
@@ -164,7 +171,7 @@ impl Engine {
         }
     }
 
-    fn answer(&self, desk: &'static Desk, key: Option<&str>, spot: Spot, entry: Entry) -> Answer {
+    fn answer(&self, desk: &'static Desk, key: Option<Name<'_>>, spot: Spot, entry: Entry) -> Answer {
         match entry {
             Entry::In(admission) => Answer::Ready(Ok(self.admitted(desk, key, admission))),
             Entry::Out(turned) => Answer::Ready(Err(self.refused(key, spot, turned))),
@@ -177,7 +184,7 @@ impl Engine {
     }
 
     #[inline]
-    fn ask<'a>(&self, key: Option<&'a str>, weight: u32) -> (&'static Desk, Ask<'a>) {
+    fn ask<'a>(&self, key: Option<Name<'a>>, weight: u32) -> (&'static Desk, Ask<'a>) {
         let (desk, hashed) = self.locate(key);
         (desk, Ask { weight, is_timed: self.meta.bus.is_timed(), ..Ask::of(desk, hashed) })
     }
@@ -198,7 +205,7 @@ impl Engine {
 
     /// Spends one start without holding a slot afterwards.
     #[inline]
-    pub(crate) fn check(&self, key: Option<&str>, spot: Spot) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, key: Option<Name<'_>>, spot: Spot) -> Result<(), Refusal> {
         if let (None, Some(rate), false) = (key, &self.rate, self.meta.bus.is_on()) {
             let now = self.meta.time.now();
             match self.desk.express.spend(rate, now) {
@@ -214,7 +221,7 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn check_desk(&self, key: Option<&str>, spot: Spot) -> Result<(), Refusal> {
+    fn check_desk(&self, key: Option<Name<'_>>, spot: Spot) -> Result<(), Refusal> {
         if self.meta.bus.is_on() {
             return match self.enter(key, 1, spot, None) {
                 Answer::Ready(answer) => answer.map(drop),
@@ -234,7 +241,7 @@ impl Engine {
 
     /// The pass of one who was admitted at a desk.
     #[inline]
-    pub(crate) fn admitted(&self, desk: &'static Desk, key: Option<&str>, admission: Admission) -> Pass {
+    pub(crate) fn admitted(&self, desk: &'static Desk, key: Option<Name<'_>>, admission: Admission) -> Pass {
         let Admission { lane, weight, in_use, started, since } = admission;
         let mut pass = Pass::new(desk, lane, weight, started);
         if self.meta.bus.is_on() {
@@ -244,9 +251,9 @@ impl Engine {
     }
 
     #[inline(never)]
-    pub(crate) fn refused(&self, key: Option<&str>, asked_at: Spot, turned: Turned) -> Refusal {
+    pub(crate) fn refused(&self, key: Option<Name<'_>>, asked_at: Spot, turned: Turned) -> Refusal {
         let Turned { reason, in_use, waiting, max, retry_after, held_at } = turned;
-        let key = key.map(Key::new);
+        let key = key.map(Name::to_key);
         self.meta.count_refusal(reason);
         self.meta.tell(key.as_ref(), What::Rejected { reason });
         let mut refusal = Refusal::new(Arc::clone(&self.meta.ident), key, reason);
@@ -258,9 +265,9 @@ impl Engine {
         refusal
     }
 
-    pub(crate) fn tell(&self, key: Option<&str>, what: What) {
+    pub(crate) fn tell(&self, key: Option<Name<'_>>, what: What) {
         if self.meta.bus.is_on() {
-            self.meta.tell(key.map(Key::new).as_ref(), what);
+            self.meta.tell(key.map(Name::to_key).as_ref(), what);
         }
     }
 
@@ -278,7 +285,7 @@ impl Engine {
     }
 
     pub(crate) fn pin(&self, key: &str, limits: Limits) -> bool {
-        let (desk, hashed) = self.locate(Some(key));
+        let (desk, hashed) = self.locate(Some(Name::Text(key)));
         let ask = Ask::of(desk, hashed);
         if desk.at(|state| state.pin(&ask, limits)) {
             return true;

@@ -26,6 +26,7 @@ mod lanes;
 mod line;
 mod look;
 mod meta;
+mod name;
 mod pass;
 mod quota;
 mod reentry;

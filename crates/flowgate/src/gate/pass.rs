@@ -19,6 +19,7 @@ use super::{
     holding::{Guard, Held},
     look::Allowance,
     meta::Meta,
+    name::Name,
     told::Told,
 };
 
@@ -63,7 +64,7 @@ impl Pass {
 
     /// The pass tells of itself now, and again when it comes back.
     #[inline(never)]
-    pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<&str>, acquired: What) {
+    pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<Name<'_>>, acquired: What) {
         self.told = Some(Told::tell_acquired(meta, key, acquired));
     }
 
@@ -75,7 +76,7 @@ impl Pass {
     /// How its lane stands right now, this pass included.
     pub fn standing(&self) -> Standing {
         self.desk.express.standing().unwrap_or_else(|| {
-            self.desk.at(|state| {
+            self.desk.see(|state| {
                 let lane = &state.lanes[self.lane].lane;
                 let max = state.limits_at(Some(self.lane)).max();
                 Standing { max, in_use: lane.in_use(), waiting: lane.waiting() }

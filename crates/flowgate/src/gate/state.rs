@@ -17,6 +17,7 @@ use super::{
     lanes::{Lanes, Slot},
     line::{Line, Waiter},
     meta::Meta,
+    name::Name,
     seat::{Fate, Seat},
     wait::{Ready, Wait},
     wakes::Wakes,
@@ -79,7 +80,7 @@ pub(crate) struct State {
 /// One who asks to enter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'a> {
-    pub(crate) key: Option<(&'a str, u32)>,
+    pub(crate) key: Option<(Name<'a>, u32)>,
     pub(crate) weight: u32,
     /// The desk's own address, by which is found what the work that asks holds there; `None` if it holds nothing anywhere.
     pub(crate) holder: Option<usize>,
@@ -131,7 +132,7 @@ pub(crate) struct Turned {
 
 impl<'a> Ask<'a> {
     /// An ordinary question about a key.
-    pub(crate) fn of(desk: &'static Desk, key: Option<(&'a str, u32)>) -> Self {
+    pub(crate) fn of(desk: &'static Desk, key: Option<(Name<'a>, u32)>) -> Self {
         Ask { key, weight: 1, holder: holding::is_any().then(|| desk.address()), is_timed: false }
     }
 
@@ -379,13 +380,13 @@ impl State {
         }
         let (key, hash) = ask.key?;
         self.spare = self.spare.checked_sub(1)?;
-        Some(self.lanes.insert(hash, Key::new(key), lane))
+        Some(self.lanes.insert(hash, key.to_key(), lane))
     }
 
     #[inline]
     pub(crate) fn find(&self, ask: &Ask<'_>) -> Option<u32> {
         match ask.key {
-            Some((key, hash)) => self.lanes.find(hash, key),
+            Some((key, hash)) => self.lanes.find(hash, key.as_bytes()),
             None => Some(0),
         }
     }

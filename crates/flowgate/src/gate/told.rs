@@ -10,7 +10,7 @@ use std::{
 
 use flowgate_core::{Key, Tick, What};
 
-use super::meta::Meta;
+use super::{meta::Meta, name::Name};
 
 #[derive(Default)]
 pub(super) struct Told {
@@ -55,9 +55,9 @@ impl Spares {
 impl Told {
     /// Tells that a pass went out.
     #[inline]
-    pub(super) fn tell_acquired(meta: &Arc<Meta>, key: Option<&str>, acquired: What) -> Box<Told> {
+    pub(super) fn tell_acquired(meta: &Arc<Meta>, key: Option<Name<'_>>, acquired: What) -> Box<Told> {
         let mut told = SPARES_HERE.try_with(Spares::take).ok().flatten().unwrap_or_default();
-        told.key = key.map(Key::new);
+        told.key = key.map(Name::to_key);
         meta.tell(told.key.as_ref(), acquired);
         told.is_timed = meta.bus.is_timed();
         told.meta = Some(Arc::clone(meta));
