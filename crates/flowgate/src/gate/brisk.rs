@@ -83,7 +83,7 @@ impl State {
             return Err(ready);
         }
         let Ready { since, waker, seat } = ready;
-        let waiter = Waiter::new(0, weight, 0, since, waker, Arc::clone(&seat));
+        let waiter = Waiter::new(0, weight, false, since, waker, Arc::clone(&seat));
         let ticket = self.line.join(&mut self.line.row(), waiter);
         self.is_behind = true;
         Ok(Place { lane: 0, ticket, since, depth: lane.waiting() + 1, seat })
@@ -131,8 +131,8 @@ impl State {
         }
         let (spent, in_use) = (slot.lane.rate(), slot.lane.in_use());
         waiter.seat.decide(Fate::Granted { at: Tick::ZERO, spent, in_use });
-        if waiter.holds > 0 {
-            self.entangled -= 1;
+        if waiter.is_holder {
+            self.knots.part(ticket);
         }
         if next_weight > self.limits.heaviest() {
             // Too heavy for a lower `max`, it has come to the head and can be told so.

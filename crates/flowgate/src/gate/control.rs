@@ -12,6 +12,7 @@ use super::{
     lanes::Lanes,
     line::Line,
     meta::Meta,
+    reentry::Knots,
     state::{Ask, State},
     wakes::Wakes,
 };
@@ -36,7 +37,7 @@ impl State {
             in_use: 0,
             spare: 0,
             closers: Vec::new(),
-            entangled: 0,
+            knots: Knots::default(),
             express_rate: limits.rate().copied(),
             wakes: Wakes::default(),
             is_plain: is_plain(&limits),

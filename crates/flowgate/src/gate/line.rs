@@ -38,8 +38,8 @@ pub(crate) struct Row {
 pub(crate) struct Waiter {
     pub(crate) lane: u32,
     pub(crate) weight: u32,
-    /// The weight of the passes for this same lane that the waiting work already holds.
-    pub(crate) holds: u32,
+    /// Whether the waiting work already holds a pass for this same lane.
+    pub(crate) is_holder: bool,
     pub(crate) since: Tick,
     pub(crate) waker: Waker,
     pub(crate) seat: Arc<Seat>,
@@ -66,7 +66,7 @@ impl Waiter {
     pub(crate) fn new(
         lane: u32,
         weight: u32,
-        holds: u32,
+        is_holder: bool,
         since: Tick,
         waker: Waker,
         seat: Arc<Seat>,
@@ -74,7 +74,7 @@ impl Waiter {
         Waiter {
             lane,
             weight,
-            holds,
+            is_holder,
             since,
             waker,
             seat,

@@ -116,7 +116,8 @@ impl Pass {
     /// Notes that what is polled from now on holds this pass; see [`Pass::scope`].
     #[inline]
     pub(crate) fn note(&self, guard: &mut Guard, spot: Spot) {
-        guard.hold(Held { desk: self.desk.address(), lane: self.lane, weight: self.weight, spot });
+        let pass = std::ptr::from_ref(self).addr();
+        guard.hold(Held { pass, desk: self.desk.address(), lane: self.lane, weight: self.weight, spot });
     }
 
     /// Does something that this pass is held for.

@@ -18,6 +18,7 @@ use super::{
     line::{Line, Waiter},
     meta::Meta,
     name::Name,
+    reentry::{Hands, Knots},
     seat::{Fate, Seat},
     wait::{Ready, Wait},
     wakes::Wakes,
@@ -31,8 +32,6 @@ pub(crate) struct State {
     pub(crate) in_use: u64,
     /// Lanes this desk may add before it has to ask for more.
     pub(crate) spare: u32,
-    /// How many wait for a lane that their own work holds a pass of.
-    pub(crate) entangled: u32,
     /// Whether the counts are out on the express lane.
     pub(crate) is_out: bool,
     /// Whether steps may take the short way: [`State::may_be_brisk`], as of the last step that took the long one.
@@ -73,6 +72,7 @@ pub(crate) struct State {
     pub(crate) adaptive: Option<AdaptiveState>,
     pub(crate) pins: BTreeMap<Key, Limits>,
     pub(crate) closers: Vec<Waker>,
+    pub(super) knots: Knots,
     /// The rate the express lane was built for.
     pub(crate) express_rate: Option<Rate>,
 }
@@ -136,8 +136,8 @@ impl<'a> Ask<'a> {
         Ask { key, weight: 1, holder: holding::is_any().then(|| desk.address()), is_timed: false }
     }
 
-    /// How much of a lane the work that asks holds, and where it took it.
-    pub(crate) fn holds_of(&self, lane: u32) -> Option<(u32, Spot)> {
+    /// Which passes of a lane the work that asks holds, and where it took the last.
+    pub(super) fn hands_of(&self, lane: u32) -> Option<(Hands, Spot)> {
         holding::held(self.holder?, lane)
     }
 }
@@ -343,7 +343,9 @@ impl State {
         let slot = &mut self.lanes[self.line[ticket].lane];
         slot.lane.leave();
         let waiter = self.line.part(&mut slot.row, ticket);
-        self.entangled -= u32::from(waiter.holds > 0);
+        if waiter.is_holder {
+            self.knots.part(ticket);
+        }
         if self.is_codel {
             self.leave_backlog(waiter.lane, ticket);
         }
@@ -354,14 +356,16 @@ impl State {
         let Some(index) = found.or_else(|| self.put(None, ask, Lane::default())) else {
             return Entry::NoRoom;
         };
-        let holds = ask.holds_of(index).map_or(0, |(weight, _)| weight);
+        let hands = ask.hands_of(index).map(|(hands, _)| hands);
         let Ready { since, waker, seat } = wait.take(|| self.now());
-        let waiter = Waiter::new(index, ask.weight, holds, since, waker, Arc::clone(&seat));
+        let waiter = Waiter::new(index, ask.weight, hands.is_some(), since, waker, Arc::clone(&seat));
         let slot = &mut self.lanes[index];
         slot.lane.join();
-        self.entangled += u32::from(holds > 0);
         let depth = slot.lane.waiting();
         let ticket = self.line.join(&mut slot.row, waiter);
+        if let Some(hands) = hands {
+            self.knots.join(ticket, hands);
+        }
         if let Hold::Rate { until } = hold {
             self.set_time(index, until);
         }
