@@ -26,9 +26,7 @@ impl Key {
     #[inline]
     pub fn new(text: &str) -> Self {
         if text.len() <= SHORT {
-            let mut bytes = [0; SHORT];
-            bytes[..text.len()].copy_from_slice(text.as_bytes());
-            Key(Text::Short { len: text.len() as u8, bytes })
+            Key(Text::Short { len: text.len() as u8, bytes: short(text.as_bytes()) })
         } else {
             Key(Text::Long(Arc::from(text)))
         }
@@ -50,6 +48,26 @@ impl Key {
             Text::Long(text) => text,
         }
     }
+}
+
+/// A short text with zeros behind it: by two copies of a fixed length, which may overlap, for a call of `memcpy` would take as long
+/// as all the rest of an entry's key.
+#[inline]
+fn short(text: &[u8]) -> [u8; SHORT] {
+    let mut bytes = [0; SHORT];
+    if let (Some(first), Some(last)) = (text.first_chunk::<16>(), text.last_chunk::<16>()) {
+        bytes[..16].copy_from_slice(first);
+        bytes[text.len() - 16..text.len()].copy_from_slice(last);
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        bytes[..8].copy_from_slice(first);
+        bytes[text.len() - 8..text.len()].copy_from_slice(last);
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        bytes[..4].copy_from_slice(first);
+        bytes[text.len() - 4..text.len()].copy_from_slice(last);
+    } else {
+        bytes.iter_mut().zip(text).for_each(|(byte, of)| *byte = *of);
+    }
+    bytes
 }
 
 impl From<&str> for Key {

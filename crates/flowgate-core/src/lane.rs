@@ -129,6 +129,13 @@ impl Lane {
         self.waiting -= 1;
     }
 
+    /// So many wait, where that was counted elsewhere.
+    #[inline]
+    pub fn set_waiting(&mut self, waiting: u32) {
+        debug_assert!(waiting < PAUSED, "more wait than a line can hold");
+        self.waiting = self.waiting & PAUSED | waiting;
+    }
+
     /// Nobody starts until [`Lane::resume`].
     pub fn pause(&mut self) {
         self.waiting |= PAUSED;

@@ -156,3 +156,47 @@ fn g12_a_pass_is_known_however_many_more_the_work_holds() {
         drop(pass);
     }
 }
+
+#[test]
+fn g12_one_holder_with_two_entries_in_line_holds_its_slot_once() {
+    // Seen to fail: with `stuck` adding up what each in line holds, the second entry is refused, though the slot outside will come.
+    let gate = Gate::builder().max(2).build().unwrap();
+    let outside = gate.try_enter().unwrap();
+    let mut work = Driven::new(gate.run(async {
+        let mut first = Box::pin(gate.enter());
+        let mut second = Box::pin(gate.enter());
+        std::future::poll_fn(|cx| {
+            assert!(first.as_mut().poll(cx).is_pending());
+            assert!(second.as_mut().poll(cx).is_pending(), "it may wait as well");
+            std::task::Poll::Ready(())
+        })
+        .await;
+        drop(first.await.unwrap());
+        second.await.map(drop)
+    }));
+    assert!(work.poll().is_none());
+    assert_eq!((gate.look().in_use, gate.look().waiting), (2, 2));
+    drop(outside);
+    work.ready().unwrap().unwrap();
+    assert_eq!((gate.look().in_use, gate.look().waiting), (0, 0));
+}
+
+#[test]
+fn g12_two_entries_of_one_holder_and_one_of_another_still_make_a_knot() {
+    // Seen to fail: with `stuck` looking at the asking work alone, the last one waits for ever.
+    let gate = Gate::builder().max(2).build().unwrap();
+    let mut fanned = Driven::new(gate.run(async {
+        tokio::task::yield_now().await;
+        tokio::join!(biased; async { gate.enter().await.map(drop) }, async { gate.enter().await.map(drop) })
+    }));
+    let mut other = Driven::new(gate.run(async {
+        tokio::task::yield_now().await;
+        gate.enter().await.map(drop).map_err(|refusal| refusal.reason)
+    }));
+    assert!(fanned.poll().is_none() && other.poll().is_none());
+    assert!(fanned.poll().is_none(), "the other may still end");
+    assert_eq!(gate.look().waiting, 2);
+    assert_eq!(other.poll().expect("the knot is cut").unwrap(), Err(Reason::Reentrant));
+    drop(other);
+    assert_eq!(fanned.ready().unwrap(), (Ok(()), Ok(())), "one after the other");
+}

@@ -21,8 +21,10 @@ pub use pins::Half;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresOptions};
 pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use seam::MOST_IDLE;
+pub(crate) use seam::Place;
 pub use seam::*;
-pub(crate) use seam::{MOST_IDLE, Place};
 pub use shelf::{
     Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery, Shelf,
 };

@@ -12,6 +12,7 @@ use super::{
     lanes::Lanes,
     line::Line,
     meta::Meta,
+    reentry::Knots,
     state::{Ask, State},
     wakes::Wakes,
 };
@@ -36,12 +37,14 @@ impl State {
             in_use: 0,
             spare: 0,
             closers: Vec::new(),
-            entangled: 0,
+            knots: Knots::default(),
             express_rate: limits.rate().copied(),
             wakes: Wakes::default(),
             is_plain: is_plain(&limits),
             is_codel: limits.discipline() != Discipline::Fifo,
             is_out: false,
+            is_brisk: false,
+            is_behind: false,
             armed: Tick::NEVER,
             sweep_at: Tick::NEVER,
             timed: Due::default(),
@@ -89,7 +92,7 @@ impl State {
             None => {
                 let Some(spare) = self.spare.checked_sub(1) else { return false };
                 self.spare = spare;
-                self.lanes.insert(hash, Key::new(text), Lane::default())
+                self.lanes.insert(hash, text.to_key(), Lane::default())
             }
         };
         let now = self.now();

@@ -10,7 +10,14 @@
 
 use flowgate_core::{Lane, Outcome, Tick};
 
-use super::{express::Express, state::State, wakes::Wakes};
+use super::{
+    brisk::Left,
+    express::Express,
+    name::Name,
+    state::{Ask, Entry, Place, State},
+    wait::{Ready, Wait},
+    wakes::Wakes,
+};
 use crate::{
     clock::Alarm,
     sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock},
@@ -26,6 +33,9 @@ pub(crate) struct Desk {
     /// At or before when the least recently used idle lane was used.
     oldest: AtomicU64,
 }
+
+/// A desk that somebody has locked.
+pub(crate) struct Locked(MutexGuard<'static, State>);
 
 impl Desk {
     /// A desk that serves this gate.
@@ -61,12 +71,21 @@ impl Desk {
     #[inline]
     pub(crate) fn at<R>(&'static self, step: impl FnOnce(&mut State) -> R) -> R {
         let mut state = lock(&self.state);
-        if state.is_out {
-            self.fetch(&mut state);
-        }
+        self.begin(&mut state);
         let result = step(&mut state);
         self.finish(state);
         result
+    }
+
+    /// Looks at the desk, with the lock held. Where all counts are there already, nothing has to be put in order after it.
+    #[inline]
+    pub(crate) fn see<R>(&'static self, look: impl FnOnce(&State) -> R) -> R {
+        let state = lock(&self.state);
+        if !state.is_out && !state.is_behind {
+            return look(&state);
+        }
+        drop(state);
+        self.at(|state| look(state))
     }
 
     /// Looks at several desks at one moment.
@@ -101,10 +120,81 @@ impl Desk {
         })
     }
 
+    /// Enters a key's lane if it has room and nothing unusual goes on: the lane, and how much of it is in use now. Else the
+    /// desk is still locked, for [`Desk::enter`].
+    #[inline]
+    pub(crate) fn enter_brisk(
+        &'static self,
+        key: Name<'_>,
+        hash: u32,
+        weight: u32,
+    ) -> Result<(u32, u32), Locked> {
+        let mut state = lock(&self.state);
+        let Some(entered) = state.enter_brisk(key, hash, weight) else { return Err(Locked(state)) };
+        if state.has_to_show() {
+            self.show(&mut state);
+        }
+        Ok(entered)
+    }
+
+    /// Enters, joins the line if that is wanted, or is refused.
+    pub(crate) fn enter(&'static self, locked: Locked, ask: &Ask<'_>, wait: Option<&Wait<'_>>) -> Entry {
+        let Locked(mut state) = locked;
+        self.begin(&mut state);
+        let entry = state.enter(ask, wait);
+        self.finish(state);
+        entry
+    }
+
+    /// Joins the line behind others if there is one and nothing unusual goes on. Else the desk is still locked.
+    ///
+    /// Behind others, nothing is due earlier than before: the alarm is set.
+    #[inline]
+    pub(crate) fn join_brisk(&'static self, weight: u32, ready: Ready) -> Result<Place, (Locked, Ready)> {
+        let mut state = lock(&self.state);
+        state.join_brisk(weight, ready).map_err(|ready| (Locked(state), ready))
+    }
+
+    /// Locks, for [`Desk::enter`].
+    pub(crate) fn lock(&'static self) -> Locked {
+        Locked(lock(&self.state))
+    }
+
     /// A pass comes back that the express lane could not take.
     #[inline(never)]
     pub(crate) fn leave(&'static self, lane: u32, weight: u32, started: Tick, outcome: Outcome) {
-        self.at(|state| state.leave(lane, weight, started, outcome));
+        let mut state = lock(&self.state);
+        match state.leave_brisk(lane, weight) {
+            Left::Settled => {
+                if state.has_to_show() {
+                    self.show(&mut state);
+                }
+            }
+            Left::Handed(waker, seat) => {
+                if !state.is_keyed && state.line.waiting() == 0 {
+                    state.catch_up();
+                    self.put(&mut state);
+                }
+                drop(state);
+                Wakes::wake_one(Some((waker, seat)));
+            }
+            Left::HandedSlowly => self.finish(state),
+            Left::Not => self.leave_slowly(state, lane, weight, started, outcome),
+        }
+    }
+
+    #[inline(never)]
+    fn leave_slowly(
+        &'static self,
+        mut state: MutexGuard<'_, State>,
+        lane: u32,
+        weight: u32,
+        started: Tick,
+        outcome: Outcome,
+    ) {
+        self.begin(&mut state);
+        state.leave(lane, weight, started, outcome);
+        self.finish(state);
     }
 
     /// By what holders find it.
@@ -120,9 +210,25 @@ impl Desk {
         Tick::from_nanos(self.oldest.load(Ordering::Relaxed))
     }
 
+    /// All counts are here from now on, and say the same.
+    #[inline]
+    fn begin(&self, state: &mut State) {
+        if state.is_out {
+            self.fetch(state);
+        }
+        if state.is_behind {
+            state.catch_up();
+        }
+    }
+
     /// Leaves the lock with everything in order, then wakes whoever has to be woken.
     #[inline]
     fn finish(&'static self, mut state: MutexGuard<'_, State>) {
+        let is_brisk = state.may_be_brisk();
+        // Only written when it changes: the desk's first cache line is everybody's.
+        if state.is_brisk != is_brisk {
+            state.is_brisk = is_brisk;
+        }
         let is_quiet = state.is_plain && state.line.waiting() == 0 && state.closing.is_none();
         if !state.is_keyed {
             if state.line.waiting() == 0 {

@@ -10,15 +10,17 @@ use foldhash::fast::FixedState as RandomState;
 #[cfg(not(loom))]
 use foldhash::fast::RandomState;
 
-use flowgate_core::{Key, Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
+use flowgate_core::{Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
 
 use super::{
-    desk::Desk,
+    desk::{Desk, Locked},
     express::Missed,
     holding,
     meta::Meta,
+    name::Name,
     pass::Pass,
-    state::{Admission, Ask, Entry, Place, State, Turned, Wait},
+    state::{Admission, Ask, Entry, Place, State, Turned},
+    wait::{Ready, Wait},
 };
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -56,9 +58,9 @@ impl Engine {
         }
     }
 
-    pub(crate) fn locate<'a>(&self, key: Option<&'a str>) -> (&'static Desk, Option<(&'a str, u32)>) {
+    pub(crate) fn locate<'a>(&self, key: Option<Name<'a>>) -> (&'static Desk, Option<(Name<'a>, u32)>) {
         let Some(key) = key else { return (self.desk, None) };
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hasher.hash_one(key.as_bytes());
         // Desks go by the upper half of the hash, their tables by the lower.
         let desk = self.desks[(hash >> 32) as usize & (self.desks.len() - 1)];
         (desk, Some((key, hash as u32)))
@@ -81,9 +83,41 @@ impl Engine {
         Some(pass)
     }
 
-    /// Enters, joins the line if there is a waker to wake, or is refused.
+    /// As [`Engine::enter`] for one who would wait. Where there is a line already and nothing unusual goes on, it joins that.
+    #[inline]
+    pub(crate) fn enter_or_wait(
+        &self,
+        key: Option<Name<'_>>,
+        weight: u32,
+        spot: Spot,
+        waker: &Waker,
+    ) -> Answer {
+        let is_line_likely = key.is_none() && self.desk.express.is_away();
+        if !is_line_likely || self.meta.bus.is_on() || holding::is_any() {
+            return self.enter(key, weight, spot, Some(&Wait::new(waker, None)));
+        }
+        match self.desk.join_brisk(weight, Ready::new(self.meta.time.now(), waker)) {
+            Ok(place) => Answer::Wait(self.desk, place),
+            Err((locked, ready)) => self.enter_locked(locked, weight, spot, &Wait::new(waker, Some(ready))),
+        }
+    }
+
     #[inline(never)]
-    pub(crate) fn enter(&self, key: Option<&str>, weight: u32, spot: Spot, waker: Option<&Waker>) -> Answer {
+    fn enter_locked(&self, locked: Locked, weight: u32, spot: Spot, wait: &Wait<'_>) -> Answer {
+        let (desk, ask) = self.ask(None, weight);
+        let entry = desk.enter(locked, &ask, Some(wait));
+        self.answer(desk, None, spot, entry)
+    }
+
+    /// Enters, joins the line if that is wanted, or is refused.
+    #[inline(never)]
+    pub(crate) fn enter(
+        &self,
+        key: Option<Name<'_>>,
+        weight: u32,
+        spot: Spot,
+        wait: Option<&Wait<'_>>,
+    ) -> Answer {
         if key.is_none()
             && self.meta.bus.is_on()
             && let Some(pass) = self.enter_heard(weight)
@@ -91,7 +125,7 @@ impl Engine {
             return Answer::Ready(Ok(pass));
         }
         // Where nobody waits, a full express lane says all there is to know; unless this very work holds a slot.
-        let never_waits = waker.is_none() || self.rejects.load(Ordering::Relaxed);
+        let never_waits = wait.is_none() || self.rejects.load(Ordering::Relaxed);
         let express = &self.desk.express;
         if key.is_none()
             && never_waits
@@ -100,21 +134,44 @@ impl Engine {
         {
             return Answer::Ready(Err(self.refused(key, spot, express.turned(weight))));
         }
-        self.enter_desk(key, weight, spot, waker)
+        let (desk, ask) = self.ask(key, weight);
+        let locked = match ask.key {
+            Some((key, hash)) => {
+                let started = if ask.is_timed { self.meta.time.now() } else { Tick::ZERO };
+                match desk.enter_brisk(key, hash, weight) {
+                    Ok((lane, in_use)) => {
+                        let admission = Admission { lane, weight, in_use, started, since: started };
+                        return Answer::Ready(Ok(self.admitted(desk, Some(key), admission)));
+                    }
+                    Err(locked) => locked,
+                }
+            }
+            None => {
+                if let Some(wait) = wait {
+                    wait.prepare(self.meta.time.now());
+                }
+                desk.lock()
+            }
+        };
+        let entry = self.enter_desk(desk, locked, &ask, wait);
+        self.answer(desk, key, spot, entry)
     }
 
-    fn enter_desk(&self, key: Option<&str>, weight: u32, spot: Spot, waker: Option<&Waker>) -> Answer {
-        let wait = waker.map(Wait::new);
-        if key.is_none()
-            && let Some(wait) = &wait
-        {
-            wait.prepare(self.meta.time.now());
+    #[inline(never)]
+    fn enter_desk(
+        &self,
+        desk: &'static Desk,
+        locked: Locked,
+        ask: &Ask<'_>,
+        wait: Option<&Wait<'_>>,
+    ) -> Entry {
+        match desk.enter(locked, ask, wait) {
+            Entry::NoRoom => self.try_with_room(desk, |state| state.enter(ask, wait)),
+            entry => entry,
         }
-        let (desk, ask) = self.ask(key, weight);
-        let mut entry = desk.at(|state| state.enter(&ask, wait.as_ref()));
-        if let Entry::NoRoom = entry {
-            entry = self.try_with_room(desk, |state| state.enter(&ask, wait.as_ref()));
-        }
+    }
+
+    fn answer(&self, desk: &'static Desk, key: Option<Name<'_>>, spot: Spot, entry: Entry) -> Answer {
         match entry {
             Entry::In(admission) => Answer::Ready(Ok(self.admitted(desk, key, admission))),
             Entry::Out(turned) => Answer::Ready(Err(self.refused(key, spot, turned))),
@@ -127,7 +184,7 @@ impl Engine {
     }
 
     #[inline]
-    fn ask<'a>(&self, key: Option<&'a str>, weight: u32) -> (&'static Desk, Ask<'a>) {
+    fn ask<'a>(&self, key: Option<Name<'a>>, weight: u32) -> (&'static Desk, Ask<'a>) {
         let (desk, hashed) = self.locate(key);
         (desk, Ask { weight, is_timed: self.meta.bus.is_timed(), ..Ask::of(desk, hashed) })
     }
@@ -148,7 +205,7 @@ impl Engine {
 
     /// Spends one start without holding a slot afterwards.
     #[inline]
-    pub(crate) fn check(&self, key: Option<&str>, spot: Spot) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, key: Option<Name<'_>>, spot: Spot) -> Result<(), Refusal> {
         if let (None, Some(rate), false) = (key, &self.rate, self.meta.bus.is_on()) {
             let now = self.meta.time.now();
             match self.desk.express.spend(rate, now) {
@@ -164,7 +221,7 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn check_desk(&self, key: Option<&str>, spot: Spot) -> Result<(), Refusal> {
+    fn check_desk(&self, key: Option<Name<'_>>, spot: Spot) -> Result<(), Refusal> {
         if self.meta.bus.is_on() {
             return match self.enter(key, 1, spot, None) {
                 Answer::Ready(answer) => answer.map(drop),
@@ -183,20 +240,20 @@ impl Engine {
     }
 
     /// The pass of one who was admitted at a desk.
-    pub(crate) fn admitted(&self, desk: &'static Desk, key: Option<&str>, admission: Admission) -> Pass {
+    #[inline]
+    pub(crate) fn admitted(&self, desk: &'static Desk, key: Option<Name<'_>>, admission: Admission) -> Pass {
         let Admission { lane, weight, in_use, started, since } = admission;
         let mut pass = Pass::new(desk, lane, weight, started);
         if self.meta.bus.is_on() {
-            let waited = started.since(since);
-            pass.announce(&self.meta, key.map(Key::new), What::Acquired { waited, in_use });
+            pass.announce(&self.meta, key, What::Acquired { waited: started.since(since), in_use });
         }
         pass
     }
 
     #[inline(never)]
-    pub(crate) fn refused(&self, key: Option<&str>, asked_at: Spot, turned: Turned) -> Refusal {
+    pub(crate) fn refused(&self, key: Option<Name<'_>>, asked_at: Spot, turned: Turned) -> Refusal {
         let Turned { reason, in_use, waiting, max, retry_after, held_at } = turned;
-        let key = key.map(Key::new);
+        let key = key.map(Name::to_key);
         self.meta.count_refusal(reason);
         self.meta.tell(key.as_ref(), What::Rejected { reason });
         let mut refusal = Refusal::new(Arc::clone(&self.meta.ident), key, reason);
@@ -208,9 +265,9 @@ impl Engine {
         refusal
     }
 
-    pub(crate) fn tell(&self, key: Option<&str>, what: What) {
+    pub(crate) fn tell(&self, key: Option<Name<'_>>, what: What) {
         if self.meta.bus.is_on() {
-            self.meta.tell(key.map(Key::new).as_ref(), what);
+            self.meta.tell(key.map(Name::to_key).as_ref(), what);
         }
     }
 
@@ -228,7 +285,7 @@ impl Engine {
     }
 
     pub(crate) fn pin(&self, key: &str, limits: Limits) -> bool {
-        let (desk, hashed) = self.locate(Some(key));
+        let (desk, hashed) = self.locate(Some(Name::Text(key)));
         let ask = Ask::of(desk, hashed);
         if desk.at(|state| state.pin(&ask, limits)) {
             return true;

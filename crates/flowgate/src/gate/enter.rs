@@ -15,6 +15,7 @@ use super::{
     desk::Desk,
     engine::{Answer, Engine},
     holding,
+    name::Name,
     pass::Pass,
     seat::{self, Fate},
     state::{Admission, Place, Turned},
@@ -29,7 +30,7 @@ use super::{
 #[derive(Debug)]
 pub struct Enter<'a> {
     engine: &'a Engine,
-    key: Option<&'a str>,
+    key: Option<Name<'a>>,
     attempt: Attempt,
 }
 
@@ -62,7 +63,7 @@ enum Stage {
 impl<'a> Enter<'a> {
     #[inline]
     pub(crate) fn new(engine: &'a Engine, key: Option<&'a str>, spot: Spot) -> Self {
-        Enter { engine, key, attempt: Attempt::new(spot) }
+        Enter { engine, key: key.map(Name::Text), attempt: Attempt::new(spot) }
     }
 
     /// Asks for `weight` slots at once; they are given and come back together. Nothing weighs less than 1. One that weighs
@@ -115,7 +116,7 @@ impl OwnedEnter {
     #[cfg(any(feature = "http", feature = "route"))]
     pub(crate) fn begin(engine: &Arc<Engine>, key: Option<&Key>, spot: Spot, cx: &Context<'_>) -> Begun {
         let mut attempt = Attempt::new(spot);
-        match attempt.poll(engine, key.map(Key::as_str), cx) {
+        match attempt.poll(engine, key.map(Name::Key), cx) {
             Poll::Ready(answer) => Begun::Done(answer),
             Poll::Pending => {
                 Begun::Waiting(OwnedEnter { engine: Arc::clone(engine), key: key.cloned(), attempt })
@@ -141,7 +142,12 @@ impl Attempt {
     }
 
     #[inline]
-    fn poll(&mut self, engine: &Engine, key: Option<&str>, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
+    fn poll(
+        &mut self,
+        engine: &Engine,
+        key: Option<Name<'_>>,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Pass, Refusal>> {
         match self.stage {
             Stage::New => {
                 if key.is_none()
@@ -159,8 +165,13 @@ impl Attempt {
     }
 
     #[inline(never)]
-    fn ask(&mut self, engine: &Engine, key: Option<&str>, cx: &Context<'_>) -> Poll<Result<Pass, Refusal>> {
-        match engine.enter(key, self.weight, self.spot, Some(cx.waker())) {
+    fn ask(
+        &mut self,
+        engine: &Engine,
+        key: Option<Name<'_>>,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Pass, Refusal>> {
+        match engine.enter_or_wait(key, self.weight, self.spot, cx.waker()) {
             Answer::Ready(answer) => {
                 self.stage = Stage::Done;
                 Poll::Ready(answer)
@@ -173,7 +184,7 @@ impl Attempt {
     }
 
     #[inline(never)]
-    fn give_up(&mut self, engine: &Engine, key: Option<&str>) {
+    fn give_up(&mut self, engine: &Engine, key: Option<Name<'_>>) {
         if let Stage::Waiting(desk, place) = std::mem::replace(&mut self.stage, Stage::Done) {
             desk.at(|state| state.cancel(&place, self.weight));
             seat::put(place.seat);
@@ -185,7 +196,7 @@ impl Attempt {
     fn look_up(
         &mut self,
         engine: &Engine,
-        key: Option<&str>,
+        key: Option<Name<'_>>,
         cx: &Context<'_>,
     ) -> Poll<Result<Pass, Refusal>> {
         let Stage::Waiting(desk, place) = &self.stage else { unreachable!("only one who waits looks") };
@@ -236,7 +247,7 @@ impl Future for OwnedEnter {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let me = &mut *self;
-        me.attempt.poll(&me.engine, me.key.as_ref().map(Key::as_str), cx)
+        me.attempt.poll(&me.engine, me.key.as_ref().map(Name::Key), cx)
     }
 }
 
@@ -252,7 +263,7 @@ impl Drop for Enter<'_> {
 impl Drop for OwnedEnter {
     fn drop(&mut self) {
         if self.attempt.is_waiting() {
-            self.attempt.give_up(&self.engine, self.key.as_ref().map(Key::as_str));
+            self.attempt.give_up(&self.engine, self.key.as_ref().map(Name::Key));
         }
     }
 }

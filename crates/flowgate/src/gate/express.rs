@@ -55,6 +55,12 @@ impl Express {
         }
     }
 
+    /// Whether the counts of slots are with the desk.
+    #[inline]
+    pub(crate) fn is_away(&self) -> bool {
+        self.slots.load(Ordering::Relaxed) == AWAY
+    }
+
     /// Whether the counts are here and say that there are too few slots.
     pub(crate) fn lacks(&self, weight: u32) -> bool {
         self.slots.load(Ordering::Relaxed) < u64::from(weight)

@@ -8,8 +8,12 @@ use std::cell::{Cell, RefCell};
 
 use flowgate_core::Spot;
 
+use super::reentry::Hands;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
+    /// Where the pass is, by which it is told from others: it does not move while work is polled under it.
+    pub(crate) pass: usize,
     pub(crate) desk: usize,
     pub(crate) lane: u32,
     pub(crate) weight: u32,
@@ -72,12 +76,13 @@ pub(crate) fn is_any() -> bool {
     CHAIN.with(|chain| chain.len.get() > 0)
 }
 
-/// How much of this lane the work being polled holds, and where it took it last.
-pub(crate) fn held(desk: usize, lane: u32) -> Option<(u32, Spot)> {
-    let mut sum = None;
+/// Which passes of this lane the work being polled holds, and where it took the last.
+pub(super) fn held(desk: usize, lane: u32) -> Option<(Hands, Spot)> {
+    let (mut hands, mut last) = (Hands::new(), None);
     let mut add = |held: Held| {
         if held.desk == desk && held.lane == lane {
-            sum = Some((sum.map_or(0, |(weight, _)| weight) + held.weight, held.spot));
+            hands.insert(held.pass, held.weight);
+            last = Some(held.spot);
         }
     };
     CHAIN.with(|chain| {
@@ -87,7 +92,7 @@ pub(crate) fn held(desk: usize, lane: u32) -> Option<(u32, Spot)> {
             rest(|rest| rest.iter().copied().for_each(add));
         }
     });
-    sum
+    last.map(|spot| (hands, spot))
 }
 
 /// While the thread ends there is no list: what is dropped then holds nothing that could wait.

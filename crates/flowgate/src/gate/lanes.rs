@@ -96,8 +96,8 @@ impl Lanes {
     }
 
     #[inline]
-    pub(crate) fn find(&self, hash: u32, key: &str) -> Option<u32> {
-        let is_it = |index: u32| self.slots[index].key.as_bytes() == key.as_bytes();
+    pub(crate) fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
+        let is_it = |index: u32| self.slots[index].key.as_bytes() == key;
         match self.few.get(..usize::from(self.known)) {
             Some(few) => {
                 few.iter().find(|known| known.hash == hash && is_it(known.index)).map(|known| known.index)
@@ -242,7 +242,11 @@ mod tests {
             let most = if step / 500 % 2 == 0 { 5 } else { 300 };
             let (number, key) = (state >> 16, format!("key-{}", (state >> 16) % most));
             let hash = number % most / 2;
-            assert_eq!(lanes.find(hash, &key), known.get(&key).map(|&(index, _)| index), "step {step}");
+            assert_eq!(
+                lanes.find(hash, key.as_bytes()),
+                known.get(&key).map(|&(index, _)| index),
+                "step {step}"
+            );
             match known.remove(&key) {
                 Some((index, _)) => lanes.remove(index),
                 None => {
@@ -254,7 +258,7 @@ mod tests {
             // Down to none now and then, so that both ways of finding them begin anew.
             if step % 500 == 499 {
                 for (key, (index, hash)) in known.drain() {
-                    assert_eq!(lanes.find(hash, &key), Some(index), "step {step}");
+                    assert_eq!(lanes.find(hash, key.as_bytes()), Some(index), "step {step}");
                     lanes.remove(index);
                 }
             }

@@ -38,8 +38,8 @@ pub(crate) struct Row {
 pub(crate) struct Waiter {
     pub(crate) lane: u32,
     pub(crate) weight: u32,
-    /// The weight of the passes for this same lane that the waiting work already holds.
-    pub(crate) holds: u32,
+    /// Whether the waiting work already holds a pass for this same lane.
+    pub(crate) is_holder: bool,
     pub(crate) since: Tick,
     pub(crate) waker: Waker,
     pub(crate) seat: Arc<Seat>,
@@ -66,7 +66,7 @@ impl Waiter {
     pub(crate) fn new(
         lane: u32,
         weight: u32,
-        holds: u32,
+        is_holder: bool,
         since: Tick,
         waker: Waker,
         seat: Arc<Seat>,
@@ -74,7 +74,7 @@ impl Waiter {
         Waiter {
             lane,
             weight,
-            holds,
+            is_holder,
             since,
             waker,
             seat,
@@ -97,6 +97,12 @@ impl Line {
         self.waiters.len() as u64
     }
 
+    /// All of them as one row, where there is only one lane.
+    #[inline]
+    pub(super) fn row(&self) -> Row {
+        Row { first: self.oldest, last: self.newest }
+    }
+
     /// Since when the longest-waiting one waits, and who it is.
     pub(crate) fn oldest(&self) -> Option<(Tick, u32)> {
         self.waiters.find(self.oldest).map(|waiter| (waiter.since, self.oldest))
@@ -109,19 +115,60 @@ impl Line {
     }
 
     /// Joins at the end of its lane's row.
+    #[inline(always)]
     pub(crate) fn join(&mut self, row: &mut Row, mut waiter: Waiter) -> u32 {
         (waiter.ahead, waiter.older) = (row.last, self.newest);
         let index = self.waiters.insert(waiter);
-        match row.last {
+        let (last, newest) = (row.last, self.newest);
+        (row.last, self.newest) = (index, index);
+        match last {
             NONE => row.first = index,
-            last => self.waiters[last].behind = index,
+            last => {
+                let ahead = &mut self.waiters[last];
+                ahead.behind = index;
+                // Mostly the last of the row is the last who came.
+                if newest == last {
+                    ahead.newer = index;
+                    return index;
+                }
+            }
         }
-        match self.newest {
+        match newest {
             NONE => self.oldest = index,
             newest => self.waiters[newest].newer = index,
         }
-        (row.last, self.newest) = (index, index);
         index
+    }
+
+    /// The first of its lane's row leaves: [`Line::part`] in fewer steps, for that is how nearly everybody leaves. Also tells what
+    /// the next weighs. Who stands behind it in the row is mostly who came after it as well.
+    #[inline(always)]
+    pub(crate) fn part_first(&mut self, row: &mut Row, first: u32) -> (Waiter, u32) {
+        let waiter = self.waiters.remove(first);
+        let Waiter { behind, older, newer, .. } = waiter;
+        row.first = behind;
+        match older {
+            NONE => self.oldest = newer,
+            older => self.waiters[older].newer = newer,
+        }
+        let mut next_weight = 0;
+        match behind {
+            NONE => row.last = NONE,
+            behind => {
+                let next = &mut self.waiters[behind];
+                next.ahead = NONE;
+                next_weight = next.weight;
+                if newer == behind {
+                    next.older = older;
+                    return (waiter, next_weight);
+                }
+            }
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.waiters[newer].older = older,
+        }
+        (waiter, next_weight)
     }
 
     /// Leaves its lane's row.

@@ -11,6 +11,7 @@ use super::{
     desk::Desk,
     engine::Engine,
     lanes::Slot,
+    name::Name,
     state::{Ask, State, in_force},
 };
 
@@ -154,7 +155,7 @@ impl Engine {
     /// The lane of a key, if it has any state.
     pub(crate) fn look_key(&self, key: &str) -> Option<LaneLook> {
         let now = self.meta.time.now();
-        let (desk, hashed) = self.locate(Some(key));
+        let (desk, hashed) = self.locate(Some(Name::Text(key)));
         let ask = Ask::of(desk, hashed);
         desk.at(|state| state.find(&ask).map(|index| state.look_at(&state.lanes[index], now)))
     }

@@ -6,10 +6,11 @@
 //!
 //! For readers of the code: `handle` is what users hold; `engine` finds the desk; `desk` is the lock with the `express` lane
 //! beside it; `state` is what happens under the lock (`timing` because time passes, `control` because an operator says
-//! so, `reentry` because work would wait for itself); `lanes` and `line` keep the lanes and who waits; `pass` and
+//! so, `reentry` because work would wait for itself), and `brisk` the short way through it; `lanes` and `line` keep the lanes and who waits; `pass` and
 //! `enter` are the two ends of an entry. Who may start is decided in `flowgate-core` only.
 
 mod backlogs;
+mod brisk;
 mod builder;
 mod bus;
 mod close;
@@ -25,6 +26,7 @@ mod lanes;
 mod line;
 mod look;
 mod meta;
+mod name;
 mod pass;
 mod quota;
 mod reentry;
@@ -33,6 +35,7 @@ mod slab;
 mod state;
 mod timing;
 mod told;
+mod wait;
 mod wakes;
 
 pub use crate::mailbox::Subscription;

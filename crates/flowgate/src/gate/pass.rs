@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use flowgate_core::{Key, Outcome, Rate, Spot, Tick, What};
+use flowgate_core::{Outcome, Rate, Spot, Tick, What};
 use pin_project_lite::pin_project;
 
 use super::{
@@ -19,6 +19,7 @@ use super::{
     holding::{Guard, Held},
     look::Allowance,
     meta::Meta,
+    name::Name,
     told::Told,
 };
 
@@ -62,9 +63,9 @@ impl Pass {
     }
 
     /// The pass tells of itself now, and again when it comes back.
-    pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<Key>, acquired: What) {
-        meta.tell(key.as_ref(), acquired);
-        self.told = Some(Told::new(meta, key));
+    #[inline(never)]
+    pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<Name<'_>>, acquired: What) {
+        self.told = Some(Told::tell_acquired(meta, key, acquired));
     }
 
     /// How many slots it holds.
@@ -75,7 +76,7 @@ impl Pass {
     /// How its lane stands right now, this pass included.
     pub fn standing(&self) -> Standing {
         self.desk.express.standing().unwrap_or_else(|| {
-            self.desk.at(|state| {
+            self.desk.see(|state| {
                 let lane = &state.lanes[self.lane].lane;
                 let max = state.limits_at(Some(self.lane)).max();
                 Standing { max, in_use: lane.in_use(), waiting: lane.waiting() }
@@ -115,7 +116,8 @@ impl Pass {
     /// Notes that what is polled from now on holds this pass; see [`Pass::scope`].
     #[inline]
     pub(crate) fn note(&self, guard: &mut Guard, spot: Spot) {
-        guard.hold(Held { desk: self.desk.address(), lane: self.lane, weight: self.weight, spot });
+        let pass = std::ptr::from_ref(self).addr();
+        guard.hold(Held { pass, desk: self.desk.address(), lane: self.lane, weight: self.weight, spot });
     }
 
     /// Does something that this pass is held for.

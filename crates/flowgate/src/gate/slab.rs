@@ -59,14 +59,14 @@ impl<T, const KEEP: usize> Slab<T, KEEP> {
         u32::try_from(index).ok().filter(|&index| index != NONE).expect("fewer than four billion entries")
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, index: u32) -> T {
-        let entry = std::mem::replace(&mut self.entries[index as usize], Entry::Free { next: self.free });
+        let free = Entry::Free { next: self.free };
+        let Entry::Used(value) = std::mem::replace(&mut self.entries[index as usize], free) else {
+            unreachable!("entry {index} was removed twice")
+        };
         self.freed(index);
-        match entry {
-            Entry::Used(value) => value,
-            Entry::Free { .. } => unreachable!("entry {index} was removed twice"),
-        }
+        value
     }
 
     /// As [`Slab::remove`], but what was there is dropped where it is.

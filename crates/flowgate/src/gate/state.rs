@@ -3,7 +3,7 @@
 //! Owns entering, leaving, waiting and handing over. Who may start is asked of [`Lane::decide`] and [`Lane::hold`] only.
 //! No user code runs here: wakers to wake or to drop are collected and dealt with when the lock is gone.
 
-use std::{cell::Cell, collections::BTreeMap, sync::Arc, task::Waker, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, task::Waker, time::Duration};
 
 use flowgate_core::{
     AdaptiveState, Decision, Hold, Key, Lane, Limits, Outcome, Rate, RateState, Reason, Sample, Spot, Tick,
@@ -17,7 +17,10 @@ use super::{
     lanes::{Lanes, Slot},
     line::{Line, Waiter},
     meta::Meta,
-    seat::{self, Fate, Seat},
+    name::Name,
+    reentry::{Hands, Knots},
+    seat::{Fate, Seat},
+    wait::{Ready, Wait},
     wakes::Wakes,
 };
 
@@ -29,10 +32,13 @@ pub(crate) struct State {
     pub(crate) in_use: u64,
     /// Lanes this desk may add before it has to ask for more.
     pub(crate) spare: u32,
-    /// How many wait for a lane that their own work holds a pass of.
-    pub(crate) entangled: u32,
     /// Whether the counts are out on the express lane.
     pub(crate) is_out: bool,
+    /// Whether steps may take the short way: [`State::may_be_brisk`], as of the last step that took the long one.
+    pub(crate) is_brisk: bool,
+    /// Whether the lane of a gate without keys does not say who waits in it, as the line does: steps that take the short way
+    /// leave that for the next that does not, so that the lane is only read.
+    pub(crate) is_behind: bool,
     pub(crate) is_keyed: bool,
     /// Whether leaving means giving a count back and nothing else, as long as nobody waits.
     pub(crate) is_plain: bool,
@@ -66,6 +72,7 @@ pub(crate) struct State {
     pub(crate) adaptive: Option<AdaptiveState>,
     pub(crate) pins: BTreeMap<Key, Limits>,
     pub(crate) closers: Vec<Waker>,
+    pub(super) knots: Knots,
     /// The rate the express lane was built for.
     pub(crate) express_rate: Option<Rate>,
 }
@@ -73,28 +80,12 @@ pub(crate) struct State {
 /// One who asks to enter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'a> {
-    pub(crate) key: Option<(&'a str, u32)>,
+    pub(crate) key: Option<(Name<'a>, u32)>,
     pub(crate) weight: u32,
     /// The desk's own address, by which is found what the work that asks holds there; `None` if it holds nothing anywhere.
     pub(crate) holder: Option<usize>,
     /// Whether the moment of admission has to be known.
     pub(crate) is_timed: bool,
-}
-
-/// One who would wait: what it needs for that, made ready before the lock is taken where waiting is likely.
-pub(crate) struct Wait<'a> {
-    waker: &'a Waker,
-    ready: Cell<Option<(Tick, Waker, Arc<Seat>)>>,
-}
-
-impl<'a> Wait<'a> {
-    pub(crate) fn new(waker: &'a Waker) -> Self {
-        Wait { waker, ready: Cell::new(None) }
-    }
-
-    pub(crate) fn prepare(&self, now: Tick) {
-        self.ready.set(Some((now, self.waker.clone(), seat::take())));
-    }
 }
 
 /// What came of it.
@@ -141,12 +132,12 @@ pub(crate) struct Turned {
 
 impl<'a> Ask<'a> {
     /// An ordinary question about a key.
-    pub(crate) fn of(desk: &'static Desk, key: Option<(&'a str, u32)>) -> Self {
+    pub(crate) fn of(desk: &'static Desk, key: Option<(Name<'a>, u32)>) -> Self {
         Ask { key, weight: 1, holder: holding::is_any().then(|| desk.address()), is_timed: false }
     }
 
-    /// How much of a lane the work that asks holds, and where it took it.
-    pub(crate) fn holds_of(&self, lane: u32) -> Option<(u32, Spot)> {
+    /// Which passes of a lane the work that asks holds, and where it took the last.
+    pub(super) fn hands_of(&self, lane: u32) -> Option<(Hands, Spot)> {
         holding::held(self.holder?, lane)
     }
 }
@@ -352,7 +343,9 @@ impl State {
         let slot = &mut self.lanes[self.line[ticket].lane];
         slot.lane.leave();
         let waiter = self.line.part(&mut slot.row, ticket);
-        self.entangled -= u32::from(waiter.holds > 0);
+        if waiter.is_holder {
+            self.knots.part(ticket);
+        }
         if self.is_codel {
             self.leave_backlog(waiter.lane, ticket);
         }
@@ -363,15 +356,16 @@ impl State {
         let Some(index) = found.or_else(|| self.put(None, ask, Lane::default())) else {
             return Entry::NoRoom;
         };
-        let holds = ask.holds_of(index).map_or(0, |(weight, _)| weight);
-        let ready = wait.ready.take();
-        let (since, waker, seat) = ready.unwrap_or_else(|| (self.now(), wait.waker.clone(), seat::take()));
-        let waiter = Waiter::new(index, ask.weight, holds, since, waker, Arc::clone(&seat));
+        let hands = ask.hands_of(index).map(|(hands, _)| hands);
+        let Ready { since, waker, seat } = wait.take(|| self.now());
+        let waiter = Waiter::new(index, ask.weight, hands.is_some(), since, waker, Arc::clone(&seat));
         let slot = &mut self.lanes[index];
         slot.lane.join();
-        self.entangled += u32::from(holds > 0);
         let depth = slot.lane.waiting();
         let ticket = self.line.join(&mut slot.row, waiter);
+        if let Some(hands) = hands {
+            self.knots.join(ticket, hands);
+        }
         if let Hold::Rate { until } = hold {
             self.set_time(index, until);
         }
@@ -390,13 +384,13 @@ impl State {
         }
         let (key, hash) = ask.key?;
         self.spare = self.spare.checked_sub(1)?;
-        Some(self.lanes.insert(hash, Key::new(key), lane))
+        Some(self.lanes.insert(hash, key.to_key(), lane))
     }
 
     #[inline]
     pub(crate) fn find(&self, ask: &Ask<'_>) -> Option<u32> {
         match ask.key {
-            Some((key, hash)) => self.lanes.find(hash, key),
+            Some((key, hash)) => self.lanes.find(hash, key.as_bytes()),
             None => Some(0),
         }
     }

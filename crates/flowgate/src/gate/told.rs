@@ -3,11 +3,14 @@
 //! Owns one small allocation per announced pass, kept for a later pass of the thread: where somebody listens, making and freeing
 //! it each time would be an eighth of an entry.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
 
 use flowgate_core::{Key, Tick, What};
 
-use super::meta::Meta;
+use super::{meta::Meta, name::Name};
 
 #[derive(Default)]
 pub(super) struct Told {
@@ -20,16 +23,44 @@ pub(super) struct Told {
 /// How many a thread keeps to use again.
 const SPARES: usize = 64;
 
-thread_local! {
+/// The last one put away at hand, the others in a list: passes that come and go one by one never touch that.
+#[derive(Default)]
+struct Spares {
+    last: Cell<Option<Box<Told>>>,
     #[expect(clippy::vec_box, reason = "what is kept are the allocations")]
-    static SPARE: RefCell<Vec<Box<Told>>> = const { RefCell::new(Vec::new()) };
+    more: RefCell<Vec<Box<Told>>>,
+}
+
+thread_local! {
+    static SPARES_HERE: Spares = const { Spares { last: Cell::new(None), more: RefCell::new(Vec::new()) } };
+}
+
+impl Spares {
+    #[inline]
+    fn take(&self) -> Option<Box<Told>> {
+        self.last.take().or_else(|| self.more.borrow_mut().pop())
+    }
+
+    #[inline]
+    fn put(&self, told: Box<Told>) {
+        if let Some(before) = self.last.replace(Some(told)) {
+            let mut more = self.more.borrow_mut();
+            if more.len() < SPARES {
+                more.push(before);
+            }
+        }
+    }
 }
 
 impl Told {
-    pub(super) fn new(meta: &Arc<Meta>, key: Option<Key>) -> Box<Told> {
-        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
-        let mut told = spare.unwrap_or_default();
-        *told = Told { meta: Some(Arc::clone(meta)), key, is_timed: meta.bus.is_timed() };
+    /// Tells that a pass went out.
+    #[inline]
+    pub(super) fn tell_acquired(meta: &Arc<Meta>, key: Option<Name<'_>>, acquired: What) -> Box<Told> {
+        let mut told = SPARES_HERE.try_with(Spares::take).ok().flatten().unwrap_or_default();
+        told.key = key.map(Name::to_key);
+        meta.tell(told.key.as_ref(), acquired);
+        told.is_timed = meta.bus.is_timed();
+        told.meta = Some(Arc::clone(meta));
         told
     }
 
@@ -43,11 +74,6 @@ impl Told {
         }
         told.key = None;
         // While the thread ends there is nowhere to keep it; then it is freed.
-        let _ = SPARE.try_with(|spare| {
-            let mut spare = spare.borrow_mut();
-            if spare.len() < SPARES {
-                spare.push(told);
-            }
-        });
+        let _ = SPARES_HERE.try_with(|spares| spares.put(told));
     }
 }

@@ -245,6 +245,16 @@ impl Answer {
         self.write(&facts, request)
     }
 
+    /// The response to a request whose key could not be told, because the code that was asked for it panicked.
+    pub(crate) fn misconfigured(&self, request: &HeaderMap) -> Response<Bytes> {
+        let (status, code) = (StatusCode::INTERNAL_SERVER_ERROR, Code::Misconfigured.as_str());
+        let message = "It could not be told which limit this request is under.";
+        if is_grpc(request) {
+            return grpc(status, message);
+        }
+        self.fail(status, code, "Misconfigured", message)
+    }
+
     /// Another failure in the same form: what a gateway says for an upstream that does not answer.
     pub fn fail(&self, status: StatusCode, code: &str, title: &str, message: &str) -> Response<Bytes> {
         let body = match self.format {
@@ -259,10 +269,7 @@ impl Answer {
         let wording = if facts.is_rate { &self.over_rate } else { &self.over_max };
         let retry_after = whole_seconds(facts.retry_after.unwrap_or(self.retry_after)).max(1);
         let message = wording.filled(facts, retry_after);
-        let is_grpc = request
-            .get(header::CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().starts_with(GRPC.as_bytes()));
-        let mut response = if is_grpc {
+        let mut response = if is_grpc(request) {
             grpc(status, &message)
         } else {
             let body = match self.format {
@@ -298,10 +305,18 @@ impl Answer {
     }
 }
 
+fn is_grpc(request: &HeaderMap) -> bool {
+    request.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(GRPC.as_bytes()))
+}
+
 /// gRPC has its own way: status 200, and the truth in the trailers, which may stand in the head where there is no body.
 fn grpc(status: StatusCode, message: &str) -> Response<Bytes> {
-    let (resource_exhausted, unavailable) = ("8", "14");
-    let code = if status == StatusCode::TOO_MANY_REQUESTS { resource_exhausted } else { unavailable };
+    let (resource_exhausted, internal, unavailable) = ("8", "13", "14");
+    let code = match status {
+        StatusCode::TOO_MANY_REQUESTS => resource_exhausted,
+        StatusCode::INTERNAL_SERVER_ERROR => internal,
+        _ => unavailable,
+    };
     let mut text = String::new();
     for byte in message.bytes() {
         match byte {

@@ -68,7 +68,12 @@ impl Figures {
     /// Writes the headers. Those of one kind replace what was there of the same kind: the outermost gate is the one a client
     /// meets first. The IETF pair is a list, to which each kind adds its item.
     pub fn write(&self, headers: &mut HeaderMap) {
-        Figures::write_all(&[*self], headers);
+        match *self {
+            Figures::Concurrency { limit, remaining } if (remaining as usize) < SMALL => {
+                write_concurrency(limit, remaining, headers);
+            }
+            figures => Figures::write_all(&[figures], headers),
+        }
     }
 
     /// Writes the headers of several at once, each as [`Figures::write`] does.
@@ -166,6 +171,43 @@ impl Figures {
             ) => limit == known && window == known_window,
             _ => false,
         }
+    }
+}
+
+/// What nearly every response tells: one gate's slots. As [`Figures::write_all`] of these alone.
+fn write_concurrency(limit: u32, remaining: u32, headers: &mut HeaderMap) {
+    headers.reserve(4);
+    let (limit, policy) = LAST_LIMIT.with_borrow_mut(|last| {
+        if last.of != limit {
+            *last = Limit::new(limit);
+        }
+        (last.value.clone(), last.policy.clone())
+    });
+    headers.insert(CONCURRENCY_LIMIT, limit);
+    headers.insert(CONCURRENCY_REMAINING, number(remaining.into()));
+    headers.append(POLICY, policy);
+    headers.append(STATE, STATES[remaining as usize].clone());
+}
+
+/// What is written of a `max`.
+struct Limit {
+    /// Zero for none yet: no `max` is.
+    of: u32,
+    value: HeaderValue,
+    policy: HeaderValue,
+}
+
+thread_local! {
+    static LAST_LIMIT: RefCell<Limit> = const {
+        RefCell::new(Limit { of: 0, value: HeaderValue::from_static(""), policy: HeaderValue::from_static("") })
+    };
+}
+
+impl Limit {
+    fn new(limit: u32) -> Self {
+        let mut policy = Vec::with_capacity(64);
+        Figures::Concurrency { limit, remaining: 0 }.write_policy(&mut policy);
+        Limit { of: limit, value: number(limit.into()), policy: value_of(&policy) }
     }
 }
 

@@ -120,10 +120,15 @@ impl FrontBuilder {
 }
 
 impl Front {
-    /// The key of the request's lane; `None` if it is not limited.
-    pub(crate) fn key(&self, request: &Parts) -> Option<Key> {
-        let is_exempt = self.exemptions.iter().any(|exemption| exemption.covers(request));
-        if is_exempt { None } else { self.scope.key(request, self.identity.as_ref()) }
+    /// The key of the request's lane; `None` if it is not limited. Where code of others that was asked for it panics, the answer:
+    /// to count the request under some other key would break somebody else's bound, and not to count it that of all.
+    pub(crate) fn key(&self, request: &Parts) -> Result<Option<Key>, Box<Response<Bytes>>> {
+        let ask = || {
+            let is_exempt = self.exemptions.iter().any(|exemption| exemption.covers(request));
+            if is_exempt { None } else { self.scope.key(request, self.identity.as_ref()) }
+        };
+        // The panic was reported where it happened.
+        catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Box::new(self.answer.misconfigured(&request.headers)))
     }
 
     /// The answer to a request that was refused; whoever asked to hear of it does.

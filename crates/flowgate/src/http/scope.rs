@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use flowgate_core::Key;
+use flowgate_core::{Key, OptionError};
 use http::{Method, request::Parts};
 
 use super::identity::Identity;
@@ -70,6 +70,12 @@ impl Scope {
     }
 }
 
+/// `max_keys` where there are no keys.
+pub(crate) fn no_keys(max_keys: u32) -> OptionError {
+    let accepted = "no `max_keys` with the scope `global`: there is one budget, and no keys";
+    OptionError::new("max_keys", max_keys, accepted)
+}
+
 /// Longer keys are not kept: what a client may choose, such as a header, is as long as a head may be, and a rate remembers
 /// thousands of them.
 const LONGEST_KEY: usize = 256;
@@ -85,9 +91,36 @@ pub(crate) fn key_of(text: &str) -> Key {
     Key::new(&format!("{beginning}…{:016x}", HASHER.hash_one(text)))
 }
 
+/// A route and its key.
+struct Route {
+    /// The method and the template, as they are written in the key.
+    text: String,
+    method_len: usize,
+    key: Key,
+}
+
+impl Route {
+    fn new(method: &str, template: &str) -> Self {
+        let text = [method, " ", template].concat();
+        let key = Key::new(&text);
+        Route { text, method_len: method.len(), key }
+    }
+
+    fn is(&self, method: &str, template: &str) -> bool {
+        // The template first: methods are the same more often.
+        self.text.len() == self.method_len + 1 + template.len()
+            && self.text.as_bytes().ends_with(template.as_bytes())
+            && &self.text.as_bytes()[..self.method_len] == method.as_bytes()
+    }
+}
+
+/// So many routes a thread knows the keys of.
+const KNOWN_ROUTES: usize = 8;
+
 thread_local! {
-    /// Where a route's key is put together.
-    static ROUTE: RefCell<String> = const { RefCell::new(String::new()) };
+    /// The routes last asked for, each where its template's length says: putting a key together takes longer than to see that it
+    /// is the same.
+    static ROUTES: RefCell<[Option<Route>; KNOWN_ROUTES]> = const { RefCell::new([const { None }; KNOWN_ROUTES]) };
 }
 
 fn route_of(request: &Parts) -> Key {
@@ -97,10 +130,13 @@ fn route_of(request: &Parts) -> Key {
         request.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
     });
     let Some(template) = template else { return Key::new(UNMATCHED) };
-    ROUTE.with_borrow_mut(|route| {
-        route.clear();
-        route.extend([method_of(&request.method), " ", template]);
-        Key::new(route)
+    let method = method_of(&request.method);
+    ROUTES.with_borrow_mut(|routes| {
+        let known = &mut routes[(template.len() + method.len()) % KNOWN_ROUTES];
+        match known {
+            Some(route) if route.is(method, template) => route.key.clone(),
+            _ => known.insert(Route::new(method, template)).key.clone(),
+        }
     })
 }
 

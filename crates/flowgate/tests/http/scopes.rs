@@ -3,7 +3,7 @@
 use axum::{Router, routing::get};
 use flowgate::{
     Reason,
-    http::{Identity, Scope, Template},
+    http::{ConcurrencyLimit, Identity, LoadShed, RateLimit, Scope, Template},
 };
 
 use crate::kit::{Held, ask, ask_with, begin, in_use, limit, serve, waiting};
@@ -247,4 +247,44 @@ fn h6_an_option_that_cannot_be_is_named_as_it_was_set() {
     let limit = RateLimit::builder().rate(1, "1m").build().unwrap();
     let error = limit.set_limits(flowgate::Limits::builder().max(1).build().unwrap()).unwrap_err();
     assert!(error.to_string().starts_with("RC5003: option `rate` is not set"), "{error}");
+}
+
+#[tokio::test]
+async fn h1_a_key_that_cannot_be_told_is_answered_500_and_holds_nothing() {
+    // Seen to fail: with `Front::key` letting the panic through, the connection is reset and nobody has an answer.
+    fn tenant(request: &http::request::Parts) -> Option<String> {
+        match request.uri.path() {
+            "/odd" => panic!("no tenant in it"),
+            path => Some(path.to_owned()),
+        }
+    }
+    let hello = || Router::new().fallback(|| async { "hello" });
+    let limit = limit(1, |options| options.scope(Scope::by(tenant)));
+    let rate = RateLimit::builder().rate(10, "1m").scope(Scope::by(tenant)).build().unwrap();
+    let is_exempt = |request: &http::request::Parts| tenant(request).is_none();
+    let shed = LoadShed::builder().health(|| 0.0).exempt(is_exempt).build().unwrap();
+    for router in [hello().layer(limit.clone()), hello().layer(rate.clone()), hello().layer(shed)] {
+        let mut client = crate::kit::Client::connect(serve(router).await).await;
+        client.ask("/odd").await;
+        let answer = client.answer().await;
+        assert_eq!((answer.status, answer.header("cache-control")), (500, Some("no-store")));
+        assert_eq!(answer.json()["type"], "urn:flowgate:error:RC5003");
+        assert_eq!(answer.header("flowgate-refusal"), None, "it was not refused: asking again does not help");
+        client.ask("/even").await;
+        assert_eq!(client.answer().await.status, 200, "on the same connection");
+    }
+    in_use(&limit, 0).await;
+    assert_eq!((limit.look().lanes, rate.look().lanes), (0, 1), "only the other key was counted");
+}
+
+#[test]
+fn h1_one_budget_has_no_keys_to_bound() {
+    // Seen to fail: with `max_keys` looked at for the other scopes only, it is built, and the option does nothing.
+    let message = "RC5003: option `max_keys` is 5; accepted: no `max_keys` with the scope `global`: there is one budget, and no \
+                   keys";
+    let limit = ConcurrencyLimit::builder().max_concurrent(1).max_keys(5);
+    assert_eq!(limit.build().unwrap_err().to_string(), message);
+    let rate = || RateLimit::builder().rate(1, "1s").max_keys(5);
+    assert_eq!(rate().build().unwrap_err().to_string(), message);
+    assert!(rate().scope(Scope::Route).build().is_ok());
 }

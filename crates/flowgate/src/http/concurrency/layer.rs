@@ -20,7 +20,7 @@ use crate::{
         answer::Answer,
         figures::Figures,
         front::{Front, FrontBuilder, front_options},
-        scope::{Scope, key_of},
+        scope::{Scope, key_of, no_keys},
     },
 };
 
@@ -191,7 +191,7 @@ impl ConcurrencyLimitBuilder {
         self
     }
 
-    /// At most so many keys in use at once: 1 to 1,000,000, default 10,000.
+    /// At most so many keys in use at once: 1 to 1,000,000, default 10,000. Not for the scope `global`, which has no keys.
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = Some(max_keys);
         self
@@ -218,7 +218,8 @@ impl ConcurrencyLimitBuilder {
             Line::Codel { target, interval } => gate.codel(target, interval),
         };
         let gate = match (&front.scope, self.max_keys) {
-            (Scope::Global, _) => gate.build().map(Doors::One),
+            (Scope::Global, None) => gate.build().map(Doors::One),
+            (Scope::Global, Some(max_keys)) => return Err(no_keys(max_keys)),
             (_, None) => gate.keyed().build().map(Doors::Many),
             (_, Some(max_keys)) => gate.keyed().max_keys(max_keys).build().map(Doors::Many),
         };

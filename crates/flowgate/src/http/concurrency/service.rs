@@ -42,7 +42,10 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut parts, body) = request.into_parts();
-        let key = self.shared.front.key(&parts).filter(|_| counts(&self.shared, &mut parts.extensions));
+        let key = match self.shared.front.key(&parts) {
+            Ok(key) => key.filter(|_| counts(&self.shared, &mut parts.extensions)),
+            Err(response) => return ResponseFuture::refused(*response),
+        };
         let Some(key) = key else {
             return ResponseFuture::free(&mut self.inner, Request::from_parts(parts, body), None);
         };

@@ -16,7 +16,7 @@ use crate::{
         answer::Answer,
         figures::Figures,
         front::{Front, FrontBuilder, front_options},
-        scope::{Scope, key_of},
+        scope::{Scope, key_of, no_keys},
     },
 };
 
@@ -115,7 +115,7 @@ impl RateLimitBuilder {
         self
     }
 
-    /// At most so many keys remembered at once: 1 to 1,000,000, default 10,000.
+    /// At most so many keys remembered at once: 1 to 1,000,000, default 10,000. Not for the scope `global`, which has no keys.
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = Some(max_keys);
         self
@@ -125,9 +125,10 @@ impl RateLimitBuilder {
     pub fn build(self) -> Result<RateLimit, OptionError> {
         let front = self.front.build()?;
         let gate = self.gate.scope(front.scope.word()).keyed();
-        let gate = match self.max_keys {
-            None => gate.build(),
-            Some(max_keys) => gate.max_keys(max_keys).build(),
+        let gate = match (&front.scope, self.max_keys) {
+            (_, None) => gate.build(),
+            (Scope::Global, Some(max_keys)) => return Err(no_keys(max_keys)),
+            (_, Some(max_keys)) => gate.max_keys(max_keys).build(),
         };
         // The gate would take a `max` instead, and says so; the layer has none.
         let gate = gate.map_err(|error| match error.option() {

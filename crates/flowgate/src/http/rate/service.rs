@@ -39,7 +39,10 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut parts, body) = request.into_parts();
-        let key = self.shared.front.key(&parts).filter(|_| counts(&self.shared, &mut parts.extensions));
+        let key = match self.shared.front.key(&parts) {
+            Ok(key) => key.filter(|_| counts(&self.shared, &mut parts.extensions)),
+            Err(response) => return ResponseFuture::refused(*response),
+        };
         let figures = match key.map(|key| self.shared.spend(&key).map_err(|refusal| (key, refusal))) {
             None => None,
             Some(Ok(figures)) => figures,

@@ -40,8 +40,10 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         self.shared.watch();
         let (mut parts, body) = request.into_parts();
-        let is_counted =
-            self.shared.front.key(&parts).is_some() && counts(&self.shared, &mut parts.extensions);
+        let is_counted = match self.shared.front.key(&parts) {
+            Ok(key) => key.is_some() && counts(&self.shared, &mut parts.extensions),
+            Err(response) => return ResponseFuture::refused(*response),
+        };
         if is_counted && self.shared.share.takes() {
             return ResponseFuture::refused(self.shared.front.answer.shed(&parts.headers));
         }

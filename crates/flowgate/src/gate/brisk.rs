@@ -1,0 +1,148 @@
+//! The short way at a desk: what nearly every step is, where nothing unusual goes on.
+//!
+//! Owns three steps in as few instructions as they can be: into a lane that has room, into a line behind others, and out,
+//! handing over to the head of the row. Whatever is not plain it leaves as it was, for [`State`] to see to; who may start is asked
+//! of [`Lane::decide`] and [`Lane::hands_over`] here too. Nothing here sets a moment or takes the counts from the express lane.
+
+use std::{sync::Arc, task::Waker};
+
+use flowgate_core::{Decision, Hold, Lane, Tick};
+
+use super::{
+    line::Waiter,
+    name::Name,
+    seat::{Fate, Seat},
+    state::{Place, State},
+    wait::Ready,
+};
+
+/// What came of leaving the short way.
+pub(super) enum Left {
+    /// Nobody waited in the lane.
+    Settled,
+    /// The slot is this one's now, who has to be woken.
+    Handed(Waker, Arc<Seat>),
+    /// As [`Left::Handed`], and the desk is left the long way.
+    HandedSlowly,
+    /// It has to be done the long way; nothing has changed.
+    Not,
+}
+
+impl State {
+    /// Whether steps may take the short way: one set of limits for all, no rate, first in first out, nothing paused or closing.
+    /// Looked up anew whenever a step took the long way, as every change does.
+    #[inline]
+    pub(super) fn may_be_brisk(&self) -> bool {
+        self.is_plain
+            && !self.is_codel
+            && !self.is_paused
+            && self.closing.is_none()
+            && !self.is_orphan
+            && self.owner.is_some()
+    }
+
+    /// Enters a key's lane if that has room: the lane, and how much of it is in use now.
+    #[inline]
+    pub(super) fn enter_brisk(&mut self, key: Name<'_>, hash: u32, weight: u32) -> Option<(u32, u32)> {
+        if !self.is_brisk {
+            return None;
+        }
+        let is_free = |lane: &Lane| lane.decide(&self.limits, weight, Tick::ZERO) == Decision::Admit;
+        let entered = match self.lanes.find(hash, key.as_bytes()) {
+            Some(index) => {
+                let lane = &mut self.lanes[index].lane;
+                if !is_free(lane) {
+                    return None;
+                }
+                lane.admit(&self.limits, weight, Tick::ZERO);
+                (index, lane.in_use())
+            }
+            None => {
+                let mut lane = Lane::default();
+                if !is_free(&lane) {
+                    return None;
+                }
+                lane.admit(&self.limits, weight, Tick::ZERO);
+                self.spare = self.spare.checked_sub(1)?;
+                (self.lanes.insert(hash, key.to_key(), lane), lane.in_use())
+            }
+        };
+        self.in_use += u64::from(weight);
+        Some(entered)
+    }
+
+    /// Joins the line of the one lane behind others. It holds nothing here, and nobody listens.
+    #[inline]
+    pub(super) fn join_brisk(&mut self, weight: u32, ready: Ready) -> Result<Place, Ready> {
+        if !self.is_brisk || self.line.waiting() == 0 {
+            return Err(ready);
+        }
+        let mut lane = self.lanes[0].lane;
+        lane.set_waiting(self.line.waiting() as u32);
+        if lane.decide(&self.limits, weight, Tick::ZERO) != Decision::Wait(Hold::Line) {
+            return Err(ready);
+        }
+        let Ready { since, waker, seat } = ready;
+        let waiter = Waiter::new(0, weight, false, since, waker, Arc::clone(&seat));
+        let ticket = self.line.join(&mut self.line.row(), waiter);
+        self.is_behind = true;
+        Ok(Place { lane: 0, ticket, since, depth: lane.waiting() + 1, seat })
+    }
+
+    /// The one lane says again who waits: see [`State::is_behind`].
+    pub(super) fn catch_up(&mut self) {
+        self.is_behind = false;
+        let slot = &mut self.lanes[0];
+        slot.row = self.line.row();
+        slot.lane.set_waiting(self.line.waiting() as u32);
+    }
+
+    /// A pass comes back.
+    #[inline]
+    pub(super) fn leave_brisk(&mut self, index: u32, weight: u32) -> Left {
+        if !self.is_brisk || self.is_out {
+            return Left::Not;
+        }
+        let slot = &mut self.lanes[index];
+        let mut row = if self.is_keyed { slot.row } else { self.line.row() };
+        let Some(ticket) = row.first() else {
+            if !self.is_keyed {
+                return Left::Not;
+            }
+            slot.lane.settle(weight);
+            self.in_use -= u64::from(weight);
+            if slot.lane.is_idle() {
+                self.forget(index);
+            }
+            return Left::Settled;
+        };
+        // Some may have waited too long, and listeners are told for how long.
+        if self.limits.timeout().is_some()
+            || !slot.lane.hands_over(&self.limits, weight, self.line[ticket].weight)
+            || self.owner.as_ref().is_none_or(|meta| meta.bus.is_on())
+        {
+            return Left::Not;
+        }
+        let (waiter, next_weight) = self.line.part_first(&mut row, ticket);
+        self.is_behind = !self.is_keyed;
+        if self.is_keyed {
+            slot.lane.leave();
+            slot.row = row;
+        }
+        let (spent, in_use) = (slot.lane.rate(), slot.lane.in_use());
+        waiter.seat.decide(Fate::Granted { at: Tick::ZERO, spent, in_use });
+        if waiter.is_holder {
+            self.knots.part(ticket);
+        }
+        if next_weight > self.limits.heaviest() {
+            // Too heavy for a lower `max`, it has come to the head and can be told so.
+            self.wakes.wake_later(waiter.waker, waiter.seat);
+            if self.is_behind {
+                self.catch_up();
+            }
+            self.pump(index);
+            return Left::HandedSlowly;
+        }
+        Left::Handed(waiter.waker, waiter.seat)
+    }
+}

@@ -1,0 +1,29 @@
+//! The key an entrant comes with.
+//!
+//! Owns the two forms it may have: text, or a [`Key`] that somebody made already, which is shared and not made again.
+
+use flowgate_core::Key;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Name<'a> {
+    Text(&'a str),
+    Key(&'a Key),
+}
+
+impl Name<'_> {
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Name::Text(text) => text.as_bytes(),
+            Name::Key(key) => key.as_bytes(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn to_key(self) -> Key {
+        match self {
+            Name::Text(text) => Key::new(text),
+            Name::Key(key) => key.clone(),
+        }
+    }
+}
