@@ -22,7 +22,7 @@ pub use pins::Half;
 pub use postgres::{Postgres, PostgresOptions};
 pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite};
 pub use seam::*;
-pub(crate) use seam::{MOST_IDLE, Place};
+pub(crate) use seam::{MOST_IDLE, Place, SOON};
 pub use shelf::{
     Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery, Shelf,
 };

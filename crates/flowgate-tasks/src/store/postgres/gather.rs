@@ -25,14 +25,15 @@ const QUEUES: &str = "SELECT id, priority, max, in_use, paused FROM queues";
 const LOCK_QUEUES: &str = "SELECT FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE";
 const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates FROM keys \
     WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";
-/// Both tell which of a lease's tasks had been settled before.
-const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker = $2 RETURNING id, done, ahead_until IS NOT NULL AS is_ahead";
-const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id) AS ids \
+/// Both tell which of a lease's tasks had been settled before. By `worker + 0`, so that they are found by their own numbers: the index by
+/// worker leads over all that it ever held, for as long as somebody's transaction keeps those.
+pub(super) const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker + 0 = $2 RETURNING id, done, ahead_until IS NOT NULL AS is_ahead";
+pub(super) const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id) AS ids \
     FROM unnest($1::bigint[], $2::bigint[]) AS asked (lease, id) GROUP BY lease), \
     old AS (SELECT leases.id, leases.done, given.ids FROM leases JOIN given ON leases.id = given.lease \
-    WHERE leases.worker = $3 FOR UPDATE OF leases) \
+    WHERE leases.id = ANY($1) AND leases.worker + 0 = $3 FOR UPDATE OF leases) \
     UPDATE leases SET done = old.done || array(SELECT id FROM unnest(old.ids) AS fresh (id) WHERE id <> ALL(old.done)) \
-    FROM old WHERE leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
+    FROM old WHERE leases.id = ANY($1) AND leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
 
 /// Ready lanes with a key: those of the best priority after the cursor, then those up to it, then the others; each key locked, unless
 /// somebody else has it. In three parts, so that each is a piece of the index, and said by pairs, so that no other index looks as good:

@@ -46,6 +46,7 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
     &[
         ahead::TAKE_AHEAD,
         ahead::TAKE_AHEAD_OF_KEYS,
+        ahead::REFUSE,
         FITTING,
         SHARE_LANES,
         READY_LANES,
@@ -143,20 +144,18 @@ pub(super) async fn transact(
     let told = shared.told_time();
     let asked = Asked { worker, settles: &settles, starts: &starts, want, cursor, told, whole, sent };
     let (begun, loaded) = scene::load(session, &asked, begin).await?;
-    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, counted, heavy, back, missed } = loaded;
+    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, counted, heavy, back, missed, refused } =
+        loaded;
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
     // What is held from now on hides the others no more.
     plan.has_more |= has_more && !(plan.grants.is_empty() && plan.held.is_empty());
     let stuck = fit(session, &scene, &mut plan.grants, (&heavy, shared)).await?;
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
     let is_plain = starts.is_empty() && ahead.is_none() && ends.is_empty() && stuck.is_empty();
+    let grants = &plan.grants;
     let way = match is_plain {
-        true if is_bare(&scene, &plan.grants) && empties(&scene, &plan.grants, sent, &begun.idle) => {
-            Way::Bare
-        }
-        true if sent.is_none() && balance::holds(&scene, &plan.grants, (&were, &counted), &heavy) => {
-            Way::Balanced
-        }
+        true if is_bare(&scene, grants) && empties(&scene, grants, sent, &begun.idle) => Way::Bare,
+        true if sent.is_none() && balance::holds(&scene, grants, (&were, &counted), &heavy) => Way::Balanced,
         _ => Way::Written,
     };
     let taking = take(session, &scene, &plan.grants, (worker, shared), way);
@@ -187,7 +186,9 @@ pub(super) async fn transact(
         Way::Bare | Way::Balanced => call.out(session).await.map(|()| Vec::new())?,
         // Nothing but looked: then nobody waits for the disk.
         Way::Written if is_idle => session.run("ROLLBACK").await.map(|()| Vec::new())?,
-        Way::Written => Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead))).await?,
+        Way::Written => {
+            Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead, refused))).await?
+        }
     };
     if let Some(lane) = last {
         shared.turning.cursor.store(lane, Ordering::Relaxed);
