@@ -20,7 +20,7 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     if !suite.wants_any(&[&[MEDIAN_BEST, SLOWEST_BEST], &each[..]].concat()) {
         return Ok(());
     }
-    let count = if suite.is_quick() { 25 } else { 150 };
+    let count = if suite.is_quick() { 25 } else { 300 };
     let (mut median, mut slowest) = (Standings::default(), Standings::default());
     for turn in stage.rounds(2) {
         for contestant in turn {

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use flowgate_core::Limits;
 use flowgate_tasks::{
     NewTask,
-    store::{KeyChange, NewWorker, Postgres, Store, Turn, Want, WorkerId},
+    store::{Again, KeyChange, NewWorker, Postgres, Store, Turn, Want, WorkerId},
 };
 use tokio_postgres::{Client, NoTls};
 
@@ -54,6 +54,29 @@ async fn a_transaction_that_is_rolled_back_leaves_nothing() {
     transaction.rollback().await.expect("rolled back");
     assert_eq!(claim(&store, worker).await, [0; 0]);
     assert_eq!(store.audit().await.expect("an audit"), [""; 0]);
+}
+
+// Seen to fail: with `Again::Now` whether or not a rotation took something, it was said without end.
+#[tokio::test]
+async fn t4_lanes_that_are_about_to_be_filled_are_not_asked_for_without_end() {
+    let (store, mut client, worker) = start("about_to_be").await;
+    let transaction = client.transaction().await.expect("a transaction");
+    let tasks = (0..100).map(|number| NewTask::new("open", Vec::new()).key(format!("key-{number}")));
+    store.send_in(&transaction, tasks.collect()).await.expect("sent");
+    let mut times = 0;
+    loop {
+        let want = Some(Want { slots: 9, per_queue: 9, with_locks: true });
+        let turned = store.turn(worker, Turn { want, ..Turn::default() }).await.expect("a turn");
+        assert_eq!(turned.claimed.len(), 0, "nothing is there yet");
+        if turned.again != Again::Now {
+            assert_eq!(turned.again, Again::Soon, "for nobody tells when there is");
+            break;
+        }
+        times += 1;
+        assert!(times < 50, "100 lanes were asked for {times} times, nine at a time");
+    }
+    transaction.commit().await.expect("committed");
+    assert_eq!(claim(&store, worker).await.len(), 9);
 }
 
 #[tokio::test]

@@ -85,6 +85,19 @@ pub enum Limit {
         /// How many it wants.
         weight: u32,
     },
+    /// One that stands before it wants more slots of their key than are free, and nobody overtakes it.
+    KeyHead {
+        /// The key.
+        key: String,
+        /// The task that stands there.
+        task: i64,
+        /// How many are taken.
+        in_use: u32,
+        /// How many there are.
+        max: u32,
+        /// How many that one wants.
+        weight: u32,
+    },
     /// Its queue has no free slot.
     QueueMax {
         /// The queue.

@@ -110,9 +110,13 @@ impl<'a> Scene<'a> {
         let ahead_in_queue = standing.ahead_in_queue;
         told.place = Some(Spot { ahead_in_key, ahead_in_queue });
         told.held_by = self.limits(look, standing);
+        if let Some(head) = self.head(look, standing).await? {
+            told.held_by.insert(0, head);
+        }
         let of = match told.held_by.first() {
             Some(
                 Limit::KeyMax { key, .. }
+                | Limit::KeyHead { key, .. }
                 | Limit::KeyRate { key, .. }
                 | Limit::KeyRests { key, .. }
                 | Limit::KeyPaused { key },
@@ -130,6 +134,25 @@ impl<'a> Scene<'a> {
         told.help.extend(words::uneven(&told.workers, &told.held_by));
         told.verdict = words::verdict(&told.held_by, told.place, told.estimate.as_ref());
         Ok(())
+    }
+
+    /// The first in the line of its key, if that is what it waits behind: the key has a free slot, and that one wants more.
+    async fn head(&self, look: &TaskLook, standing: &Standing) -> Result<Option<Limit>, StoreError> {
+        let Some(key) = look.key.clone().filter(|_| standing.hold.is_none() && standing.ahead_in_key > 0)
+        else {
+            return Ok(None);
+        };
+        let Some(first) = self.store.line(Of::Key(key.clone()), 1).await?.pop() else { return Ok(None) };
+        let Some(its) = self.store.standing(first.id).await? else { return Ok(None) };
+        let is_before = first.id != look.id && first.queue == look.queue && first.priority == look.priority;
+        let max = its.in_force.and_then(|limits| limits.max());
+        Ok(max.filter(|_| is_before && its.hold == Some(Hold::Slots)).map(|max| Limit::KeyHead {
+            key,
+            task: first.id.0,
+            in_use: its.in_use,
+            max,
+            weight: its.weight,
+        }))
     }
 
     /// When it should start: by the rate, by the slots, or by whichever of the two is later.

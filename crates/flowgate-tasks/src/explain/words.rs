@@ -18,7 +18,13 @@ pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&
     // What its key holds stands in the line of the key, whoever else is in the queue.
     let is_of_key = matches!(
         held_by.first(),
-        Some(Limit::KeyPaused { .. } | Limit::KeyRate { .. } | Limit::KeyRests { .. } | Limit::KeyMax { .. })
+        Some(
+            Limit::KeyPaused { .. }
+                | Limit::KeyRate { .. }
+                | Limit::KeyRests { .. }
+                | Limit::KeyMax { .. }
+                | Limit::KeyHead { .. }
+        )
     );
     let ahead = place.map_or(0, |place| match place.ahead_in_key.filter(|_| is_of_key) {
         Some(ahead) => ahead,
@@ -61,6 +67,21 @@ pub(super) fn reason(limit: &Limit) -> String {
         Limit::KeyMax { key, in_use, max, weight: 1 } => {
             format!("key `{key}` has no free slot: {in_use} of {max} in use")
         }
+        Limit::KeyMax { key, max, weight, .. } if weight > max => {
+            format!(
+                "it wants {weight} slots of key `{key}`, which has {max}: it cannot start, nor can what stands behind it"
+            )
+        }
+        Limit::KeyHead { key, task, max, weight, .. } if weight > max => {
+            format!(
+                "task {task} before it wants {weight} slots of key `{key}`, which has {max}: neither can start"
+            )
+        }
+        Limit::KeyHead { key, task, in_use, max, weight } => {
+            format!(
+                "task {task} before it wants {weight} slots of key `{key}`, of which {in_use} of {max} are in use: nobody overtakes it"
+            )
+        }
         Limit::KeyMax { key, in_use, max, weight } => {
             format!("key `{key}` has too few free slots: {in_use} of {max} in use, and it wants {weight}")
         }
@@ -90,7 +111,9 @@ pub(super) fn help(limit: &Limit) -> Vec<String> {
             let key = quoted(key);
             one(format!("`flowgate key pin {key} --rate … --period …` gives the key another rate, at once"))
         }
-        Limit::KeyMax { key, max, weight, .. } => {
+        Limit::KeyMax { key, max, weight, .. } if weight > max => too_heavy(key, *weight),
+        Limit::KeyHead { key, max, weight, .. } if weight > max => too_heavy(key, *weight),
+        Limit::KeyMax { key, max, weight, .. } | Limit::KeyHead { key, max, weight, .. } => {
             let (key, max) = (quoted(key), max + weight);
             one(format!("`flowgate key pin {key} --max {max}` gives the key more slots, at once"))
         }
@@ -109,6 +132,13 @@ pub(super) fn help(limit: &Limit) -> Vec<String> {
         }
         Limit::WorkersBusy { .. } => one("more workers, or more `--processes` for one of them".to_owned()),
     }
+}
+
+fn too_heavy(key: &str, weight: u32) -> Vec<String> {
+    vec![format!(
+        "`flowgate key pin {} --max {weight}` gives the key as many slots as it wants, at once",
+        quoted(key)
+    )]
 }
 
 /// Work waits, nothing holds it, and one worker is full while another has room.

@@ -22,7 +22,7 @@ pub use pins::Half;
 pub use postgres::{Postgres, PostgresOptions};
 pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use seam::MOST_IDLE;
+pub(crate) use seam::{MOST_IDLE, SOON};
 pub(crate) use seam::Place;
 pub use seam::*;
 pub use shelf::{

@@ -140,6 +140,12 @@ pub struct Want {
     pub with_locks: bool,
 }
 
+/// So long dead tasks are kept, and then forgotten.
+pub const DEAD_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// What is waited for until then need not be doubted when a process begins.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+
 /// A key that is in use has at most so many lanes with nothing in them, for about as long as an upkeep takes to come by.
 pub(crate) const MOST_IDLE: u32 = 16;
 
@@ -283,7 +289,7 @@ impl KeyChange {
         let mut ledger = Ledger::from_text(kept)?;
         match self {
             KeyChange::ResetRate => ledger.reset(),
-            KeyChange::Rest { by, lasting } => ledger.rest(*by, now.after(*lasting)),
+            KeyChange::Rest { by, lasting } => ledger.rest(*by, now, *lasting),
             KeyChange::Wake { by } => ledger.wake(*by),
             _ => {}
         }

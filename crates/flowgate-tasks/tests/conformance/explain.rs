@@ -51,6 +51,21 @@ on_every_store! {
     }
 
     #[test]
+    async fn t8_a_task_that_is_too_heavy_for_what_was_pinned_is_named(kit: &Kit) {
+        // Seen to fail: without `head`, nothing was said to hold the one behind it.
+        let ids = kit.send_all(vec![keyed("a", max(9)).weight(5), keyed("a", max(9))]).await;
+        kit.change_key("a", KeyChange::Pin(max(3))).await;
+        assert_eq!(kit.worker().await.claim(10).await.len(), 0, "nobody overtakes it");
+        let heavy = told(kit, ids[0]).await;
+        assert_eq!(heavy.held_by, [Limit::KeyMax { key: "a".into(), in_use: 0, max: 3, weight: 5 }]);
+        assert!(heavy.verdict.starts_with("it wants 5 slots of key `a`, which has 3: it cannot start"), "{}", heavy.verdict);
+        assert_eq!(heavy.help, ["`flowgate key pin a --max 5` gives the key as many slots as it wants, at once"]);
+        let behind = told(kit, ids[1]).await;
+        let head = Limit::KeyHead { key: "a".into(), task: ids[0].0, in_use: 0, max: 3, weight: 5 };
+        assert_eq!((behind.held_by, behind.help), (vec![head], heavy.help));
+    }
+
+    #[test]
     async fn t8_a_pinned_limit_is_named_instead_of_the_tasks_own(kit: &Kit) {
         // Seen to fail: with the limits the task was sent with.
         let ids = kit.send_all(vec![keyed("a", max(9)), keyed("a", max(9)), keyed("a", max(9))]).await;

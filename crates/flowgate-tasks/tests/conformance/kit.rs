@@ -110,6 +110,11 @@ impl Kit {
         self.wall.0.fetch_add(span.as_nanos() as u64, Ordering::SeqCst);
     }
 
+    /// The clock is set back.
+    pub(crate) fn set_back(&self, span: Duration) {
+        self.wall.0.fetch_sub(span.as_nanos() as u64, Ordering::SeqCst);
+    }
+
     /// Time passes, and what falls due is done.
     pub(crate) async fn pass(&self, span: Duration) -> Kept {
         self.advance(span);

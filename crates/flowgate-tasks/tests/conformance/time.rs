@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use flowgate_tasks::{
     When,
-    store::{End, State},
+    store::{DEAD_KEPT, End, KeyChange, State},
 };
 
-use crate::kit::{Kit, SECOND, ids, keyed, max, task};
+use crate::kit::{Kit, SECOND, ids, keyed, max, rate, task};
 
 on_every_store! {
     #[test]
@@ -71,6 +71,55 @@ on_every_store! {
         }
         let state = kit.state(id).await;
         assert_eq!(state, Some(State::Dead { reason: "failed".to_owned(), error: "no 3".to_owned() }));
+    }
+
+    #[test]
+    async fn t5_a_clock_that_is_set_back_keeps_no_lease_alive(kit: &Kit) {
+        // Seen to fail: with leases as they were written, nothing came back.
+        let id = kit.send(task()).await;
+        let (live, gone) = (kit.worker().await, kit.worker().await);
+        assert_eq!(gone.claim(1).await.len(), 1);
+        kit.set_back(3_600 * SECOND);
+        assert_eq!(kit.upkeep().await.recovered, 0, "nobody has been silent for long");
+        kit.advance(14 * SECOND);
+        assert!(live.beat().await);
+        assert_eq!(kit.pass(2 * SECOND).await.recovered, 1);
+        assert_eq!(ids(&live.claim(1).await), [id]);
+    }
+
+    #[test]
+    async fn t6_a_clock_that_is_set_back_holds_no_rate_and_no_rest(kit: &Kit) {
+        // Seen to fail: without a look at what waits whenever it is earlier than before, neither was claimed.
+        let worker = kit.worker().await;
+        kit.upkeep().await;
+        let sent = kit.send_all((0..2).map(|_| keyed("rate", rate(1, "10s"))).collect()).await;
+        let rests = kit.send(keyed("rests", max(1))).await;
+        kit.change_key("rests", KeyChange::Rest { by: 1, lasting: 30 * SECOND }).await;
+        assert_eq!(ids(&worker.claim(9).await), sent[..1]);
+        kit.set_back(3_600 * SECOND);
+        kit.upkeep().await;
+        let mut claimed = ids(&worker.claim(9).await);
+        // Nobody waits longer than two periods.
+        for _ in 0..2 {
+            assert!(worker.beat().await);
+            kit.pass(10 * SECOND).await;
+            claimed.extend(ids(&worker.claim(9).await));
+        }
+        claimed.sort_by_key(|id| id.0);
+        assert_eq!(claimed, [sent[1], rests]);
+    }
+
+    #[test]
+    async fn t6_dead_tasks_are_kept_for_thirty_days(kit: &Kit) {
+        // Seen to fail: without `old_dead`, it was there for ever.
+        let id = kit.send(task()).await;
+        let worker = kit.worker().await;
+        let task = worker.claim(1).await.pop().expect("a task");
+        worker.end(task, End::Dead { error: "no".to_owned() }).await;
+        kit.pass(DEAD_KEPT - SECOND).await;
+        assert!(kit.state(id).await.is_some());
+        kit.pass(2 * SECOND).await;
+        assert_eq!(kit.state(id).await, None);
     }
 
     #[test]

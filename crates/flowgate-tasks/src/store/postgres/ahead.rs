@@ -53,10 +53,13 @@ pub(super) const TAKE_AHEAD_OF_KEYS: &str = "WITH riding AS (\
 
 /// Those that are still the worker's, and whether they counted nowhere until now.
 pub(super) const START: &str = "WITH known AS (\
-    SELECT id, ahead_until FROM leases WHERE id = ANY($1) AND worker = $2 ORDER BY id FOR UPDATE), \
+    SELECT id, ahead_until FROM leases WHERE id = ANY($1) AND worker + 0 = $2 ORDER BY id FOR UPDATE), \
     started AS (UPDATE leases SET ahead_until = NULL, since = now_ns($3) FROM known \
-    WHERE leases.id = known.id AND known.ahead_until IS NOT NULL) \
+    WHERE leases.id = ANY($1) AND leases.id = known.id AND known.ahead_until IS NOT NULL) \
     SELECT id, ahead_until IS NOT NULL AS is_new FROM known";
+
+/// What started and takes nobody's place: as if it had not, and in time for nobody. Upkeep takes it back to its line.
+pub(super) const REFUSE: &str = "UPDATE leases SET ahead_until = $2 WHERE id = ANY($1)";
 
 /// What did not start in time, and the lanes it came from; it goes back to the front of their lines.
 pub(super) const LATE: &str = "SELECT id, lanes[1] AS lane FROM leases \

@@ -54,6 +54,8 @@ pub(super) struct Shared {
     rest: Arc<Mutex<Option<Session>>>,
     /// Up to which key those that hold nothing were swept away.
     pub(super) swept: AtomicI64,
+    /// What time it was when upkeep looked last.
+    pub(super) seen: AtomicI64,
     pub(super) lanes: Lanes,
     pub(super) turning: Memory,
     /// Workers of this process that sends may claim for.
@@ -100,6 +102,7 @@ impl Postgres {
             upkeep: Arc::default(),
             rest: Arc::default(),
             swept: AtomicI64::new(0),
+            seen: AtomicI64::new(i64::MAX),
             lanes: Lanes::default(),
             turning: Memory::default(),
             offers: Board::default(),

@@ -8,8 +8,9 @@ use tokio_postgres::Row;
 use super::{ahead::START, connect::Lease, session::flight};
 use crate::store::{Claimed, Settle, StoreError, Want, WorkerId};
 
-/// No turn looks at more lanes of one queue than these.
+/// No turn looks at more lanes of one queue than these, nor at fewer than these.
 const MOST_LANES: u32 = 512;
+const LEAST_LANES: u32 = 16;
 /// The same without a key, and how many with a key the server names whether or not others have them.
 pub(super) const MOST_PLAIN: usize = 16;
 pub(super) const A_FEW: usize = 4;
@@ -24,40 +25,41 @@ const QUEUES: &str = "SELECT id, priority, max, in_use, paused FROM queues";
 const LOCK_QUEUES: &str = "SELECT FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE";
 const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates FROM keys \
     WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";
-/// Both tell which of a lease's tasks had been settled before.
-const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker = $2 RETURNING id, done, ahead_until IS NOT NULL AS is_ahead";
-const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id) AS ids \
+/// Both tell which of a lease's tasks had been settled before. By `worker + 0`, so that they are found by their own numbers: the index by
+/// worker leads over all that it ever held, for as long as somebody's transaction keeps those.
+pub(super) const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker + 0 = $2 RETURNING id, done, ahead_until IS NOT NULL AS is_ahead";
+pub(super) const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id) AS ids \
     FROM unnest($1::bigint[], $2::bigint[]) AS asked (lease, id) GROUP BY lease), \
     old AS (SELECT leases.id, leases.done, given.ids FROM leases JOIN given ON leases.id = given.lease \
-    WHERE leases.worker = $3 FOR UPDATE OF leases) \
+    WHERE leases.id = ANY($1) AND leases.worker + 0 = $3 FOR UPDATE OF leases) \
     UPDATE leases SET done = old.done || array(SELECT id FROM unnest(old.ids) AS fresh (id) WHERE id <> ALL(old.done)) \
-    FROM old WHERE leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
+    FROM old WHERE leases.id = ANY($1) AND leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
 
-/// Ready lanes with a key: those of the best priority after the cursor, then the others from the beginning; each key locked, unless
-/// somebody else has it. The others in two parts, so that each is a piece of the index. Those that this turn has locked before are not looked up again.
-const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
+/// Ready lanes with a key: those of the best priority after the cursor, then those up to it, then the others; each key locked, unless
+/// somebody else has it. In three parts, so that each is a piece of the index, and said by pairs, so that no other index looks as good:
+/// one over all lanes steps over those that may not run. Those that this turn has locked before are not looked up again.
+pub(super) const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
     SELECT lanes.* FROM queues CROSS JOIN LATERAL (\
     SELECT priority AS best FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) AS first \
-    CROSS JOIN LATERAL (\
+    CROSS JOIN LATERAL (SELECT * FROM (\
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND priority = best AND id > $1 ORDER BY id LIMIT $2) UNION ALL \
-    (SELECT * FROM (\
+    AND (priority, id) > (best, $1) AND priority <= best ORDER BY priority, id LIMIT $2) UNION ALL \
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND priority = best AND id <= $1 ORDER BY id LIMIT $2) UNION ALL \
+    AND (priority, id) <= (best, $1) ORDER BY priority, id LIMIT $2) UNION ALL \
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND priority > best ORDER BY priority, id LIMIT $2)) AS others LIMIT $2)) AS lanes \
+    AND priority > best ORDER BY priority, id LIMIT $2)) AS parts LIMIT $2) AS lanes \
     WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
     AND EXISTS (SELECT FROM workers WHERE id = $4 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))) \
     SELECT * FROM (SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
     keys.id AS key, in_use, paused, pinned, sent, latest, rates \
     FROM ready JOIN keys ON keys.id = ready.key WHERE ready.key <> ALL($5) FOR NO KEY UPDATE OF keys SKIP LOCKED) AS free UNION ALL \
     SELECT id, queue, priority, limits, heavy, key, 0, true, NULL, '', false, '' FROM ready WHERE key = ANY($5)";
-const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
+pub(super) const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
     SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
     ORDER BY priority, id LIMIT 16) AS lanes \
     WHERE EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))";
 /// A few of the lanes with a key that are ready, their keys locked or not.
-const ANY_KEYED: &str = "SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
+pub(super) const ANY_KEYED: &str = "SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
     SELECT id, queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL LIMIT 4) AS lanes \
     WHERE NOT paused AND (max IS NULL OR in_use < max) \
     AND EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) LIMIT 4";
@@ -123,7 +125,7 @@ impl Asked<'_> {
     }
 
     pub(super) fn most_lanes(&self) -> i64 {
-        self.want.map_or(0, |want| i64::from(want.slots.saturating_mul(2).clamp(8, MOST_LANES)))
+        self.want.map_or(0, |want| i64::from(want.slots.saturating_mul(2).clamp(LEAST_LANES, MOST_LANES)))
     }
 }
 

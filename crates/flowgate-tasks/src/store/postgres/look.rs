@@ -187,12 +187,13 @@ impl Postgres {
         const WAITING: &str = "WITH gone AS (DELETE FROM tasks WHERE id = $1 RETURNING id, lane, attempt, weight, record), \
             looked AS (UPDATE lanes SET state = 1 FROM gone WHERE lanes.id = gone.lane AND heavy AND state = 2), \
             told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
-            SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns(NULL), record \
+            SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns(nullif($2::bigint, 0)), record \
             FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue \
             LEFT JOIN keys ON keys.id = lanes.key RETURNING id) SELECT pg_notify('flowgate', 'e' || id), pg_notify('flowgate', 'w') FROM told";
         const RUNNING: &str = "SELECT pg_notify('flowgate', 'c' || $1::bigint) FROM leases \
             WHERE $1 = ANY(ids) AND $1 <> ALL(done)";
-        if !self.ask(WAITING, vec![id.0]).await?.is_empty() {
+        let told = self.shared.told_time().unwrap_or_default();
+        if !self.ask(WAITING, vec![id.0, told]).await?.is_empty() {
             return Ok(Cancelled::Waiting);
         }
         let is_running = !self.ask(RUNNING, vec![id.0]).await?.is_empty();

@@ -4,7 +4,7 @@ use super::{session::failed, tls::Address};
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 8] = [
+const STEPS: [&str; 9] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
     include_str!("migrations/0003_runs.sql"),
@@ -13,6 +13,7 @@ const STEPS: [&str; 8] = [
     include_str!("migrations/0006_latest.sql"),
     include_str!("migrations/0007_lost_keys.sql"),
     include_str!("migrations/0008_marks.sql"),
+    include_str!("migrations/0009_dead.sql"),
 ];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.

@@ -19,6 +19,8 @@ mod ahead;
 mod balance;
 mod columns;
 mod connect;
+#[cfg(test)]
+mod costs;
 mod direct;
 mod gather;
 mod idle;

@@ -33,8 +33,10 @@ pub(super) struct Loaded {
     pub(super) heavy: HashSet<i64>,
     /// What is given back of leases that are still the worker's, by its place among the settles: the rest was lost before.
     pub(super) back: BTreeSet<usize>,
-    /// What had started, and was not the worker's any more.
+    /// What had started, and was not the worker's any more or took nobody's place.
     pub(super) missed: Vec<TaskId>,
+    /// The leases of the latter.
+    pub(super) refused: Vec<i64>,
 }
 
 /// Begins the transaction and reads what the plan needs, with what was given back already counted as free.
@@ -81,7 +83,7 @@ pub(super) async fn load(
     builder.count_starts(asked.starts, &started);
     let counted = |settle: &&Settle| !uncounted.contains(&settle.task.lease);
     builder.give_back(back.iter().map(|&index| &asked.settles[index]).filter(counted));
-    let missed = builder.start(asked.starts, &started)?;
+    let (missed, refused) = builder.start(asked, &started);
     let is_locked_out = keyed.is_empty() && !any.is_empty();
     let has_more = keyed.len() as i64 >= most && most > 0;
     let seen: HashSet<i64> = keyed.iter().map(|row| row.get("lane")).collect();
@@ -101,6 +103,7 @@ pub(super) async fn load(
         heavy: builder.heavy,
         back,
         missed,
+        refused,
     };
     Ok((begun, loaded))
 }
@@ -166,26 +169,48 @@ impl Builder {
         }
     }
 
-    /// What was claimed ahead counts from its start on. Gives what was lost before.
-    fn start(&mut self, starts: &[Claimed], known: &[Row]) -> Result<Vec<TaskId>, StoreError> {
+    /// What was claimed ahead counts from its start on, in the place of one that ended; one that has ended by now, in its own. Gives what was
+    /// lost before or takes nobody's place, and the leases of the latter.
+    fn start(&mut self, asked: &Asked<'_>, known: &[Row]) -> (Vec<TaskId>, Vec<i64>) {
         let known: HashMap<i64, bool> = known.iter().map(|row| (row.get("id"), row.get("is_new"))).collect();
-        let mut missed = Vec::new();
+        let ended: HashSet<i64> = asked.settles.iter().map(|settle| settle.task.lease).collect();
+        let mut starts: Vec<&Claimed> = asked.starts.iter().collect();
+        starts.sort_by_key(|task| !ended.contains(&task.lease));
+        let (mut missed, mut refused) = (Vec::new(), Vec::new());
         for task in starts {
             match known.get(&task.lease) {
                 None => missed.push(task.id),
-                Some(false) => {}
-                Some(true) => {
-                    let queue = self.scene.queues.iter_mut().find(|queue| queue.id == task.place.queue);
-                    take_place(queue.map(|queue| &mut queue.counter))?;
-                    take_place(Some(&mut self.scene.cluster))?;
-                    if let Some(key) = task.place.key {
-                        let left = self.freed.get(&key).copied().unwrap_or_default().checked_sub(task.weight);
-                        self.freed.insert(key, left.ok_or_else(|| nobodys_place("key"))?);
-                    }
+                Some(true) if !self.take_place(task) => {
+                    missed.push(task.id);
+                    refused.push(task.lease);
                 }
+                Some(_) => {}
             }
         }
-        Ok(missed)
+        (missed, refused)
+    }
+
+    /// Whether there is a place for one that starts without having asked: of its queue, of the cluster and of its key.
+    fn take_place(&mut self, task: &Claimed) -> bool {
+        let Builder { scene, places, freed, .. } = self;
+        let has_place = |counter: &Counter| counter.cap.is_none() || counter.taken < counter.freed;
+        let mut queue = scene.queues.iter_mut().find(|queue| queue.id == task.place.queue);
+        let left = |key: &i64| freed.get(key).copied().unwrap_or_default();
+        let fits = queue.as_ref().is_none_or(|queue| has_place(&queue.counter))
+            && has_place(&scene.cluster)
+            && task.place.key.is_none_or(|key| left(&key) >= task.weight);
+        if !fits {
+            if let Some(&place) = task.place.key.and_then(|key| places.get(&key)) {
+                scene.keys[place].in_use = scene.keys[place].in_use.saturating_sub(task.weight);
+            }
+            return false;
+        }
+        let counters = queue.as_mut().map(|queue| &mut queue.counter).into_iter().chain([&mut scene.cluster]);
+        counters.filter(|counter| counter.cap.is_some()).for_each(|counter| counter.taken += 1);
+        if let Some(left) = task.place.key.and_then(|key| freed.get_mut(&key)) {
+            *left -= task.weight;
+        }
+        true
     }
 
     /// Lanes in the order in which they are served, and what was said of them.
@@ -241,21 +266,6 @@ impl Builder {
         self.scene.lanes.push(lane);
         Ok(())
     }
-}
-
-/// One that starts without having asked takes the place of one that ended.
-fn take_place(counter: Option<&mut Counter>) -> Result<(), StoreError> {
-    let Some(counter) = counter.filter(|counter| counter.cap.is_some()) else { return Ok(()) };
-    counter.taken += 1;
-    if counter.taken <= counter.freed {
-        return Ok(());
-    }
-    Err(nobodys_place("queue"))
-}
-
-fn nobodys_place(of: &str) -> StoreError {
-    let why = format!("more started of what was claimed ahead than ended of its {of}");
-    StoreError::Database { doing: "started tasks", why }
 }
 
 fn free_one(counter: &mut Counter) {

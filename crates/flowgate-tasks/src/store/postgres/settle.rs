@@ -61,6 +61,13 @@ pub(super) struct Results {
     pub(super) results: Vec<Vec<u8>>,
 }
 
+impl Again {
+    /// Whether something of it waits for a moment.
+    pub(super) fn is_delayed(&self) -> bool {
+        self.due.iter().any(Option::is_some)
+    }
+}
+
 impl Ends {
     /// Whether there is nothing to write of them.
     pub(super) fn is_empty(&self) -> bool {

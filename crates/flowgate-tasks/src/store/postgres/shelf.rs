@@ -199,7 +199,7 @@ impl Shelf for Postgres {
             AND NOT EXISTS (SELECT FROM tasks WHERE tasks.id = note.task) \
             AND note.task NOT IN (SELECT held.id FROM leases CROSS JOIN LATERAL unnest(ids) AS held (id) \
             WHERE held.id <> ALL(done)) ORDER BY note.id LIMIT $3) RETURNING 1), \
-            gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $2 ORDER BY id LIMIT $3) RETURNING 1), \
+            gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $2 ORDER BY at LIMIT $3) RETURNING 1), \
             ended AS (DELETE FROM runs WHERE name IN (SELECT name FROM runs WHERE ended < $2 ORDER BY ended LIMIT $3 / 10) \
             RETURNING name), \
             left_over AS (DELETE FROM steps WHERE run IN (SELECT name FROM ended)) \

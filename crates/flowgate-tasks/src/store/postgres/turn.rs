@@ -5,7 +5,7 @@
 //! lane states and ends are written, and all of it commits.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, atomic::Ordering},
 };
 
@@ -25,6 +25,7 @@ use super::{
 use crate::{
     plan::{Grant, Plan, Scene},
     store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
+    task::TaskId,
 };
 
 /// How many of those granted stand in a lane, and how many of these, from its head, fit into the room its key has.
@@ -45,6 +46,7 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
     &[
         ahead::TAKE_AHEAD,
         ahead::TAKE_AHEAD_OF_KEYS,
+        ahead::REFUSE,
         FITTING,
         SHARE_LANES,
         READY_LANES,
@@ -142,42 +144,37 @@ pub(super) async fn transact(
     let told = shared.told_time();
     let asked = Asked { worker, settles: &settles, starts: &starts, want, cursor, told, whole, sent };
     let (begun, loaded) = scene::load(session, &asked, begin).await?;
-    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, counted, heavy, back, missed } = loaded;
+    let Loaded { mut scene, has_more, is_locked_out, sees_all, were, counted, heavy, back, missed, refused } =
+        loaded;
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
-    plan.has_more |= has_more && !plan.grants.is_empty();
+    // What is held from now on hides the others no more.
+    plan.has_more |= has_more && !(plan.grants.is_empty() && plan.held.is_empty());
     let stuck = fit(session, &scene, &mut plan.grants, (&heavy, shared)).await?;
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
     let is_plain = starts.is_empty() && ahead.is_none() && ends.is_empty() && stuck.is_empty();
+    let grants = &plan.grants;
     let way = match is_plain {
-        true if is_bare(&scene, &plan.grants) && empties(&scene, &plan.grants, sent, &begun.idle) => {
-            Way::Bare
-        }
-        true if sent.is_none() && balance::holds(&scene, &plan.grants, (&were, &counted), &heavy) => {
-            Way::Balanced
-        }
+        true if is_bare(&scene, grants) && empties(&scene, grants, sent, &begun.idle) => Way::Bare,
+        true if sent.is_none() && balance::holds(&scene, grants, (&were, &counted), &heavy) => Way::Balanced,
         _ => Way::Written,
     };
     let taking = take(session, &scene, &plan.grants, (worker, shared), way);
     let (taken, ()) = flight!(taking, session.run_if(way != Way::Written, "COMMIT"))?;
     let (short, is_full) = book(&mut scene, &plan.grants, &taken, &stuck);
-    let lost = (0..settles.len()).filter(|index| !back.contains(index)).map(|index| settles[index].task.id);
-    let lost = lost.chain(missed).collect();
+    let last = plan.grants.last().map(|grant| scene.lanes[grant.lane].id);
     let again = again(
         &plan,
         &scene,
         &taken,
         (is_full, !short.is_empty() || !stuck.is_empty()),
         (sees_all, is_locked_out),
+        last.is_some_and(|lane| lane <= cursor),
     );
     let ahead = ahead::Room::of(ahead.filter(|_| want.is_some()), &scene, &shared.turning.marks);
     let left = not_emptied(sent, &begun.idle, &taken);
     let changes = Changes::of(&scene, (&were, &counted), &stuck, &left);
     let makes_room = changes.makes_room;
-    let call = match sent {
-        Some(_) if makes_room => Call::Others(&shared.mark),
-        None if makes_room && again == Again::WhenWoken => Call::All,
-        _ => Call::Nobody,
-    };
+    let call = whom_to_call(makes_room, sent.map(|_| shared.mark.as_str()), again);
     let is_idle = is_plain
         && settles.is_empty()
         && asked.whole.is_empty()
@@ -189,34 +186,56 @@ pub(super) async fn transact(
         Way::Bare | Way::Balanced => call.out(session).await.map(|()| Vec::new())?,
         // Nothing but looked: then nobody waits for the disk.
         Way::Written if is_idle => session.run("ROLLBACK").await.map(|()| Vec::new())?,
-        Way::Written => Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead))).await?,
+        Way::Written => {
+            Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead, refused))).await?
+        }
     };
-    if let Some(lane) = plan.grants.last().map(|grant| scene.lanes[grant.lane].id) {
+    if let Some(lane) = last {
         shared.turning.cursor.store(lane, Ordering::Relaxed);
     }
     shared.turning.settled(&settles, &asked.whole);
-    shared.turning.claimed(worker, &taken);
-    shared.turning.claimed(worker, &ahead);
-    shared.turning.marks.add(taken.iter().chain(&ahead).map(|task| task.place.lane));
+    for claimed in [&taken, &ahead] {
+        shared.turning.claimed(worker, claimed);
+        shared.turning.marks.add(claimed.iter().map(|task| task.place.lane));
+    }
+    let lost = lost(&settles, &back, missed);
     let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
     Ok(Turnout { turned, short, begun, makes_room })
 }
 
-/// When the worker should ask again.
+/// A send tells the workers of its own process itself; a worker that asks again finds what there is.
+fn whom_to_call(makes_room: bool, sent_by: Option<&str>, again: Again) -> Call<'_> {
+    match sent_by {
+        Some(mark) if makes_room => Call::Others(mark),
+        None if makes_room && again == Again::WhenWoken => Call::All,
+        _ => Call::Nobody,
+    }
+}
+
+/// What was given back and had been lost before, and what had started and was.
+fn lost(settles: &[Settle], back: &BTreeSet<usize>, missed: Vec<TaskId>) -> Vec<TaskId> {
+    let settled = settles.iter().enumerate().filter(|(index, _)| !back.contains(index));
+    settled.map(|(_, settle)| settle.task.id).chain(missed).collect()
+}
+
+/// When the worker should ask again. Lanes may be ready for long before something is in them, as somebody's transaction goes on: so a
+/// rotation that has come round is not begun again at once if nothing came of its end.
 fn again(
     plan: &Plan,
     scene: &Scene,
     taken: &[Claimed],
     (is_full, is_left): (bool, bool),
     (sees_all, is_locked_out): (bool, bool),
+    has_come_round: bool,
 ) -> Again {
     // What one lane did not take is for the others.
     let may_be_others = plan.passed_over || plan.is_spent && !sees_all;
+    let has_more = scene.budget > 0 && (plan.has_more || is_left && (is_full || may_be_others));
     if plan.wants_locks {
         Again::WithLocks
-    } else if scene.budget > 0 && (plan.has_more || is_left && (is_full || may_be_others)) {
+    } else if has_more && !(has_come_round && taken.is_empty()) {
         Again::Now
-    } else if taken.is_empty() && is_locked_out {
+    } else if taken.is_empty() && (has_more || is_locked_out) {
         Again::Soon
     } else {
         Again::WhenWoken

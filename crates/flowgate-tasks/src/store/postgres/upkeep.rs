@@ -15,7 +15,9 @@ use super::{
     send::{READY_LANES, SHARE_LANES},
     session::{failed, flight},
 };
-use crate::store::{Claimed, End, Kept, MOST_IDLE, NewWorker, Place, Settle, StoreError, WorkerId};
+use crate::store::{
+    Claimed, DEAD_KEPT, End, Kept, MOST_IDLE, NewWorker, Place, SOON, Settle, StoreError, WorkerId,
+};
 
 /// No step handles more rows at once than these; what is left is handled at once again.
 const BATCH: i64 = 1000;
@@ -29,6 +31,13 @@ const WAKE_LANES: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 A
     ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED), \
     woken AS (UPDATE lanes SET state = 1, wake_at = NULL FROM waking WHERE lanes.id = waking.id RETURNING lanes.id) \
     SELECT pg_notify('flowgate', 'w') FROM woken LIMIT 1";
+/// All that wait for a rate or a rest until after $3, from a cursor on: what holds them is looked at anew.
+const WAKE_ALL: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND id > $1 AND wake_at > $3 ORDER BY id LIMIT $2 FOR NO KEY UPDATE), \
+    woken AS (UPDATE lanes SET state = 1, wake_at = NULL FROM waking WHERE lanes.id = waking.id AND lanes.state = 3 RETURNING lanes.id) \
+    SELECT max(id) AS last, pg_notify('flowgate', 'w') FROM woken HAVING count(*) > 0";
+/// No lease lasts longer than from now on: one that seems to was renewed before the clock was set back.
+const CLAMP_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
+    SELECT id FROM workers WHERE lease_until > now_ns($1) + lease FOR UPDATE SKIP LOCKED)";
 const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= now_ns($1) \
     ORDER BY good_until LIMIT $2 FOR UPDATE SKIP LOCKED), \
     gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id RETURNING tasks.id, lane, attempt, weight, record), \
@@ -47,7 +56,9 @@ const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, 
 const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 const NOW: &str = "SELECT now_ns($1)";
 const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
-    SELECT id FROM results WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)) \
+    SELECT id FROM results WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
+    old_dead AS (DELETE FROM dead WHERE id IN (\
+    SELECT id FROM dead WHERE at <= now_ns($1) - $3::bigint ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)) \
     DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)";
 const NEXT: &str = "SELECT least((SELECT min(due_at) FROM tasks WHERE due_at IS NOT NULL), \
     (SELECT min(good_until) FROM tasks WHERE good_until IS NOT NULL), \
@@ -80,6 +91,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     DUE,
     PLACE,
     WAKE_LANES,
+    WAKE_ALL,
+    CLAMP_LEASES,
     EXPIRE,
     BURY,
     ORPHANS,
@@ -208,12 +221,33 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
     let given_up = join_lines(&mut session, (LATE, GIVE_UP), told).await?;
     let expired = session.query(EXPIRE, [&told, &BATCH]).await?.len() as u32;
     session.query(WAKE_LANES, [&told, &BATCH]).await?;
+    mind_the_clock(shared, &session, told).await?;
     session.query(BURY, [&told, &BATCH]).await?;
-    session.query(FORGET, [&told, &BATCH]).await?;
+    session.query(FORGET, [&told, &BATCH, &super::columns::nanos(DEAD_KEPT)]).await?;
     sweep(shared, &mut session).await?;
     let next: Option<i64> = session.query(NEXT, [&told]).await?.first().and_then(|row| row.get(0));
     let next = next.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()));
     Ok(Kept { due, expired, recovered: given_up, next })
+}
+
+/// Moments that were reckoned before the clock was set back are not waited for. Whether it was while nobody looked, nobody knows: so those
+/// that are not soon are looked at when a process begins.
+async fn mind_the_clock(shared: &Shared, session: &Lease, told: Option<i64>) -> Result<(), StoreError> {
+    session.query(CLAMP_LEASES, [&told]).await?;
+    let now: i64 = session.query(NOW, [&told]).await?.first().map_or(0, |row| row.get(0));
+    let from = match shared.seen.load(Ordering::Relaxed) {
+        i64::MAX => Some(now + super::columns::nanos(SOON)),
+        seen => (now < seen).then_some(i64::MIN),
+    };
+    if let Some(from) = from {
+        let mut last = Some(0_i64);
+        while let Some(after) = last {
+            let woken = session.query(WAKE_ALL, [&after, &BATCH, &from]).await?;
+            last = woken.first().and_then(|row| row.get("last"));
+        }
+    }
+    shared.seen.store(now, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Tasks join their lines: delayed ones that are due, at the end; those claimed ahead that did not start, at the front. The first

@@ -22,10 +22,12 @@ const HOLDERS: &str = "SELECT held.id, held.attempt, held.weight, held.record, q
     FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, weights, records) AS held (id, lane, attempt, weight, record) \
     JOIN lanes ON lanes.id = held.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     WHERE held.id <> ALL(done) AND ";
+/// Of each lane no more than are asked for: what waits behind them is neither read nor sorted. Delayed ones where too few stand in line.
 const LINE: &str = "SELECT tasks.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
     (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND (ahead.place, ahead.id) < (tasks.place, tasks.id)) AS ahead, now_ns($4::bigint) AS now \
-    FROM tasks JOIN lanes ON lanes.id = tasks.lane JOIN queues ON queues.id = lanes.queue \
-    LEFT JOIN keys ON keys.id = lanes.key WHERE ";
+    FROM lanes JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key CROSS JOIN LATERAL (\
+    SELECT * FROM ((SELECT * FROM tasks WHERE lane = lanes.id AND place IS NOT NULL ORDER BY place, id LIMIT $3) UNION ALL \
+    (SELECT * FROM tasks WHERE lane = lanes.id AND place IS NULL ORDER BY due_at, id LIMIT $3)) AS parts LIMIT $3) AS tasks WHERE ";
 const STANDING: &str = "SELECT now_ns($2::bigint) AS now, tasks.weight, tasks.good_until, lanes.limits, lanes.key, \
     in_use, paused, pinned, sent, latest, rates, \
     (SELECT count(*) FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \

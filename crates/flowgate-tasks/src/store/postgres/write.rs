@@ -62,7 +62,7 @@ pub(super) async fn write(
     scene: &Scene,
     ends: &Ends,
     call: Call<'_>,
-    (worker, ahead): (WorkerId, Option<ahead::Room>),
+    (worker, ahead, refused): (WorkerId, Option<ahead::Room>, Vec<i64>),
 ) -> Result<Vec<Claimed>, StoreError> {
     let Ends { again: returned, dead, results, awaited } = ends;
     let cluster = scene.cluster.change() as i32;
@@ -70,7 +70,7 @@ pub(super) async fn write(
     lanes.sort_unstable();
     lanes.dedup();
     let (goes_back, now) = (!lanes.is_empty(), rows::stored(scene.now));
-    let (_, _, _, _, _, _, _, _, _, _, _, _, ahead, _) = flight!(
+    let (_, _, _, _, _, _, _, _, _, _, _, _, _, ahead, _) = flight!(
         session.query_if(goes_back, SHARE_LANES, [&lanes]),
         session.query_if(
             goes_back,
@@ -118,7 +118,8 @@ pub(super) async fn write(
         session.query_if(cluster != 0 && scene.cluster.cap.is_some(), WRITE_CLUSTER, [&cluster]),
         session.query_if(!changes.queues.is_empty(), WRITE_QUEUES, [&changes.queues, &changes.queue_changes]),
         session.query_if(!awaited.is_empty(), ENDED, [awaited]),
-        session.query_if(returned.due.iter().any(Option::is_some), DELAYED, []),
+        session.query_if(!refused.is_empty(), ahead::REFUSE, [&refused, &now]),
+        session.query_if(!refused.is_empty() || returned.is_delayed(), DELAYED, []),
         call.out(session),
         ahead::take(session, worker, ahead, now),
         session.run("COMMIT"),

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     plan::{Candidate, Counter, Grant, Key, Scene},
-    store::{Ahead, Claimed, StoreError, WorkerId},
+    store::{Ahead, Claimed, Place, WorkerId},
     task::TaskId,
     terms,
 };
@@ -128,11 +128,19 @@ fn scene(hand: &Hand<'_>, keys: Vec<Key>, lanes: Vec<Candidate>) -> Scene {
     Scene { now: hand.now, budget: 0, cluster: Counter::default(), queues: Vec::new(), keys, lanes }
 }
 
-/// What starts of what was claimed ahead: how many of each queue, and how many slots of each key.
+/// What starts of what was claimed ahead: how many of each queue, how many slots of each key, and which tasks.
 #[derive(Default)]
 pub(super) struct Started {
     queues: BTreeMap<i64, u32>,
     keys: BTreeMap<i64, u32>,
+    tasks: Vec<New>,
+}
+
+struct New {
+    id: TaskId,
+    lease: i64,
+    weight: u32,
+    place: Place,
 }
 
 /// What was claimed ahead counts from its start on. Gives what was lost before, and what starts.
@@ -142,17 +150,18 @@ pub(super) fn start(
     starts: &[Claimed],
 ) -> Result<(Vec<TaskId>, Started), Fault> {
     let (mut lost, mut started) = (Vec::new(), Started::default());
-    for task in starts {
-        match leases::find(hand.db, task.lease)?.filter(|lease| lease.worker == worker.0) {
-            None => lost.push(task.id),
+    for &Claimed { id, lease, weight, place, .. } in starts {
+        match leases::find(hand.db, lease)?.filter(|lease| lease.worker == worker.0) {
+            None => lost.push(id),
             Some(lease) if !lease.is_ahead => {}
             Some(_) => {
-                *started.queues.entry(task.place.queue).or_default() += 1;
-                if let Some(key) = task.place.key {
-                    *started.keys.entry(key).or_default() += task.weight;
+                *started.queues.entry(place.queue).or_default() += 1;
+                if let Some(key) = place.key {
+                    *started.keys.entry(key).or_default() += weight;
                 }
                 let sql = "UPDATE leases SET ahead_until = NULL, since = ?2 WHERE id = ?1";
-                hand.db.prepare_cached(sql)?.execute(params![task.lease, moment(hand.now)])?;
+                hand.db.prepare_cached(sql)?.execute(params![lease, moment(hand.now)])?;
+                started.tasks.push(New { id, lease, weight, place });
             }
         }
     }
@@ -174,23 +183,50 @@ pub(super) fn count(hand: &mut Hand<'_>, started: &Started) -> Result<(), Fault>
     Ok(())
 }
 
-/// Each that starts takes the place of one that ended, so that no count grows.
-pub(super) fn check(hand: &mut Hand<'_>, started: &Started, settled: &Settled) -> Result<(), Fault> {
-    let nobodys_place = |of: &str| {
-        let why = format!("more started of what was claimed ahead than ended of its {of}");
-        Err(StoreError::Database { doing: "started tasks", why }.into())
-    };
-    for (queue, &count) in &started.queues {
+/// Each that starts takes the place of one that ended, so that no count grows; one that has ended by now, its own. One that takes nobody's
+/// goes back to its line: gives those.
+pub(super) fn refuse(hand: &mut Hand<'_>, started: Started, settled: &Settled) -> Result<Vec<TaskId>, Fault> {
+    let (mut queues, mut keys) = (settled.queues.clone(), settled.keys.clone());
+    let left = |places: &BTreeMap<i64, u32>, of: i64| places.get(&of).copied().unwrap_or(0);
+    if started.queues.iter().all(|(queue, count)| *count <= left(&queues, *queue))
+        && started.keys.iter().all(|(key, weight)| *weight <= left(&keys, *key))
+    {
+        return Ok(Vec::new());
+    }
+    let mut all: u32 = queues.values().sum();
+    let has_cap = hand.db.prepare_cached("SELECT 1 FROM cluster WHERE cap IS NOT NULL")?.exists([])?;
+    let mut tasks = Vec::new();
+    for task in started.tasks {
+        tasks.push((leases::find(hand.db, task.lease)?.is_some(), task));
+    }
+    tasks.sort_by_key(|(is_held, _)| *is_held);
+    let mut refused = Vec::new();
+    for (_, New { id, lease, weight, place }) in tasks {
         let sql = "SELECT 1 FROM queues WHERE id = ?1 AND max IS NOT NULL";
-        let is_capped = hand.db.prepare_cached(sql)?.exists([queue])?;
-        if is_capped && count > settled.queues.get(queue).copied().unwrap_or(0) {
-            return nobodys_place("queue");
+        let is_capped = hand.db.prepare_cached(sql)?.exists([place.queue])?;
+        let of_key = place.key.map_or(u32::MAX, |key| left(&keys, key));
+        if is_capped && left(&queues, place.queue) == 0 || has_cap && all == 0 || of_key < weight {
+            uncount(hand, place, weight)?;
+            settle::give_up(hand, lease)?;
+            refused.push(id);
+            continue;
         }
+        all = all.saturating_sub(1);
+        queues.entry(place.queue).and_modify(|left| *left = left.saturating_sub(1));
+        place.key.map(|key| keys.entry(key).and_modify(|left| *left -= weight));
     }
-    match started.keys.iter().any(|(key, weight)| *weight > settled.keys.get(key).copied().unwrap_or(0)) {
-        true => nobodys_place("key"),
-        false => Ok(()),
-    }
+    Ok(refused)
+}
+
+/// One that was counted when it started does not.
+fn uncount(hand: &mut Hand<'_>, place: Place, weight: u32) -> Result<(), Fault> {
+    let sql = "UPDATE queues SET in_use = max(0, in_use - 1) WHERE id = ?1 AND max IS NOT NULL";
+    hand.db.prepare_cached(sql)?.execute([place.queue])?;
+    let sql = "UPDATE cluster SET in_use = max(0, in_use - 1) WHERE cap IS NOT NULL";
+    hand.db.prepare_cached(sql)?.execute([])?;
+    let sql = "UPDATE keys SET in_use = max(0, in_use - ?2) WHERE id = ?1";
+    hand.db.prepare_cached(sql)?.execute(params![place.key, weight])?;
+    Ok(())
 }
 
 /// Takes back what was claimed ahead and did not start in time. Gives how many tasks that were.

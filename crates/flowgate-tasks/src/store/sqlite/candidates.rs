@@ -27,6 +27,8 @@ pub(super) struct Cursors {
     lanes: HashMap<(i64, i16), i64>,
     /// How far upkeep came in looking for keys to forget.
     pub(super) keys: i64,
+    /// What time it was when upkeep looked last.
+    pub(super) seen: Option<Tick>,
 }
 
 impl Cursors {

@@ -7,7 +7,8 @@ use rusqlite::{Connection, params};
 
 use super::{candidates, error::Fault, lanes, lanes::moment, leases, settle::Back, threads::Hand};
 use crate::{
-    plan::{Grant, LaneState, Plan, Scene},
+    ledger::Ledger,
+    plan::{Grant, Key, LaneState, Plan, Scene},
     store::{Again, Claimed, Place, Want, WorkerId},
     task::TaskId,
 };
@@ -32,11 +33,10 @@ pub(super) fn claim(
 ) -> Result<(Vec<Claimed>, Again), Fault> {
     let (mut scene, has_more) = candidates::load(hand.db, hand.cursors, hand.now, served, want)?;
     let mut claimed = Vec::new();
-    let mut touched = vec![false; scene.keys.len()];
-    for (key, touched) in scene.keys.iter_mut().zip(&mut touched) {
+    let counted: Vec<(u32, Ledger)> = scene.keys.iter().map(|key| (key.in_use, key.ledger.clone())).collect();
+    for key in &mut scene.keys {
         if let Some(weight) = back.remove(&key.id) {
             key.in_use = key.in_use.saturating_sub(weight);
-            *touched = true;
         }
     }
     let mut is_cut_short = true;
@@ -46,9 +46,9 @@ pub(super) fn claim(
             is_cut_short = false;
             break;
         }
-        carry_out(hand, &mut scene, &plan, &mut claimed, &mut touched)?;
+        carry_out(hand, &mut scene, &plan, &mut claimed)?;
     }
-    write(hand.db, &scene, &touched)?;
+    write(hand.db, &scene, &counted)?;
     leases::write(hand.db, worker, hand.now, &mut claimed)?;
     let is_full = scene.budget == 0 || scene.queues.iter().any(|queue| queue.quota == 0);
     let is_worth_it = !claimed.is_empty() || scene.lanes.is_empty();
@@ -62,7 +62,6 @@ fn carry_out(
     scene: &mut Scene,
     plan: &Plan,
     claimed: &mut Vec<Claimed>,
-    touched: &mut [bool],
 ) -> Result<(), Fault> {
     let mut is_gone = vec![false; scene.lanes.len()];
     for &(lane, held) in &plan.held {
@@ -85,9 +84,6 @@ fn carry_out(
             continue;
         }
         hand.cursors.served(lane);
-        if let Some(key) = lane.key {
-            touched[key] = true;
-        }
         let id = lane.queue;
         if let Some(queue) = scene.queues.iter_mut().find(|queue| queue.id == id) {
             queue.quota = queue.quota.saturating_sub(taken.tasks.len() as u32);
@@ -140,8 +136,9 @@ pub(super) fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant) -> Result<Taken
     Ok(Taken { tasks, state })
 }
 
-/// Writes down what the tasks taken hold of the cluster, of queues and of keys.
-fn write(db: &Connection, scene: &Scene, touched: &[bool]) -> Result<(), Fault> {
+/// Writes down what the tasks taken hold of the cluster, of queues and of keys. Of a key that a busy worker settles and claims again nothing
+/// has changed.
+fn write(db: &Connection, scene: &Scene, counted: &[(u32, Ledger)]) -> Result<(), Fault> {
     if scene.cluster.cap.is_some() && scene.cluster.taken > 0 {
         let in_use = scene.cluster.in_use + scene.cluster.taken;
         db.prepare_cached("UPDATE cluster SET in_use = ?1")?.execute([in_use])?;
@@ -153,7 +150,9 @@ fn write(db: &Connection, scene: &Scene, touched: &[bool]) -> Result<(), Fault> 
             db.prepare_cached(sql)?.execute(params![queue.id, in_use])?;
         }
     }
-    for (key, _) in scene.keys.iter().zip(touched).filter(|(_, touched)| **touched) {
+    let changed =
+        |(key, counted): &(&Key, &(u32, Ledger))| (key.in_use, &key.ledger) != (counted.0, &counted.1);
+    for (key, _) in scene.keys.iter().zip(counted).filter(changed) {
         let mut ledger = key.ledger.clone();
         ledger.tidy(scene.now);
         let sql = "UPDATE keys SET in_use = ?2, rates = ?3 WHERE id = ?1";

@@ -111,3 +111,9 @@ pub(super) fn wake_due(db: &Connection, now: Tick) -> Result<usize, Fault> {
     let sql = "UPDATE lanes SET state = 1, wake_at = NULL WHERE state = 3 AND wake_at <= ?1";
     Ok(db.prepare_cached(sql)?.execute([moment(now)])?)
 }
+
+/// Wakes all that wait for a rate or a rest until after this moment: what holds them is looked at anew.
+pub(super) fn wake_after(db: &Connection, moment: i64) -> Result<usize, Fault> {
+    let sql = "UPDATE lanes SET state = 1, wake_at = NULL WHERE state = 3 AND wake_at > ?1";
+    Ok(db.prepare_cached(sql)?.execute([moment])?)
+}

@@ -138,7 +138,7 @@ impl Shelf for Sqlite {
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
         self.threads.write("removed what is old", move |hand| {
             let mut removed = old_notes(hand.db, moment(notes_before))?;
-            let sql = "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < ?1 ORDER BY id LIMIT ?2)";
+            let sql = "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < ?1 ORDER BY at LIMIT ?2)";
             removed += hand.db.prepare_cached(sql)?.execute(params![moment(dead_before), BATCH])?;
             removed += runs::prune(hand.db, moment(dead_before), BATCH / 10)?;
             Ok(removed as u64)

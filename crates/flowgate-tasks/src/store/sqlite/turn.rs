@@ -35,9 +35,9 @@ pub(super) fn turn(hand: &mut Hand<'_>, worker: WorkerId, turn: Turn) -> Result<
     let (missed, started) = ahead::start(hand, worker, &turn.starts)?;
     ahead::count(hand, &started)?;
     let settled = settle::settle(hand, worker, turn.settles)?;
-    ahead::check(hand, &started, &settled)?;
+    let refused = ahead::refuse(hand, started, &settled)?;
     let mut back = settled.keys;
-    let lost = settled.lost.into_iter().chain(missed).collect();
+    let lost = settled.lost.into_iter().chain(missed).chain(refused).collect();
     let mut turned = Turned { lost, now: hand.now, ..Turned::default() };
     if let Some(want) = turn.want {
         let sql = "SELECT queues FROM workers WHERE id = ?1";

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     ledger::Ledger,
-    store::{Cancelled, Kept, MOST_IDLE, Wake},
+    store::{Cancelled, DEAD_KEPT, Kept, MOST_IDLE, SOON, Wake},
     task::TaskId,
 };
 
@@ -29,13 +29,26 @@ const CANCELLING: Duration = Duration::from_secs(60);
 /// Does what has fallen due.
 pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
     let mut kept = Kept { expired: expire(hand)?, ..Kept::default() };
+    // No lease lasts longer than from now on: one that seems to was renewed before the clock was set back.
+    let sql = "UPDATE workers SET lease_until = ?1 + lease WHERE lease_until > ?1 + lease";
+    hand.db.prepare_cached(sql)?.execute([moment(hand.now)])?;
     for worker in ids(hand.db, "SELECT id FROM workers WHERE lease_until <= ?1 LIMIT ?2", hand.now)? {
         kept.recovered += settle::take_back(hand, worker)?;
     }
     let late = ids(hand.db, "SELECT id FROM leases WHERE ahead_until <= ?1 LIMIT ?2", hand.now)?;
     kept.recovered += ahead::give_up(hand, &late)?;
     kept.due = join(hand)?;
-    let woken = lanes::wake_due(hand.db, hand.now)?;
+    let mut woken = lanes::wake_due(hand.db, hand.now)?;
+    // Moments that were reckoned before that are not waited for, either. Whether it was while nobody looked, nobody knows: so those
+    // that are not soon are looked at when a process begins.
+    let doubted = match hand.cursors.seen {
+        None => Some(moment(hand.now.after(SOON))),
+        Some(seen) => (hand.now < seen).then_some(0),
+    };
+    if let Some(after) = doubted {
+        woken += lanes::wake_after(hand.db, after)?;
+    }
+    hand.cursors.seen = Some(hand.now);
     forget(hand)?;
     if kept.due > 0 || kept.recovered > 0 || kept.expired > 0 || woken > 0 {
         hand.wake();
@@ -101,6 +114,9 @@ fn forget(hand: &mut Hand<'_>) -> Result<(), Fault> {
     ] {
         hand.db.prepare_cached(sql)?.execute(params![moment(hand.now), BATCH])?;
     }
+    let sql = "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at <= ?1 ORDER BY at LIMIT ?2)";
+    let kept = i64::try_from(DEAD_KEPT.as_nanos()).unwrap_or(i64::MAX);
+    hand.db.prepare_cached(sql)?.execute(params![moment(hand.now).saturating_sub(kept), BATCH])?;
     forget_keys(hand)
 }
 

@@ -11,6 +11,9 @@ use crate::{
     terms,
 };
 
+/// Of many lanes no more tasks are remembered than these, or twice as many as are asked for.
+const MOST_SORTED: usize = 10_000;
+
 /// The tasks that are held, the oldest first.
 pub(super) fn holders(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<Vec<Holder>, Fault> {
     let mut statement = db.prepare_cached("SELECT id, worker, since FROM leases ORDER BY since, id")?;
@@ -46,13 +49,34 @@ pub(super) fn line(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<Vec
         Of::Queue(name) => ("lanes.queue = (SELECT id FROM queues WHERE name = ?1)", name.as_str()),
         Of::Key(name) => ("lanes.key = (SELECT id FROM keys WHERE name = ?1)", name.as_str()),
     };
-    let sql = format!(
-        "SELECT tasks.id FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE {condition}
-            ORDER BY place IS NULL, place, due_at, tasks.id LIMIT ?2"
-    );
-    let mut statement = db.prepare_cached(&sql)?;
-    let ids = statement.query_map(params![name, most], |row| row.get(0))?;
-    let ids = ids.collect::<Result<Vec<i64>, _>>()?;
+    // Of each lane no more than are asked for: what waits behind them is neither read nor sorted.
+    let mut statement =
+        db.prepare_cached(&format!("SELECT id FROM lanes WHERE {condition} AND state <> 0"))?;
+    let lanes = statement.query_map([name], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let sql = "SELECT place, id FROM tasks WHERE lane = ?1 AND place IS NOT NULL ORDER BY place, id LIMIT ?2";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut first: Vec<(i64, i64)> = Vec::new();
+    for lane in lanes {
+        let found = statement.query_map(params![lane, most], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        first.extend(found.collect::<Result<Vec<_>, _>>()?);
+        if first.len() > MOST_SORTED.max(2 * most as usize) {
+            first.sort_unstable();
+            first.truncate(most as usize);
+        }
+    }
+    first.sort_unstable();
+    first.truncate(most as usize);
+    let mut ids: Vec<i64> = first.into_iter().map(|(_, id)| id).collect();
+    let left = most - ids.len() as u32;
+    if left > 0 {
+        let sql = format!(
+            "SELECT tasks.id FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE {condition} AND place IS NULL
+                ORDER BY due_at, tasks.id LIMIT ?2"
+        );
+        let mut statement = db.prepare_cached(&sql)?;
+        let delayed = statement.query_map(params![name, left], |row| row.get(0))?;
+        ids.extend(delayed.collect::<Result<Vec<i64>, _>>()?);
+    }
     let looks = ids.into_iter().map(|id| look::task(db, TaskId(id), now));
     looks.filter_map(Result::transpose).collect()
 }
