@@ -24,7 +24,8 @@ pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep,
 pub use seam::*;
 pub(crate) use seam::{MOST_IDLE, Place};
 pub use shelf::{
-    Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery, Shelf,
+    Arrears, Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery,
+    OLDEST_LOOKED_AT, Shelf,
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
