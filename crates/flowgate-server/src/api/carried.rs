@@ -84,7 +84,7 @@ mod tests {
     use tower_service::Service as _;
 
     use super::*;
-    use crate::api::gate;
+    use crate::api::Gates;
 
     type Steps = (mpsc::UnboundedSender<&'static str>, mpsc::UnboundedReceiver<&'static str>);
 
@@ -95,7 +95,7 @@ mod tests {
             go.acquire().await.expect("it stays open").forget();
             let _ = steps.send("second");
         };
-        let gate = gate(1).expect("one at once is a limit");
+        let gate = Gates::new(1).expect("one at once is a limit").requests;
         Router::new().route("/", post(work)).layer(from_fn(begin)).layer(gate).layer(from_fn(carry))
     }
 

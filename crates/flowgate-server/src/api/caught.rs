@@ -23,7 +23,7 @@ use crate::office::random_text;
 /// Runs what is below.
 ///
 /// Cancel safety: dropped, it drops the request, as without it.
-pub(super) async fn caught(request: Request, next: Next) -> Response {
+pub(crate) async fn caught(request: Request, next: Next) -> Response {
     let mut answer = pin!(next.run(request));
     let answered =
         poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context))) {

@@ -160,15 +160,18 @@ pub(super) async fn unpin(State(desk): State<Desk>, Path(key): Path<String>, ask
 }
 
 fn count(asked: &Asked, name: &str) -> Result<Option<u32>, Problem> {
-    let Some(number) = asked.number(name)? else { return Ok(None) };
-    let number = u32::try_from(number).ok().filter(|number| (1..=1_000_000_000).contains(number));
-    number.map(Some).ok_or_else(|| Problem::bad(format!("{name} is out of range; send 1 to 1000000000")))
+    let Some(told) = asked.number(name)? else { return Ok(None) };
+    let number = u32::try_from(told).ok().filter(|number| (1..=1_000_000_000).contains(number));
+    let wrong = || Problem::bad(format!("{name} is {told}; send a whole number from 1 to 1000000000"));
+    number.map(Some).ok_or_else(wrong)
 }
 
 fn seconds(period: u64) -> Result<Period, Problem> {
-    let wrong = || Problem::bad("period is out of range; send seconds, from 1 to 604800");
-    let period = Some(period).filter(|period| (1..=604_800).contains(period)).ok_or_else(wrong)?;
-    Period::from_millis(period * 1000).map_err(|_| wrong())
+    let wrong =
+        || Problem::bad(format!("period is {period}; send a whole number of seconds from 1 to 604800"));
+    let millis =
+        Some(period.saturating_mul(1000)).filter(|_| (1..=604_800).contains(&period)).ok_or_else(wrong)?;
+    Period::from_millis(millis).map_err(|_| wrong())
 }
 
 fn boolean(asked: &Asked, name: &str) -> Result<Option<bool>, Problem> {

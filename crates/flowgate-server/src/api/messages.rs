@@ -88,7 +88,7 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
     let filter = Filter::read(&asked)?;
     let most = asked.count(DEFAULT_COUNT, MOST)?;
     let cancelled = match filter.line() {
-        Some(key) => cancel_line(&desk, &key, most).await?,
+        Some(key) => cancel_line(&desk, &filter, &key, most).await?,
         None => cancel_meant(&desk, &filter, most as u64).await?,
     };
     ok(json!({ "cancelled": cancelled }))
@@ -96,13 +96,15 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
 
 /// Cancels what stands in the line of a key, and then what holds its slots: the other way round the next in line would start
 /// meanwhile. Whatever else waits is not looked at.
-async fn cancel_line(desk: &Desk, key: &str, most: usize) -> Result<u64, Problem> {
+async fn cancel_line(desk: &Desk, filter: &Filter, key: &str, most: usize) -> Result<u64, Problem> {
     let (mut cancelled, mut slice, mut last) = (0, Slice::first(), None);
     while cancelled < most as u64 {
         // What was cancelled is not in line any more: the next ones are the first of it.
         let page = desk.store.line(Of::Key(key.to_owned()), slice.up_to(most - cancelled as usize)).await?;
-        if page.first().is_none_or(|first| last == Some(first.id)) {
-            break;
+        let Some(first) = page.first() else { break };
+        if last == Some(first.id) {
+            // It stays: a task of somebody else's under the same key. What stands behind it is looked for among all.
+            return Ok(cancelled + cancel_meant(desk, filter, most as u64 - cancelled).await?);
         }
         last = page.first().map(|first| first.id);
         slice = slice.after(page.iter().map(size));

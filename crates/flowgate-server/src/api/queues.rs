@@ -28,8 +28,10 @@ pub(super) async fn put(State(desk): State<Desk>, Sent(body): Sent) -> Answer {
     let body: Body = serde_json::from_slice(&body)
         .map_err(|error| Problem::bad(format!("the body is no queue ({error}); {form}")))?;
     let queue = name("queueName", &body.queue_name)?;
-    if body.parallelism == Some(0) || body.parallelism.is_some_and(|count| count > 1_000_000_000) {
-        return Err(Problem::bad("parallelism is out of range; send 1 to 1000000000"));
+    if let Some(count) = body.parallelism.filter(|count| !(1..=1_000_000_000).contains(count)) {
+        return Err(Problem::bad(format!(
+            "parallelism is {count}; send a whole number from 1 to 1000000000"
+        )));
     }
     Queue::set(&*desk.store, queue, body.parallelism, body.paused).await?;
     done()

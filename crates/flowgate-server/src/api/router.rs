@@ -5,15 +5,19 @@ use std::time::Duration;
 use axum::{
     Router,
     extract::{DefaultBodyLimit, Request},
-    http::StatusCode,
+    http::{StatusCode, request::Parts},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{any, delete, get, post},
 };
-use flowgate::http::{ConcurrencyLimit, Scope};
+use flowgate::{
+    OptionError,
+    gate::Look,
+    http::{ConcurrencyLimit, ConcurrencyLimitBuilder, Scope},
+};
 
 use super::{
-    auth::{self, Doors},
+    auth::{self, Doors, HOOKS},
     batch, carried, caught, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish,
     queues,
     reply::Problem,
@@ -25,24 +29,50 @@ use crate::office::{Desk, MOST_OF_A_BODY};
 const IN_LINE: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The API's own gate: for all that a client asks of this server, by whatever way.
-pub(crate) fn gate(at_once: u32) -> Result<ConcurrencyLimit, flowgate::OptionError> {
+/// One part in so many of the requests may be webhooks.
+const OF_WEBHOOKS: u32 = 4;
+
+/// The gates before the API.
+#[derive(Clone, Debug)]
+pub(crate) struct Gates {
+    /// For all that a client asks of this server, by whatever way.
+    pub(crate) requests: ConcurrencyLimit,
+    /// For webhooks, before the other: they come without a token, so whoever floods them takes a share and not the whole.
+    pub(crate) webhooks: ConcurrencyLimit,
+}
+
+impl Gates {
+    pub(crate) fn new(at_once: u32) -> Result<Self, OptionError> {
+        let is_other = |request: &Parts| !request.uri.path().starts_with(HOOKS);
+        Ok(Gates {
+            requests: bound(at_once).build()?,
+            webhooks: bound((at_once / OF_WEBHOOKS).max(1)).exempt(is_other).build()?,
+        })
+    }
+
+    /// Those that may pass, and those that wait, by the names that are told.
+    pub(crate) fn look(&self) -> [(&'static str, Look); 2] {
+        [("api", self.requests.look()), ("webhooks", self.webhooks.look())]
+    }
+}
+
+fn bound(at_once: u32) -> ConcurrencyLimitBuilder {
     ConcurrencyLimit::builder()
         .max_concurrent(at_once)
         .max_queue(at_once * IN_LINE)
         .queue_timeout(PATIENCE)
         .scope(Scope::Global)
-        .build()
 }
 
 /// All paths of the API, for whoever has a token.
-pub(crate) fn routes(desk: Desk, gate: ConcurrencyLimit) -> Router {
+pub(crate) fn routes(desk: Desk, gates: Gates) -> Router {
     let check = middleware::from_fn_with_state(Doors::new(desk.clone()), auth::check);
     open()
         .layer(check)
         .layer(middleware::from_fn(carried::begin))
         .layer(middleware::from_fn(caught::caught))
-        .layer(gate)
+        .layer(gates.requests)
+        .layer(gates.webhooks)
         .layer(middleware::from_fn(carried::carry))
         .layer(middleware::from_fn(plain))
         .with_state(desk)

@@ -1,13 +1,14 @@
 //! Why a command failed.
 //!
-//! Owns the exit codes: 2 where the command line or the configuration has to change, 1 for the rest.
+//! Owns the exit codes: 2 where the command line or the configuration has to change, 130 and 143 after a second signal, 1 for
+//! the rest.
 
 use std::{io, net::SocketAddr};
 
 use flowgate::OptionError;
 use flowgate_tasks::{explain::quoted, store::StoreError};
 
-use crate::{config::ConfigErrors, demo, remote, serve, simulate};
+use crate::{config::ConfigErrors, demo, remote, serve, signals::Stop, simulate};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -58,8 +59,8 @@ pub(crate) enum Failure {
     Start(io::Error),
 
     /// A second signal.
-    #[error("interrupted")]
-    Interrupted,
+    #[error("{0}")]
+    Interrupted(Stop),
 
     #[error(
         "queue `{name}` is unknown; there are: {}; a new one is a [[queue]] of the configuration, or `flowgate queues set {}`",
@@ -101,7 +102,7 @@ impl Failure {
             Failure::Serve(failure) => failure.exit_code(),
             Failure::Simulate(failure) => failure.exit_code(),
             Failure::Remote(failure) => failure.exit_code(),
-            Failure::Interrupted => 130,
+            Failure::Interrupted(stop) => stop.exit_code(),
             Failure::Unreachable { .. }
             | Failure::NotReloaded(_)
             | Failure::Write(_)

@@ -4,7 +4,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use flowgate_tasks::{DEFAULT_QUEUE, MAX_NAME};
+use flowgate_tasks::{DEFAULT_QUEUE, MAX_NAME, SERVER_QUEUE};
 
 use super::{
     options::QUEUE,
@@ -126,6 +126,9 @@ impl Queue {
         let fields = entry.fields_as(&QUEUE, label, QUEUES)?;
         let name = fields.read("name", |entry| {
             let name = queue_name(entry)?;
+            if name == SERVER_QUEUE {
+                return Err(entry.wrong("another name: that queue is of `flowgate serve`"));
+            }
             if before.iter().any(|queue| queue.name == name) {
                 return Err(entry.wrong("each name once"));
             }

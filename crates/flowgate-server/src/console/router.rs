@@ -93,6 +93,7 @@ pub(crate) fn routes(console: Console) -> Router {
         .nest("/console/api", api::open().with_state(console.desk.clone()))
         .layer(check())
         .layer(middleware::from_fn(api::begin))
+        .layer(middleware::from_fn(api::caught))
         .layer(console.requests.clone())
         .layer(middleware::from_fn(api::carry))
         .layer(middleware::from_fn(api::plain));

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use flowgate_tasks::{
-    TaskId,
+    SERVER_QUEUE, TaskId,
     store::{NoteQuery, StoreError},
     worker::{Context, Failure, Handlers},
 };
@@ -31,7 +31,7 @@ use crate::{
 /// The kind of the tasks that deliver messages.
 pub(crate) const KIND: &str = "deliver";
 /// The queue of the store that they wait in.
-pub(crate) const QUEUE: &str = "messages";
+pub(crate) const QUEUE: &str = SERVER_QUEUE;
 
 /// So many lines of a message's log are read at once.
 const NOTES: u32 = 8;

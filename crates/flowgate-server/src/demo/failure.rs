@@ -1,10 +1,13 @@
 //! Why the demo could not start or go on.
 //!
-//! Owns the one-line messages and the exit codes: 2 where the command line has to change, 1 for the rest.
+//! Owns the one-line messages and the exit codes: 2 where the command line has to change, 130 and
+//! 143 after a second signal, 1 for the rest.
 
 use std::{io, net::SocketAddr};
 
 use flowgate::OptionError;
+
+use crate::signals::Stop;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -21,12 +24,17 @@ pub(crate) enum Failure {
 
     #[error("stopped serving: {0}")]
     Serve(io::Error),
+
+    /// By a second signal.
+    #[error("{0}")]
+    Interrupted(Stop),
 }
 
 impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Option(_) => 2,
+            Failure::Interrupted(stop) => stop.exit_code(),
             Failure::Listen { .. } | Failure::Start(_) | Failure::Serve(_) => 1,
         }
     }

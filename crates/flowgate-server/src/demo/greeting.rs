@@ -35,6 +35,14 @@ Ctrl-C drains and stops."
     )
 }
 
+/// What a second signal leaves undone.
+pub(super) fn in_haste(out: u64) -> String {
+    match out {
+        1 => "stopped at once: 1 pass was still out".to_owned(),
+        out => format!("stopped at once: {out} passes were still out"),
+    }
+}
+
 pub(super) fn farewell(drain: Duration, (work, tenants): &(Drained, Drained)) -> String {
     match work.still_out + tenants.still_out {
         0 => "stopped: all passes came back".to_owned(),

@@ -9,7 +9,7 @@ use tokio::{net::TcpListener, runtime::Runtime, time::timeout};
 use super::{
     app::App,
     failure::Failure,
-    greeting::{farewell, greeting},
+    greeting::{farewell, greeting, in_haste},
     routes::routes,
 };
 use crate::{cli::DemoOptions, signals::Signals, terminal::say};
@@ -38,7 +38,7 @@ async fn run(app: Arc<App>, address: SocketAddr) -> Result<(), Failure> {
         .with_graceful_shutdown(async move { stopped.closing().await });
     let mut serving = tokio::spawn(server.into_future());
     tokio::select! {
-        () = signals.next() => {}
+        _ = signals.next() => {}
         served = &mut serving => {
             return served.expect("the server neither panics nor is cancelled").map_err(Failure::Serve);
         }
@@ -49,9 +49,9 @@ async fn run(app: Arc<App>, address: SocketAddr) -> Result<(), Failure> {
     ));
     tokio::select! {
         drained = app.close(DRAIN) => say(&farewell(DRAIN, &drained)),
-        () = signals.next() => {
-            say("stopped at once");
-            return Ok(());
+        stop = signals.next() => {
+            say(&in_haste(app.work.look().in_use + app.tenants.look().in_use));
+            return Err(Failure::Interrupted(stop));
         }
     }
     // Whoever is slower than this loses the end of an answer, not a pass.

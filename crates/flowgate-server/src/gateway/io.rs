@@ -12,7 +12,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
@@ -21,7 +21,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::{
     clock::Span,
-    watch::{Stage, Watch},
+    frames::Frames,
+    watch::{Stage, Standing, Watch},
 };
 
 const SMALL: usize = 1024;
@@ -48,8 +49,17 @@ pub(super) struct ClientIo {
     early: Bytes,
     wire: Wire,
     watch: Rc<Watch>,
-    /// How long a request's head may take, where what comes is the beginning of one.
-    head: Option<Span>,
+    /// How long a request's head may take.
+    head: Span,
+    /// In HTTP/2, where not everything that comes is of a request.
+    framed: Option<Box<Framed>>,
+}
+
+/// The frames of a connection, and how it stood before one of them was half there.
+#[derive(Debug)]
+struct Framed {
+    frames: Frames,
+    before: Option<Standing>,
 }
 
 impl Socket {
@@ -106,13 +116,14 @@ impl ClientIo {
 
     /// `head` is how long a request's head may take.
     pub(super) fn new(wire: Wire, early: Bytes, watch: Rc<Watch>, head: Span) -> Self {
-        ClientIo { early, wire, watch, head: Some(head) }
+        ClientIo { early, wire, watch, head, framed: None }
     }
 
-    /// The same connection, on which not everything that comes is of a request: in HTTP/2 a client may as well ask whether
-    /// anybody is there. Half a request has as long there as an idle connection has.
+    /// The same connection before its first byte, on which not everything that comes is of a request: in HTTP/2 a client may as
+    /// well ask whether anybody is there.
     pub(super) fn of_frames(self) -> Self {
-        ClientIo { head: None, ..self }
+        let framed = Framed { frames: Frames::new(), before: None };
+        ClientIo { framed: Some(Box::new(framed)), ..self }
     }
 
     /// The same connection, with bytes that were read and are to be read again.
@@ -127,11 +138,25 @@ impl ClientIo {
 
     /// Something was read, for the first time or again. Where nothing is under way it is the beginning of a request: what is
     /// only read again has no socket that would tell of it, so without a time of its own it would never end.
-    fn came(&self) {
-        if let Some(head) = self.head
-            && matches!(self.watch.stage(), Stage::Idle | Stage::Pausing)
-        {
-            self.watch.begin(Stage::Head, head);
+    fn came(&mut self, bytes: &[u8]) {
+        let is_half = match &mut self.framed {
+            Some(framed) => framed.frames.is_half_behind(bytes),
+            None => true,
+        };
+        match (self.watch.stage(), &mut self.framed) {
+            (Stage::Idle | Stage::Pausing, framed) if is_half => {
+                if let Some(framed) = framed {
+                    framed.before = Some(self.watch.standing());
+                }
+                self.watch.begin(Stage::Head, self.head);
+            }
+            // It was no request, or one that is not served: neither prolongs the time of one who is idle.
+            (Stage::Head, Some(framed)) if !is_half => {
+                if let Some(before) = framed.before.take() {
+                    self.watch.stand(before);
+                }
+            }
+            _ => {}
         }
         self.moved();
     }
@@ -152,15 +177,15 @@ impl AsyncRead for ClientIo {
     ) -> Poll<io::Result<()>> {
         if !self.early.is_empty() {
             let taken = self.early.len().min(buf.remaining());
-            buf.put_slice(&self.early[..taken]);
-            self.early.advance(taken);
-            self.came();
+            let again = self.early.split_to(taken);
+            buf.put_slice(&again);
+            self.came(&again);
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.wire).poll_read(cx, buf));
         if buf.filled().len() > before {
-            self.came();
+            self.came(&buf.filled()[before..]);
         }
         Poll::Ready(read)
     }

@@ -3,7 +3,7 @@
 //! Reading order: [`service`] starts and ends it, [`worker`] is one of its threads (on one of the [`cores`]) and [`connection`] one client there ([`spare`] has the buffers). A
 //! request is an [`exchange`]: [`asked`] and [`table`] (with [`router`] and [`path`]) find its route, [`limiter`] its pass,
 //! [`forward`] asks an [`upstream`] ([`outgoing`] is what it gets), [`upload`] and [`relay`] are the two bodies, [`tunnel`] what a connection may become;
-//! [`fault`] is what is told when that fails. [`watch`] and [`clock`] keep all deadlines. [`reload`] and [`admin`] are for
+//! [`fault`] is what is told when that fails. [`watch`] and [`clock`] keep all deadlines ([`frames`] says when something is half said). [`reload`] and [`admin`] are for
 //! operators. HTTP itself is hyper's, and limits are `flowgate`'s.
 
 mod admin;
@@ -17,6 +17,7 @@ mod exchange;
 mod fault;
 mod figures;
 mod forward;
+mod frames;
 mod headers;
 mod inbound;
 mod io;

@@ -196,6 +196,14 @@ impl Handle {
         Ok(notes)
     }
 
+    /// How many of its connections are not at rest.
+    pub(crate) fn active(&self) -> usize {
+        let count = |of: fn(&Load) -> &AtomicUsize| -> usize {
+            self.0.loads.iter().map(|load| of(load).load(Ordering::Relaxed)).sum()
+        };
+        count(|load| &load.open).saturating_sub(count(|load| &load.resting))
+    }
+
     /// Its gates right now, for whoever watches them.
     pub(crate) async fn look(&self) -> GatewayLook {
         let table = Arc::clone(&self.0.in_force.lock().await.table);

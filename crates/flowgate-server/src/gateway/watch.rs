@@ -47,6 +47,14 @@ impl Stage {
     }
 }
 
+/// How a task stood at a moment: where, for how long it may, and until when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    stage: Stage,
+    span: Span,
+    due: Moment,
+}
+
 /// The record of one task: with its counts, one cache line.
 pub(super) struct Watch {
     clock: Rc<Clock>,
@@ -78,6 +86,18 @@ impl Watch {
         self.stage.set(stage);
         self.span.set(span);
         self.due.set(self.clock.after(span));
+    }
+
+    /// How it stands.
+    pub(super) fn standing(&self) -> Standing {
+        Standing { stage: self.stage.get(), span: self.span.get(), due: self.due.get() }
+    }
+
+    /// As it stood before.
+    pub(super) fn stand(&self, standing: Standing) {
+        self.stage.set(standing.stage);
+        self.span.set(standing.span);
+        self.due.set(standing.due);
     }
 
     /// In line, for as long as it takes.

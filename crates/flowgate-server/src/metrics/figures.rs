@@ -5,10 +5,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use flowgate_tasks::store::{QueueLook, Shelf, StoreError, WorkerLook};
+use bytes::Bytes;
+use flowgate_tasks::store::{Arrears, OLDEST_LOOKED_AT, QueueLook, Shelf, StoreError, TaskLook, WorkerLook};
 use tokio::{sync::Mutex, time::timeout};
 
-use crate::clock::Stopwatch;
+use crate::{
+    clock::{self, Stopwatch},
+    delivery::{KIND, QUEUE},
+    message::Message,
+};
 
 /// The store is asked at most so often.
 const FRESH: Duration = Duration::from_secs(5);
@@ -22,6 +27,10 @@ pub(super) struct Figures {
     pub(super) cluster: (u32, Option<u32>),
     pub(super) queues: Vec<QueueLook>,
     pub(super) workers: Vec<WorkerLook>,
+    /// How many tasks of which queue will not run again.
+    pub(super) dead: Vec<(String, u64)>,
+    /// How long ago the oldest message in line might have started; `None`: that is not known.
+    pub(super) oldest: Option<Duration>,
     pub(super) seen: Stopwatch,
 }
 
@@ -59,9 +68,18 @@ impl Watch {
     }
 
     async fn look(&self) -> Result<Figures, StoreError> {
-        let (cluster, queues, workers) =
-            tokio::try_join!(self.store.cluster(), self.store.queues(), self.store.workers())?;
-        Ok(Figures { cluster, queues, workers, seen: Stopwatch::start() })
+        let arrears = self.store.arrears(QUEUE.to_owned());
+        let (cluster, queues, workers, Arrears { dead, oldest }) =
+            tokio::try_join!(self.store.cluster(), self.store.queues(), self.store.workers(), arrears)?;
+        let oldest = match oldest {
+            Some(oldest) => age(oldest),
+            // All that nobody holds was looked at: none of it is in line.
+            None => {
+                let unheld: u64 = queues.iter().map(|queue| queue.waiting + queue.delayed).sum();
+                (unheld < u64::from(OLDEST_LOOKED_AT)).then_some(Duration::ZERO)
+            }
+        };
+        Ok(Figures { cluster, queues, workers, dead, oldest, seen: Stopwatch::start() })
     }
 
     /// Whether the store answers, and why not.
@@ -84,4 +102,11 @@ impl Watch {
         *last = Some((asked, answer.clone()));
         answer
     }
+}
+
+/// How long ago a message might have started, whatever namespace it is of.
+fn age(look: TaskLook) -> Option<Duration> {
+    let record = look.record.filter(|record| record.kind == KIND)?;
+    let message = Message::from_bytes(&Bytes::from(record.body)).ok()?;
+    Some(Duration::from_millis(clock::now().saturating_sub(message.not_before())))
 }

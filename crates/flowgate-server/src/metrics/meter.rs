@@ -10,11 +10,14 @@ use std::{
     time::Duration,
 };
 
-use flowgate::{gate::Look, http::ConcurrencyLimit};
+use flowgate::gate::Look;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::clock::{self, Stopwatch};
+use crate::{
+    api::Gates,
+    clock::{self, Stopwatch},
+};
 
 /// The upper ends of a histogram's parts, in seconds.
 pub(super) const BOUNDS: [f64; 14] =
@@ -54,7 +57,7 @@ pub(crate) struct Meter {
     pub(super) requests: [AtomicU64; 5],
     pub(super) spans_sent: AtomicU64,
     pub(super) spans_dropped: AtomicU64,
-    api: OnceLock<ConcurrencyLimit>,
+    gates: OnceLock<Gates>,
 }
 
 /// An attempt that is under way, until it is dropped.
@@ -77,18 +80,29 @@ impl Meter {
             requests: Default::default(),
             spans_sent: AtomicU64::default(),
             spans_dropped: AtomicU64::default(),
-            api: OnceLock::new(),
+            gates: OnceLock::new(),
         }
     }
 
-    /// The gate before the API is to be seen, too.
-    pub(crate) fn watch(&self, gate: ConcurrencyLimit) {
+    /// The gates before the API are to be seen, too.
+    pub(crate) fn watch(&self, gates: Gates) {
         // There is one API; a second one would be a slip that changes nothing.
-        let _ = self.api.set(gate);
+        let _ = self.gates.set(gates);
     }
 
-    pub(crate) fn api(&self) -> Option<Look> {
-        self.api.get().map(ConcurrencyLimit::look)
+    /// The gates before the API right now, by name.
+    pub(crate) fn gates(&self) -> impl Iterator<Item = (&'static str, Look)> {
+        self.gates.get().map(Gates::look).into_iter().flatten()
+    }
+
+    /// How many requests to the API are under way.
+    pub(crate) fn requests_under_way(&self) -> u64 {
+        self.gates.get().map_or(0, |gates| gates.requests.look().in_use)
+    }
+
+    /// How many attempts are under way.
+    pub(crate) fn under_way(&self) -> u64 {
+        u64::try_from(self.in_flight.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// What was counted of messages, for whoever watches.

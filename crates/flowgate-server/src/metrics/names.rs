@@ -33,7 +33,7 @@ impl Kind {
 const QUEUE: (&str, &str) =
     ("queue", "the first 100 queues by priority and name; the rest together as `_other`");
 const GATE: (&str, &str) =
-    ("gate", "`api`, and `gateway/<route>` for each limited route of the configuration");
+    ("gate", "`api`, `webhooks`, and `gateway/<route>` for each limited route of the configuration");
 
 const fn counter(
     name: &'static str,
@@ -139,6 +139,17 @@ pub(super) static QUEUE_MAX: Metric = gauge(
 );
 pub(super) static QUEUE_PAUSED: Metric =
     gauge("flowgate_queue_paused", &[QUEUE], "1 if nothing of a queue starts because it is paused.");
+pub(super) static QUEUE_DEAD: Metric = gauge(
+    "flowgate_queue_dead",
+    &[QUEUE],
+    "Tasks of a queue that will not run again, the dead letters of messages among them; of the newest 20,000 of all queues.",
+);
+pub(super) static OLDEST: Metric = gauge(
+    "flowgate_oldest_message_seconds",
+    &[],
+    "How long ago the oldest message in line might have started; 0 where none is in line, and left out if 1,000 delayed or other \
+     tasks were sent before it.",
+);
 pub(super) static WORKERS: Metric = gauge("flowgate_workers", &[], "Servers and workers whose lease lasts.");
 pub(super) static WORKER_SLOTS: Metric = gauge(
     "flowgate_worker_slots",
@@ -147,7 +158,7 @@ pub(super) static WORKER_SLOTS: Metric = gauge(
 );
 
 /// All of them, in the order of the page.
-pub(super) static METRICS: [&Metric; 28] = [
+pub(super) static METRICS: [&Metric; 30] = [
     &BUILD,
     &STARTED,
     &MEMORY,
@@ -172,6 +183,8 @@ pub(super) static METRICS: [&Metric; 28] = [
     &QUEUE_DELAYED,
     &QUEUE_MAX,
     &QUEUE_PAUSED,
+    &QUEUE_DEAD,
+    &OLDEST,
     &WORKERS,
     &WORKER_SLOTS,
     &TRACES_SENT,

@@ -65,8 +65,7 @@ fn own(page: &mut Exposition, meter: &Meter) {
 
 /// The gates of this process.
 fn gates(page: &mut Exposition, meter: &Meter, gateway: Option<&GatewayLook>) {
-    let mut gates: Vec<(String, Look)> =
-        meter.api().map(|look| ("api".to_owned(), look)).into_iter().collect();
+    let mut gates: Vec<(String, Look)> = meter.gates().map(|(name, look)| (name.to_owned(), look)).collect();
     let routes = gateway.iter().flat_map(|gateway| &gateway.routes);
     gates.extend(routes.map(|(name, look)| (format!("gateway/{name}"), look.clone())));
     let each =
@@ -104,6 +103,8 @@ fn store(page: &mut Exposition, figures: &Figures) {
         .filter_map(|queue| Some((vec![queue.limits.name.as_str()], f64::from(queue.limits.max?))));
     page.many(&QUEUE_MAX, maxima);
     page.many(&QUEUE_PAUSED, each(|queue| if queue.is_paused { 1.0 } else { 0.0 }));
+    page.many(&QUEUE_DEAD, dead(&queues, &figures.dead));
+    page.many(&OLDEST, figures.oldest.map(|age| (Vec::new(), age.as_secs_f64())));
     page.one(&WORKERS, figures.workers.len() as f64);
     let sum = |value: fn(&flowgate_tasks::store::WorkerLook) -> u32| {
         figures.workers.iter().map(|worker| f64::from(value(worker))).sum::<f64>()
@@ -131,6 +132,20 @@ fn bounded(queues: &[QueueLook]) -> Vec<QueueLook> {
         shown.push(other);
     }
     shown
+}
+
+/// The dead of each queue that is told, and of the rest together.
+fn dead<'a>(shown: &'a [QueueLook], dead: &[(String, u64)]) -> Vec<(Vec<&'a str>, f64)> {
+    let name = |queue: &'a QueueLook| queue.limits.name.as_str();
+    let of = |wanted: &str| dead.iter().find(|(queue, _)| queue == wanted).map_or(0, |(_, count)| *count);
+    let named = shown.iter().map(name).filter(|name| *name != OTHER);
+    let mut told: Vec<(Vec<&str>, f64)> = named.map(|name| (vec![name], of(name) as f64)).collect();
+    let is_shown = |queue: &str| shown.iter().map(name).any(|name| name == queue && name != OTHER);
+    let rest: u64 = dead.iter().filter(|(queue, _)| !is_shown(queue)).map(|(_, count)| count).sum();
+    if rest > 0 || shown.iter().map(name).any(|name| name == OTHER) {
+        told.push((vec![OTHER], rest as f64));
+    }
+    told
 }
 
 /// Memory in use, where the system says it.
@@ -168,5 +183,30 @@ mod tests {
         let others: Vec<u32> =
             all.iter().filter(|queue| queue.limits.name == OTHER).map(|queue| queue.in_use).collect();
         assert_eq!(others, [901], "each series once");
+    }
+
+    #[test]
+    fn the_dead_of_queues_that_are_not_told_are_told_together() {
+        // Seen to fail: with those of queues that are gone left out, three of ten are missing.
+        let queue = |name: &str| QueueLook {
+            limits: QueueLimits { name: name.to_owned(), priority: 0, max: None },
+            in_use: 0,
+            waiting: 0,
+            delayed: 0,
+            is_paused: false,
+        };
+        let told = |shown: &[&str], counted: &[(&str, u64)]| {
+            let shown: Vec<QueueLook> = shown.iter().map(|name| queue(name)).collect();
+            let counted: Vec<(String, u64)> =
+                counted.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+            let told = dead(&shown, &counted).into_iter();
+            told.map(|(labels, count)| (labels[0].to_owned(), count as u64)).collect::<Vec<_>>()
+        };
+        let pairs = |of: &[(&str, u64)]| {
+            of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&["a", "b"], &[("a", 7)]), pairs(&[("a", 7), ("b", 0)]));
+        assert_eq!(told(&["a"], &[("a", 7), ("gone", 3)]), pairs(&[("a", 7), (OTHER, 3)]));
+        assert_eq!(told(&["a", OTHER], &[(OTHER, 2), ("c", 1)]), pairs(&[("a", 0), (OTHER, 3)]));
     }
 }

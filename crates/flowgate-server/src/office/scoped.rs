@@ -11,10 +11,10 @@ use flowgate_core::Tick;
 use flowgate_tasks::{
     NewTask, TaskId,
     store::{
-        Cancelled, Census, Document, Holder, Kept, KeyChange, KeyLook, KeyPage, KeyQuery, KeySpent, NewNote,
-        NewWorker, Note, NoteQuery, Of, Offer, Offered, QueueLimits, QueueLook, Reply, Run, RunChange,
-        RunOutcome, RunQuery, RunStep, RunWrite, Sent, Shelf, Standing, Store, StoreError, TaskLook, Turn,
-        Turned, Wake, WorkerId, WorkerLook,
+        Arrears, Cancelled, Census, Document, Holder, Kept, KeyChange, KeyLook, KeyPage, KeyQuery, KeySpent,
+        NewNote, NewWorker, Note, NoteQuery, Of, Offer, Offered, QueueLimits, QueueLook, Reply, Run,
+        RunChange, RunOutcome, RunQuery, RunStep, RunWrite, Sent, Shelf, Standing, Store, StoreError,
+        TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
     },
 };
 
@@ -398,6 +398,10 @@ impl Shelf for Scoped {
 
     fn census(&self) -> Reply<'_, Census> {
         self.inner.census()
+    }
+
+    fn arrears(&self, queue: String) -> Reply<'_, Arrears> {
+        self.inner.arrears(queue)
     }
 
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {

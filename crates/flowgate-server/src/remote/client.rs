@@ -50,7 +50,7 @@ impl<'a> Server<'a> {
         headers: &[(String, String)],
         body: &str,
     ) -> Result<Value, Failure> {
-        let url = self.options.url.trim_end_matches('/');
+        let url = base(&self.options.url);
         let uri: Uri = format!("{url}{path}").parse().map_err(|_| Failure::Url(url.to_owned()))?;
         if uri.host().is_none() {
             return Err(Failure::Url(url.to_owned()));
@@ -65,7 +65,7 @@ impl<'a> Server<'a> {
         let request = request.map_err(|error| Failure::Refused(wrong_header(token, headers, &error)))?;
         let unreachable = |why: String| Failure::Unreachable { url: url.to_owned(), why };
         let answer = self.runtime.block_on(self.egress.send(request, PATIENCE));
-        let answer = answer.map_err(|error| unreachable(error.to_string()))?;
+        let answer = answer.map_err(|error| unreachable(why(url, &error.to_string())))?;
         let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         if answer.status.is_success() {
             return Ok(told);
@@ -93,6 +93,18 @@ pub(super) fn say(text: &str) -> Result<(), Failure> {
 /// Prints it for programs.
 pub(super) fn say_json(value: &Value) -> Result<(), Failure> {
     io::stdout().write_all(json(value).as_bytes()).map_err(Failure::Write)
+}
+
+/// Where a server's paths begin: whoever gives the address of the API, as the server tells it, means the same.
+fn base(url: &str) -> &str {
+    let url = url.trim_end_matches('/');
+    url.strip_suffix("/v2").unwrap_or(url)
+}
+
+/// What listens may not speak TLS: then that is what has to change.
+fn why(url: &str, error: &str) -> String {
+    let is_plain = url.starts_with("https://") && error.contains("InvalidContentType");
+    if is_plain { "it speaks http there, not https".to_owned() } else { error.to_owned() }
 }
 
 /// Which header cannot be sent. A token is not repeated.

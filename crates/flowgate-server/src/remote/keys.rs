@@ -39,7 +39,7 @@ fn one(action: &KeyAction) -> Result<(), Failure> {
             let fields = [
                 ("parallelism", number(parallelism)),
                 ("rate", number(rate)),
-                ("period", number(period)),
+                ("period", period.map(|seconds| seconds.to_string())),
                 ("smooth", smooth),
             ];
             let fields =

@@ -138,9 +138,9 @@ pub(super) enum KeyAction {
         /// How many may start in a period
         #[arg(long, value_name = "N")]
         rate: Option<u32>,
-        /// The period in seconds
-        #[arg(long, value_name = "SECONDS", requires = "rate")]
-        period: Option<u32>,
+        /// The period of the rate, in whole seconds: like 60, 10s or 1m [default: 1s]
+        #[arg(long, value_name = "TIME", requires = "rate", value_parser = whole_seconds)]
+        period: Option<u64>,
         /// Spread the starts evenly, instead of counting them in windows
         #[arg(long, requires = "rate")]
         smooth: bool,
@@ -343,4 +343,10 @@ pub(super) enum TokenAction {
 
 fn namespace(text: &str) -> Result<Space, &'static str> {
     Space::read(text).map_err(|_| "accepted: 1 to 64 letters, digits, hyphens, underscores or periods")
+}
+
+/// A span of time as the API takes it for a pin.
+fn whole_seconds(text: &str) -> Result<u64, &'static str> {
+    let span = crate::message::seconds(text).filter(|span| span.subsec_nanos() == 0 && !span.is_zero());
+    span.map(|span| span.as_secs()).ok_or("accepted: a span of whole seconds, like 60, 10s, 1m or 1h30m")
 }

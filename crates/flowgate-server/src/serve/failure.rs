@@ -1,13 +1,14 @@
 //! Why the server could not start or go on.
 //!
-//! Owns the one-line messages and the exit codes: 2 where the command line has to change, 1 for the rest.
+//! Owns the one-line messages and the exit codes: 2 where the command line has to change, 130 and
+//! 143 after a second signal, 1 for the rest.
 
 use std::{io, net::SocketAddr};
 
 use flowgate::OptionError;
 use flowgate_tasks::store::StoreError;
 
-use crate::{delivery::TrustError, gateway};
+use crate::{delivery::TrustError, gateway, signals::Stop};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,6 +33,10 @@ pub(crate) enum Failure {
     #[error("stopped delivering: {0}")]
     Deliver(StoreError),
 
+    /// By a second signal.
+    #[error("{0}")]
+    Interrupted(Stop),
+
     #[error("server.egress_ca: {0}")]
     Trust(#[from] TrustError),
 
@@ -43,6 +48,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Option(_) | Failure::Exposed(_) | Failure::Trust(_) => 2,
+            Failure::Interrupted(stop) => stop.exit_code(),
             _ => 1,
         }
     }

@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::Router;
-use flowgate::http::ConcurrencyLimit;
 use flowgate_tasks::{
     store::Shelf,
     worker::{Ending, Worker, WorkerOptions},
@@ -20,14 +19,14 @@ use super::{
     greeting::{Token, greeting},
 };
 use crate::{
-    api,
+    api::{self, Gates},
     cli::ServeOptions,
     clock,
     config::{Config, FlowControlMode, Sources},
     console::{self, Console, Parts},
     delivery::{Courier, Egress, Outward, QUEUE},
     files,
-    gateway::Beside,
+    gateway::{Beside, Handle},
     message::Space,
     metrics::{self, Watched},
     office::{Desk, Secrets},
@@ -86,6 +85,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let paths = paths(options, &desk, gateway.as_ref(), console, &closed);
     let accepting = Accepting::new(listener, config.server.max_connections, config.server.idle_timeout)?;
     let worker = worker(options, config, &desk, &closed)?;
+    let (meter, handle) = (Arc::clone(&desk.meter), gateway.as_ref().map(Beside::handle));
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);
     tokio::spawn(hub.run(until(closed.clone())));
@@ -95,7 +95,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let mut delivering = tokio::spawn(worker.run(until(closed.clone())));
     let gateway = gateway.map(|gateway| tokio::spawn(gateway.run(until(closed), say)));
     tokio::select! {
-        () = signals.next() => {}
+        _ = signals.next() => {}
         delivered = &mut delivering => {
             let delivered = delivered.expect("the worker neither panics nor is cancelled");
             return delivered.map(drop).map_err(Failure::Deliver);
@@ -112,11 +112,12 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
         let cut = gateway.map_or(0, |ended| ended.cut);
         (delivered.expect("the worker neither panics nor is cancelled"), cut)
     };
+    let active = || handle.as_ref().map_or(0, Handle::active);
     let (delivered, cut) = tokio::select! {
         ended = ended => ended,
-        () = signals.next() => {
-            say("stopped at once");
-            return Ok(());
+        stop = signals.next() => {
+            say(&in_haste(meter.under_way(), meter.requests_under_way(), active()));
+            return Err(Failure::Interrupted(stop));
         }
     };
     upkeep.iter().for_each(|task| task.abort());
@@ -130,24 +131,24 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     Ok(())
 }
 
-/// The console, and the gate that its requests share with those of the API.
+/// The console, and the gates of the API, one of which its requests share with those of the API.
 fn console(
     desk: &Desk,
     gateway: Option<&Beside>,
     at: &StoreAt,
     closed: &watch::Receiver<bool>,
     max_requests: u32,
-) -> Result<(Console, ConcurrencyLimit), Failure> {
-    let requests = api::gate(max_requests)?;
-    desk.meter.watch(requests.clone());
+) -> Result<(Console, Gates), Failure> {
+    let gates = Gates::new(max_requests)?;
+    desk.meter.watch(gates.clone());
     let console = Console::new(Parts {
         desk: desk.clone(),
-        requests: requests.clone(),
+        requests: gates.requests.clone(),
         gateway: gateway.map(Beside::handle),
         store_name: at.to_string(),
         closed: closed.clone(),
     })?;
-    Ok((console, requests))
+    Ok((console, gates))
 }
 
 pub(super) async fn until(mut closed: watch::Receiver<bool>) {
@@ -160,7 +161,7 @@ fn paths(
     options: &ServeOptions,
     desk: &Desk,
     gateway: Option<&Beside>,
-    (console, requests): (Console, ConcurrencyLimit),
+    (console, gates): (Console, Gates),
     closed: &watch::Receiver<bool>,
 ) -> Router {
     let watched = Watched {
@@ -170,9 +171,8 @@ fn paths(
         is_open: options.metrics_open,
     };
     let top = top::routes(desk.clone(), watched.gateway.clone());
-    let paths = metrics::routes(watched, api::routes(desk.clone(), requests))
-        .merge(top)
-        .merge(console::routes(console));
+    let paths =
+        metrics::routes(watched, api::routes(desk.clone(), gates)).merge(top).merge(console::routes(console));
     match gateway {
         Some(gateway) => paths.merge(gateway.routes(desk.clone(), options.metrics_open)),
         None => paths,
@@ -228,12 +228,33 @@ async fn prune(store: Arc<dyn Shelf>) {
     }
 }
 
-fn farewell(ending: &Ending, cut: usize) -> String {
-    let cut = match cut {
+/// What a second signal leaves undone.
+fn in_haste(deliveries: u64, requests: u64, connections: usize) -> String {
+    let deliveries = match deliveries {
+        0 => "nothing was being delivered".to_owned(),
+        1 => "1 delivery was cut off and will be made again when its lease has run out".to_owned(),
+        count => {
+            format!("{count} deliveries were cut off and will be made again when their lease has run out")
+        }
+    };
+    let requests = match requests {
+        0 => String::new(),
+        1 => "; 1 request to the API was not answered".to_owned(),
+        count => format!("; {count} requests to the API were not answered"),
+    };
+    format!("stopped at once: {deliveries}{requests}{}", of_gateway(connections))
+}
+
+fn of_gateway(cut: usize) -> String {
+    match cut {
         0 => String::new(),
         1 => "; 1 connection of the gateway was cut".to_owned(),
         cut => format!("; {cut} connections of the gateway were cut"),
-    };
+    }
+}
+
+fn farewell(ending: &Ending, cut: usize) -> String {
+    let cut = of_gateway(cut);
     match ending.stopped.len() {
         0 => format!("stopped: nothing was left under way{cut}"),
         1 => format!("stopped: 1 delivery was cut off and will be made again{cut}"),

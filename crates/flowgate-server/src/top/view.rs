@@ -53,7 +53,7 @@ impl Viewer {
 
     async fn look(&self) -> Value {
         let mut gates = Vec::new();
-        gates.extend(self.desk.meter.api().map(|look| gate("api", &look)));
+        gates.extend(self.desk.meter.gates().map(|(name, look)| gate(name, &look)));
         if let Some(gateway) = &self.gateway {
             let look = gateway.look().await;
             gates.extend(look.routes.iter().map(|(name, look)| gate(&format!("gateway/{name}"), look)));

@@ -65,7 +65,7 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
         signals.next().await;
         say(&format!("stopping: running tasks may go on for {drain:?}; again to stop at once"));
         let _ = stop.send(());
-        signals.next().await;
+        signals.next().await
     };
     tokio::select! {
         ending = worker.run(async { drop(stopped.await) }) => {
@@ -74,9 +74,9 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
             say(&farewell(&ending));
             Ok(())
         }
-        () = asked => {
+        stop = asked => {
             say("stopped at once: what ran is run again when the lease has run out");
-            Err(Failure::Interrupted)
+            Err(Failure::Interrupted(stop))
         }
         () = pool.tend() => unreachable!("it never ends"),
     }

@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+use http::Method;
+
 use crate::{
     endpoint::Endpoint,
     kit::{Kit, Server},
@@ -17,6 +19,52 @@ pub(crate) fn said(server: &Server, arguments: &[&str]) -> String {
     let output = run(server, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s2_what_a_user_gets_wrong_is_named_with_what_would_be_right() {
+    // Seen to fail: with the address of the API taken as it is, `/v2/v2` was asked for; `--period 1m` had an invalid digit.
+    let kit = Kit::sqlite();
+    let server = kit.server();
+    let (api, secure) = (format!("{}/v2", server.url()), server.url().replace("http:", "https:"));
+    said(&server, &["keys", "--url", &api]);
+    said(&server, &["keys", "pin", "k", "--rate", "3", "--period", "1m"]);
+    assert_eq!(server.get("/v2/flowControl/k").await["ratePeriod"], 60);
+    let wrong: [(&[&str], &str); 5] = [
+        (&["keys", "--url", &secure], "it speaks http there, not https"),
+        (
+            &["keys", "pin", "k", "--parallelism", "0"],
+            "parallelism is 0; send a whole number from 1 to 1000000000",
+        ),
+        (
+            &["keys", "pin", "k", "--rate", "3", "--period", "8d"],
+            "period is 691200; send a whole number of seconds",
+        ),
+        (
+            &["keys", "pin", "k", "--rate", "3", "--period", "250ms"],
+            "accepted: a span of whole seconds, like 60",
+        ),
+        (&["keys", "show", "no"], "there is no flow-control key \"no\""),
+    ];
+    for (arguments, told) in wrong {
+        let ran = run(&server, arguments);
+        let text = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(!ran.status.success() && text.contains(told), "{arguments:?}: {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_of_dots_is_steered_like_any_other() {
+    let kit = Kit::sqlite();
+    let server = kit.server();
+    for (key, encoded) in [(".", "%2E"), ("..", "%2e%2E")] {
+        server.post(&format!("/v2/flowControl/{encoded}/pause")).await;
+        assert_eq!(server.get(&format!("/v2/flowControl/{encoded}")).await["isPaused"], true);
+        assert!(said(&server, &["keys", "show", key]).contains("paused"));
+        said(&server, &["keys", "resume", key]);
+        let after = server.ask(Method::GET, &format!("/v2/flowControl/{encoded}"), &[], "").await;
+        assert!(!after.text.contains("\"isPaused\":true"), "{after:?}");
+    }
 }
 
 on_every_store! {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use flowgate_tasks::NewTask;
 use http::Method;
 use serde_json::json;
 
@@ -39,6 +40,23 @@ on_every_store! {
         assert_eq!(cancel("label=a&count=3").await["cancelled"], 3);
         assert_eq!(cancel("label=a,none").await["cancelled"], 37);
         assert_eq!(endpoint.calls().len(), 1, "nothing was delivered but the one that was under way");
+    }
+
+    #[test]
+    async fn f7_what_is_of_a_key_is_cancelled_behind_somebody_elses_task(kit: &Kit) {
+        // Seen to fail: with the list of a key ended by the first that stays in it, three of twelve were cancelled.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        server.post("/v2/flowControl/shared/pause").await;
+        kit.send(NewTask::new("of-a-worker", Vec::new()).key("shared")).await;
+        let own = [("Upstash-Flow-Control-Key", "shared"), ("Upstash-Flow-Control-Value", "parallelism=1")];
+        for _ in 0..12 {
+            server.publish(&endpoint.url("/ok/shared"), &own).await;
+        }
+        let cancel = async |query: &str| server.ask(Method::DELETE, &format!("/v2/messages?{query}"), &[], "").await.json();
+        assert_eq!(cancel("flowControlKey=shared&count=5").await["cancelled"], 5);
+        assert_eq!(cancel("flowControlKey=shared").await["cancelled"], 7);
+        assert_eq!(cancel("flowControlKey=shared").await["cancelled"], 0);
+        server.key("shared", 0, 1).await;
     }
 
     #[test]

@@ -6,11 +6,18 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     process::{self, Child, Command, Stdio},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
+use flowgate_tasks::{
+    NewTask, TaskId,
+    store::{Postgres, Sqlite, Store},
+};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -85,6 +92,19 @@ impl Kit {
         assert!(done.expect("python3 is there: ./test installs it").success(), "{sql}");
     }
 
+    /// Sends a task as a program beside the server does.
+    pub(crate) async fn send(&self, task: NewTask) -> TaskId {
+        self.send_all(vec![task]).await[0]
+    }
+
+    pub(crate) async fn send_all(&self, tasks: Vec<NewTask>) -> Vec<TaskId> {
+        let store: Arc<dyn Store> = match self.store.strip_prefix("sqlite:") {
+            Some(path) => Arc::new(Sqlite::open(path).unwrap()),
+            None => Arc::new(Postgres::connect(&self.store).await.unwrap()),
+        };
+        store.send(tasks).await.unwrap().into_iter().map(|sent| sent.id).collect()
+    }
+
     /// A server on this store, with the development token.
     pub(crate) fn server(&self) -> Server {
         self.server_with(&["--dev"])
@@ -132,6 +152,8 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) token: String,
     pub(crate) greeting: String,
+    /// What it said after that.
+    said: Arc<Mutex<String>>,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
@@ -178,12 +200,16 @@ impl Server {
             greeting.extend([line.as_str(), "\n"]);
         }
         // Whatever it says later must not stop it.
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        let said = Arc::<Mutex<String>>::default();
+        let hears = Arc::clone(&said);
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).for_each(|line| hears.lock().unwrap().extend([line.as_str(), "\n"]));
+        });
         let after = |text: &str| greeting.split(text).nth(1).unwrap().trim().to_owned();
         let address = after("listens on http://").split('/').next().unwrap().parse().unwrap();
         let token = after("QSTASH_TOKEN ").split_whitespace().next().unwrap().to_owned();
         let client = Client::builder(TokioExecutor::new()).build_http();
-        Server { child, address, token, greeting, client }
+        Server { child, address, token, greeting, said, client }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -294,11 +320,33 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop, and waits until it has.
-    pub(crate) fn stop(mut self) -> Option<i32> {
+    pub(crate) fn signal(&self, name: &str) {
         let process = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", "TERM", &process]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-s", name, &process]).status().unwrap().success());
+    }
+
+    /// Waits until it has said this, and gives all that it said.
+    pub(crate) async fn says(&self, text: &str) -> String {
+        let started = Instant::now();
+        loop {
+            let said = self.said.lock().unwrap().clone();
+            if said.contains(text) {
+                return said;
+            }
+            assert!(started.elapsed() < DEADLINE, "{text:?}: not in time; it said {said:?}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn end(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) fn stop(self) -> Option<i32> {
+        self.signal("TERM");
+        self.end()
     }
 }
 

@@ -26,5 +26,6 @@ mod prometheus;
 mod schema;
 mod sdk;
 mod shapes;
+mod stopping;
 mod top;
 mod traces;

@@ -1,7 +1,8 @@
 """Runs a command under a pseudo-terminal, presses keys, resizes, and tells what it saw as JSON.
 
 Standard input has a line of JSON for each step: {"wait": text}, {"press": text},
-{"resize": [rows, columns]} or {"signal": number}.
+{"resize": [rows, columns]}, {"signal": number} or {"until": port}, which waits until
+what listens there closes the connection.
 """
 import codecs
 import fcntl
@@ -9,6 +10,7 @@ import json
 import os
 import pty
 import select
+import socket
 import struct
 import sys
 import termios
@@ -54,6 +56,9 @@ def main():
         elif "signal" in step:
             echoes.append(echo(terminal))
             os.kill(child, step["signal"])
+        elif "until" in step:
+            with socket.create_connection(("127.0.0.1", step["until"]), timeout=60) as other:
+                other.recv(1)
         elif "resize" in step:
             mark = len(seen)
             resize(terminal, *step["resize"])

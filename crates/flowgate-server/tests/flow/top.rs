@@ -3,10 +3,16 @@
 use std::{
     io::Write,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use http::Method;
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, copy_bidirectional},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
 
 use crate::{
     endpoint::Endpoint,
@@ -83,7 +89,7 @@ async fn on_a_terminal_it_is_live_sorts_resizes_and_gives_the_terminal_back() {
         json!({ "press": "q" }),
     ];
     let steps: String = steps.iter().map(|step| format!("{step}\n")).collect();
-    let seen = under_a_terminal(&server, &steps);
+    let seen = under_a_terminal(&server.url(), &server.token, &steps);
     assert_eq!(seen["status"], 0, "{seen}");
     let text = seen["seen"].as_str().unwrap();
     assert!(text.starts_with("\u{1b}[?1049h\u{1b}[?25l"), "another screen: {text:?}");
@@ -106,19 +112,62 @@ async fn a_signal_that_ends_it_gives_the_terminal_back() {
     let (server, _endpoint) = busy(&kit).await;
     for signal in [15, 2] {
         let steps = format!("{}\n{}\n", json!({ "wait": "KEYS, BY WAITING" }), json!({ "signal": signal }));
-        let seen = under_a_terminal(&server, &steps);
+        let seen = under_a_terminal(&server.url(), &server.token, &steps);
         assert_eq!(seen["status"], 0, "{seen}");
         assert!(seen["seen"].as_str().unwrap().ends_with("\u{1b}[?25h\u{1b}[?1049l"), "{seen}");
         assert_eq!(seen["echo"], json!([false, true]));
     }
 }
 
-fn under_a_terminal(server: &Server, steps: &str) -> Value {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_answer_keeps_nobody_from_sorting_or_leaving() {
+    // Seen to fail: with the answer waited for in the loop that draws, a key was heard when the request had been given up.
+    let kit = Kit::sqlite();
+    let (server, _endpoint) = busy(&kit).await;
+    let (way, asks) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let (url, port) = (format!("http://{}", way.local_addr().unwrap()), asks.local_addr().unwrap().port());
+    let address = server.address;
+    // The first request is answered, so that there is something to see; the next one is heard, and no more.
+    let between = tokio::spawn(async move {
+        let (mut client, _) = way.accept().await.unwrap();
+        let first = tokio::spawn(async move {
+            let mut server = TcpStream::connect(address).await.unwrap();
+            let _ = copy_bidirectional(&mut client, &mut server).await;
+        });
+        let (mut hung, _) = way.accept().await.unwrap();
+        let mut bytes = [0; 1024];
+        assert!(hung.read(&mut bytes).await.unwrap() > 0, "a request");
+        drop(asks.accept().await.unwrap());
+        // Keys are pressed and heard meanwhile: is the request still under way?
+        let (other, _) = asks.accept().await.unwrap();
+        let is_pending = timeout(Duration::ZERO, hung.read(&mut bytes)).await.is_err();
+        drop((other, first));
+        let _ = hung.read(&mut bytes).await;
+        is_pending
+    });
+    let steps = [
+        json!({ "wait": "KEYS, BY WAITING" }),
+        json!({ "until": port }),
+        json!({ "press": "n" }),
+        json!({ "wait": "KEYS, BY NAME" }),
+        json!({ "until": port }),
+        json!({ "press": "q" }),
+    ];
+    let steps: String = steps.iter().map(|step| format!("{step}\n")).collect();
+    let token = server.token.clone();
+    let seen = tokio::task::spawn_blocking(move || under_a_terminal(&url, &token, &steps)).await.unwrap();
+    assert_eq!(seen["status"], 0, "{seen}");
+    assert!(seen["seen"].as_str().unwrap().ends_with("\u{1b}[?25h\u{1b}[?1049l"), "{seen}");
+    assert!(between.await.unwrap(), "keys were heard while the server did not answer");
+}
+
+fn under_a_terminal(url: &str, token: &str, steps: &str) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/flow/top.py");
     let mut child = Command::new("python3")
         .args([script, env!("CARGO_BIN_EXE_flowgate"), "top"])
-        .env("QSTASH_URL", server.url())
-        .env("QSTASH_TOKEN", &server.token)
+        .env("QSTASH_URL", url)
+        .env("QSTASH_TOKEN", token)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

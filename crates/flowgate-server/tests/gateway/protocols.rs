@@ -20,6 +20,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     runtime::Runtime,
+    time::timeout,
 };
 use tokio_rustls::{
     TlsConnector,
@@ -275,14 +276,14 @@ fn w3_a_ping_on_an_idle_http2_connection_does_not_end_it() {
     // Seen to fail: with every byte of an idle connection taken for the beginning of a request, it was closed in the middle.
     const PING: u8 = 6;
     let upstream = Service::new();
-    let timeout = Duration::from_millis(300);
+    let head = Duration::from_millis(300);
     let program = Program::before(upstream.address, "header_timeout = \"300ms\"", "");
     runtime().block_on(async {
         let mut stream = TcpStream::connect(program.gateway).await.unwrap();
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
         let started = Instant::now();
         let mut pings = 0_u64;
-        while started.elapsed() < timeout * 5 {
+        while started.elapsed() < head * 5 {
             let ping = [&[0, 0, 8, PING, 0, 0, 0, 0, 0], &pings.to_be_bytes()[..]].concat();
             stream.write_all(&ping).await.unwrap();
             loop {
@@ -299,5 +300,27 @@ fn w3_a_ping_on_an_idle_http2_connection_does_not_end_it() {
         let head = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
         stream.write_all(&[&[0, 0, head.len() as u8, 1, 5, 0, 0, 0, 1], &head[..]].concat()).await.unwrap();
         while frame(&mut stream).await.expect("it is answered").0 != 1 {}
+    });
+}
+
+#[test]
+fn w3_half_a_request_on_an_idle_http2_connection_has_as_long_as_a_head_has() {
+    // Seen to fail: with `of_frames` waiting for as long as an idle connection may, it was there after a minute.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "header_timeout = \"300ms\"\nidle_timeout = \"10m\"", "");
+    let halves: [&[u8]; 3] = [
+        &[0, 0, 6, 1, 5, 0, 0, 0, 1, 0x82, 0x86],
+        // A head that goes on in a frame that never comes.
+        &[0, 0, 3, 1, 1, 0, 0, 0, 1, 0x82, 0x86, 0x84],
+        &[0, 0],
+    ];
+    runtime().block_on(async {
+        for half in halves {
+            let mut stream = TcpStream::connect(program.gateway).await.unwrap();
+            stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+            stream.write_all(half).await.unwrap();
+            let ends = async { while frame(&mut stream).await.is_some() {} };
+            timeout(Duration::from_secs(60), ends).await.expect("it is closed");
+        }
     });
 }

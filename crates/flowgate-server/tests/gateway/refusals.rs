@@ -115,3 +115,15 @@ fn w2_a_refusal_reaches_one_who_is_still_sending() {
         assert_eq!(client.read().status(), 429);
     }
 }
+
+#[test]
+fn a_key_that_is_too_long_is_400_and_the_upstream_is_not_asked() {
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", ROUTE);
+    let post = |length: usize| program.post("/actions/a", &format!("X-Key: {}\r\n", "k".repeat(length)));
+    assert_eq!(post(1024).status(), 200);
+    let refused = post(1025);
+    assert_eq!(refused.status(), 400);
+    assert!(refused.text().contains("longer than 1024 bytes"), "{}", refused.text());
+    assert_eq!(upstream.seen().len(), 1);
+}

@@ -14,6 +14,7 @@ use super::{
     words,
 };
 use crate::{
+    SERVER_QUEUE,
     store::{
         Holder, MOST_COUNTED as MOST_IN_LINE, Of, QueueLook, Standing, State, Store, StoreError, TaskLook,
         WorkerLook,
@@ -305,8 +306,10 @@ impl<'a> Scene<'a> {
     }
 
     fn serving(&self, queue: &str) -> Vec<Serving> {
-        let serves =
-            |worker: &&WorkerLook| worker.queues.is_empty() || worker.queues.iter().any(|name| name == queue);
+        let serves = |worker: &&WorkerLook| match worker.queues.as_slice() {
+            [] => queue != SERVER_QUEUE,
+            queues => queues.iter().any(|name| name == queue),
+        };
         let serving = |worker: &WorkerLook| Serving {
             id: worker.id.0,
             name: worker.name.clone(),

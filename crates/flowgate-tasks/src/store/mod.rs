@@ -26,7 +26,8 @@ pub(crate) use seam::{MOST_IDLE, SOON};
 pub(crate) use seam::Place;
 pub use seam::*;
 pub use shelf::{
-    Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery, Shelf,
+    Arrears, Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery,
+    OLDEST_LOOKED_AT, Shelf,
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;

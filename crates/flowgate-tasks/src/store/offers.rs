@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::seam::{Again, StoreError, Turned, WorkerId};
-use crate::task::NewTask;
+use crate::task::{NewTask, SERVER_QUEUE};
 
 /// A send of more tasks than these claims nothing: its sender would wait for what others could do meanwhile.
 const A_FEW: usize = 64;
@@ -25,13 +25,17 @@ pub struct Offer {
     pub slots: u32,
     /// At most so many of one queue.
     pub per_queue: u32,
-    /// The queues it serves. Empty: all.
+    /// The queues it serves. Empty: all but [`SERVER_QUEUE`](crate::SERVER_QUEUE).
     pub queues: Vec<String>,
 }
 
 impl Offer {
     fn serves(&self, tasks: &[NewTask]) -> bool {
-        self.queues.is_empty() || tasks.iter().all(|task| self.queues.contains(&task.queue))
+        let serves = |queue: &String| match self.queues.as_slice() {
+            [] => queue != SERVER_QUEUE,
+            queues => queues.contains(queue),
+        };
+        tasks.iter().all(|task| serves(&task.queue))
     }
 }
 

@@ -211,7 +211,7 @@ pub struct NewWorker {
     pub name: String,
     /// How many tasks it runs at once.
     pub slots: u32,
-    /// The queues it serves. Empty: all.
+    /// The queues it serves. Empty: all but [`SERVER_QUEUE`](crate::SERVER_QUEUE).
     pub queues: Vec<String>,
     /// How long it may be silent.
     pub lease: Duration,
@@ -434,7 +434,7 @@ pub struct WorkerLook {
     pub in_use: u32,
     /// How many it has claimed ahead, which count in no cap until they start.
     pub ahead: u32,
-    /// The queues it serves. Empty: all.
+    /// The queues it serves. Empty: all but [`SERVER_QUEUE`](crate::SERVER_QUEUE).
     pub queues: Vec<String>,
     /// Until when its lease lasts, unless it is renewed.
     pub lease_until: Tick,

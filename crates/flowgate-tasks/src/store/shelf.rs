@@ -124,6 +124,20 @@ pub struct Census {
     pub dead: u64,
 }
 
+/// What is left undone, for whoever has to see to it. It costs the same however much there is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Arrears {
+    /// Of the newest [`MOST_COUNTED`] tasks that will not run again, how many are of which queue.
+    pub dead: Vec<(String, u64)>,
+    /// The task in line of the queue that was asked for that was sent before all others, if it is one of the
+    /// [`OLDEST_LOOKED_AT`] that were sent before all others of the store and that nobody holds. Its place is not counted:
+    /// `ahead` is 0.
+    pub oldest: Option<TaskLook>,
+}
+
+/// The oldest in line is looked for among so many tasks: those that are delayed for long may stand before it.
+pub const OLDEST_LOOKED_AT: u32 = 1000;
+
 /// What no store of tasks needs and every server does: logs, settings, lists.
 pub trait Shelf: Store {
     /// Writes notes.
@@ -168,6 +182,9 @@ pub trait Shelf: Store {
 
     /// How much there is.
     fn census(&self) -> Reply<'_, Census>;
+
+    /// What is left undone, in all and in this queue.
+    fn arrears(&self, queue: String) -> Reply<'_, Arrears>;
 
     /// Removes a dead task. `false`: there was none.
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool>;

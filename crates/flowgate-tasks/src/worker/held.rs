@@ -213,6 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_may_be_taken_until_the_store_hears_of_its_end() {
+        // Seen to fail: with `take_ended` leaving the places of what it takes open, they could be taken twice.
         let mut held = Held::default();
         let handlers = Handlers::new();
         held.start(claimed(7), &handlers);

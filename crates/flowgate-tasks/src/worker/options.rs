@@ -20,7 +20,7 @@ pub struct WorkerOptions {
     pub name: String,
     /// How many tasks it runs at once. Default: the number of processors.
     pub processes: u32,
-    /// The queues it serves. Empty, the default: all.
+    /// The queues it serves. Empty, the default: all but [`SERVER_QUEUE`](crate::SERVER_QUEUE), whose tasks are a server's.
     pub queues: Vec<String>,
     /// At most so many claims of one queue in one pass. 0, the default: no such bound.
     pub max_claim_batch: u32,

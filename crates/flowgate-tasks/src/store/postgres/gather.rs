@@ -21,7 +21,10 @@ const WORKER: &str = "SELECT now_ns($2) AS now, worker.id AS worker FROM (SELECT
     LEFT JOIN LATERAL (SELECT id FROM workers WHERE id = $1 FOR KEY SHARE) AS worker ON true";
 const CLUSTER: &str = "SELECT cap, in_use FROM cluster";
 const LOCK_CLUSTER: &str = "SELECT cap, in_use FROM cluster WHERE cap IS NOT NULL FOR NO KEY UPDATE";
-const QUEUES: &str = "SELECT id, priority, max, in_use, paused FROM queues";
+/// One that the worker does not serve is as if it were paused: what comes back may have held its lanes, and those are looked at. Who
+/// serves all queues does not serve the server's own, [`SERVER_QUEUE`](crate::SERVER_QUEUE), here and below.
+const QUEUES: &str = "SELECT id, priority, max, in_use, \
+    paused OR NOT coalesce(id = ANY((SELECT queues FROM workers WHERE id = $1)::bigint[]), name <> 'messages') AS paused FROM queues";
 const LOCK_QUEUES: &str = "SELECT FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE";
 const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates FROM keys \
     WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";
@@ -49,7 +52,8 @@ pub(super) const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
     AND priority > best ORDER BY priority, id LIMIT $2)) AS parts LIMIT $2) AS lanes \
     WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
-    AND EXISTS (SELECT FROM workers WHERE id = $4 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))) \
+    AND EXISTS (SELECT FROM workers WHERE id = $4 AND coalesce(lanes.queue = ANY(workers.queues), \
+    lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages')))) \
     SELECT * FROM (SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
     keys.id AS key, in_use, paused, pinned, sent, latest, rates \
     FROM ready JOIN keys ON keys.id = ready.key WHERE ready.key <> ALL($5) FOR NO KEY UPDATE OF keys SKIP LOCKED) AS free UNION ALL \
@@ -57,12 +61,14 @@ pub(super) const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
 pub(super) const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
     SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
     ORDER BY priority, id LIMIT 16) AS lanes \
-    WHERE EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues)))";
+    WHERE EXISTS (SELECT FROM workers WHERE id = $1 AND coalesce(lanes.queue = ANY(workers.queues), \
+    lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages')))";
 /// A few of the lanes with a key that are ready, their keys locked or not.
 pub(super) const ANY_KEYED: &str = "SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
     SELECT id, queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL LIMIT 4) AS lanes \
     WHERE NOT paused AND (max IS NULL OR in_use < max) \
-    AND EXISTS (SELECT FROM workers WHERE id = $1 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) LIMIT 4";
+    AND EXISTS (SELECT FROM workers WHERE id = $1 AND coalesce(lanes.queue = ANY(workers.queues), \
+    lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages'))) LIMIT 4";
 /// The same where nobody waits: what others have locked stays unlocked here, and nothing is taken of it.
 const TRY_CLUSTER: &str = "SELECT FROM cluster WHERE cap IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED";
 const TRY_QUEUES: &str =
@@ -71,11 +77,13 @@ const TRY_QUEUES: &str =
 /// Idle lanes that the transaction has filled and locked: nothing but what it sent stands in them.
 const FILLED_PLAIN: &str = "SELECT id AS lane, queue, priority, limits, heavy FROM lanes \
     WHERE id = ANY($1) AND state = 0 AND key IS NULL \
-    AND EXISTS (SELECT FROM workers WHERE id = $2 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) ORDER BY id";
+    AND EXISTS (SELECT FROM workers WHERE id = $2 AND coalesce(lanes.queue = ANY(workers.queues), \
+    lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages'))) ORDER BY id";
 const FILLED_KEYED: &str = "SELECT lanes.id AS lane, queue, priority, limits, heavy, \
     keys.id AS key, in_use, paused, pinned, sent, latest, rates \
     FROM lanes JOIN keys ON keys.id = lanes.key WHERE lanes.id = ANY($1) AND state = 0 \
-    AND EXISTS (SELECT FROM workers WHERE id = $2 AND (workers.queues IS NULL OR lanes.queue = ANY(workers.queues))) \
+    AND EXISTS (SELECT FROM workers WHERE id = $2 AND coalesce(lanes.queue = ANY(workers.queues), \
+    lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages'))) \
     ORDER BY lanes.id FOR NO KEY UPDATE OF keys SKIP LOCKED";
 
 /// Lanes held by keys of which something comes back.
@@ -211,7 +219,7 @@ pub(super) async fn gather(
         session.query_if(!back.keys.is_empty(), LOCK_KEYS, [&back.keys]),
         given,
         session.query(CLUSTER, []),
-        session.query(QUEUES, []),
+        session.query(QUEUES, [&worker]),
         session.query_if(!back.keys.is_empty(), HELD_LANES, [&back.keys]),
         session.query_if(wants, KEYED_LANES, [&asked.cursor, &most, &back.queues, &worker, &back.keys]),
         session.query_if(wants, PLAIN_LANES, [&worker]),

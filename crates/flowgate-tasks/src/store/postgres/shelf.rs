@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{
     store::{
-        Census, Document, KeyPage, KeyQuery, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery, Reply, Run,
-        RunChange, RunOutcome, RunQuery, RunStep, Shelf, State, StoreError, TaskLook, WorkerId,
+        Arrears, Census, Document, KeyPage, KeyQuery, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery,
+        OLDEST_LOOKED_AT, Reply, Run, RunChange, RunOutcome, RunQuery, RunStep, Shelf, State, StoreError,
+        TaskLook, WorkerId,
     },
     task::TaskId,
 };
@@ -28,6 +29,14 @@ const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lane
     WHERE held.id > $1 AND held.id <> ALL(done) ORDER BY held.id LIMIT $2)) AS live \
     JOIN lanes ON lanes.id = live.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     ORDER BY live.id LIMIT $2";
+
+/// Both read the end of a table by its key, and no further than a bound.
+const DEAD: &str = "SELECT queue, count(*) FROM (SELECT queue FROM dead ORDER BY id DESC LIMIT $1) AS newest GROUP BY queue ORDER BY queue";
+const OLDEST: &str = "SELECT first.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
+    NULL::bigint AS worker, NULL::bigint AS since \
+    FROM (SELECT id, lane, place, attempt, record, due_at FROM tasks ORDER BY id LIMIT $2) AS first \
+    JOIN lanes ON lanes.id = first.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
+    WHERE place IS NOT NULL AND queues.name = $1 ORDER BY first.id LIMIT 1";
 
 pub(super) const ADD_NOTES: &str =
     "INSERT INTO notes (task, at, body) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])";
@@ -164,6 +173,16 @@ impl Shelf for Postgres {
 
     fn census(&self) -> Reply<'_, Census> {
         Box::pin(self.count_all())
+    }
+
+    fn arrears(&self, queue: String) -> Reply<'_, Arrears> {
+        Box::pin(async move {
+            let dead = self.rows(DEAD, vec![Box::new(i64::from(MOST_COUNTED))]).await?;
+            let dead = dead.iter().map(|row| (row.get(0), row.get::<_, i64>(1).unsigned_abs())).collect();
+            let oldest =
+                self.rows(OLDEST, vec![Box::new(queue), Box::new(i64::from(OLDEST_LOOKED_AT))]).await?;
+            Ok(Arrears { dead, oldest: oldest.first().map(live).transpose()? })
+        })
     }
 
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {

@@ -10,6 +10,7 @@ use rusqlite::{Connection, Row};
 
 use super::error::Fault;
 use crate::{
+    SERVER_QUEUE,
     ledger::Ledger,
     plan::{Candidate, Counter, Key, Queue, Scene},
     store::Want,
@@ -72,15 +73,18 @@ fn counter(row: &Row<'_>, cap: usize, in_use: usize) -> rusqlite::Result<Counter
 
 /// The queues that the worker serves and that have room, in order of their priority.
 fn queues(db: &Connection, served: &[i64], quota: u32) -> Result<Vec<Queue>, Fault> {
-    let sql = "SELECT id, priority, max, in_use FROM queues WHERE NOT paused ORDER BY priority, id";
+    let sql = "SELECT id, priority, max, in_use, name FROM queues WHERE NOT paused ORDER BY priority, id";
     let mut statement = db.prepare_cached(sql)?;
     let rows = statement.query_map([], |row| {
         let counter = counter(row, 2, 3)?;
-        Ok(Queue { id: row.get(0)?, priority: row.get(1)?, is_paused: false, counter, quota })
+        let queue = Queue { id: row.get(0)?, priority: row.get(1)?, is_paused: false, counter, quota };
+        let is_served = match served {
+            [] => row.get_ref(4)?.as_str()? != SERVER_QUEUE,
+            served => served.contains(&queue.id),
+        };
+        Ok(Some(queue).filter(|queue| is_served && !has_none(&queue.counter)))
     })?;
-    let mut queues = rows.collect::<Result<Vec<Queue>, _>>()?;
-    queues.retain(|queue| (served.is_empty() || served.contains(&queue.id)) && !has_none(&queue.counter));
-    Ok(queues)
+    Ok(rows.filter_map(Result::transpose).collect::<Result<Vec<Queue>, _>>()?)
 }
 
 struct Loader<'a> {

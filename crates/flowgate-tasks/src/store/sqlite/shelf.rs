@@ -15,8 +15,9 @@ use super::{
 use crate::{
     record::Record,
     store::{
-        Census, Document, KeyPage, KeyQuery, KeySpent, NewNote, Note, NoteQuery, Reply, Run, RunChange,
-        RunOutcome, RunQuery, RunStep, Shelf, State, TaskLook, WorkerId,
+        Arrears, Census, Document, KeyPage, KeyQuery, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery,
+        OLDEST_LOOKED_AT, Reply, Run, RunChange, RunOutcome, RunQuery, RunStep, Shelf, State, TaskLook,
+        WorkerId,
     },
     task::TaskId,
 };
@@ -111,6 +112,10 @@ impl Shelf for Sqlite {
 
     fn census(&self) -> Reply<'_, Census> {
         self.threads.read("counted what there is", |db, _| keys::census(db))
+    }
+
+    fn arrears(&self, queue: String) -> Reply<'_, Arrears> {
+        self.threads.read("looked for what is left undone", move |db, _| arrears(db, &queue))
     }
 
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
@@ -217,20 +222,41 @@ fn put(db: &Connection, document: &Document) -> Result<bool, Fault> {
 }
 
 /// Tasks that wait, are delayed or are held.
+/// Neither costs more the more there is: both read the end of a table by its key, and no further than a bound.
+fn arrears(db: &Connection, queue: &str) -> Result<Arrears, Fault> {
+    let sql = "SELECT queue, count(*) FROM (SELECT queue FROM dead ORDER BY id DESC LIMIT ?1) GROUP BY queue ORDER BY queue";
+    let mut statement = db.prepare_cached(sql)?;
+    let dead =
+        statement.query_map([MOST_COUNTED], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
+    let dead = dead.collect::<Result<_, _>>()?;
+    let sql = "SELECT id, lane, attempt, due_at, record FROM tasks WHERE id = (SELECT first.id FROM
+        (SELECT id, lane, place FROM tasks ORDER BY id LIMIT ?2) AS first JOIN lanes ON lanes.id = first.lane
+        WHERE place IS NOT NULL AND lanes.queue = (SELECT id FROM queues WHERE name = ?1) ORDER BY first.id LIMIT 1)";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query(params![queue, OLDEST_LOOKED_AT])?;
+    let oldest = rows.next()?.map(|row| unheld(db, row)).transpose()?;
+    Ok(Arrears { dead, oldest })
+}
+
+/// A task that nobody holds: `id, lane, attempt, due_at, record`.
+fn unheld(db: &Connection, row: &Row<'_>) -> Result<TaskLook, Fault> {
+    let state = match row.get::<_, Option<i64>>(3)? {
+        Some(due) => State::Delayed { until: tick(due) },
+        None => State::Waiting { ahead: 0 },
+    };
+    let (queue, key, priority) = look::names(db, row.get(1)?)?;
+    let record = Some(Record::from_bytes(&row.get::<_, Vec<u8>>(4)?)?);
+    let (id, attempt) = (TaskId(row.get(0)?), row.get(2)?);
+    Ok(TaskLook { id, queue, key, priority, attempt, state, record })
+}
+
 fn live(db: &Connection, after: TaskId, most: u32) -> Result<Vec<TaskLook>, Fault> {
     let sql = "SELECT id, lane, attempt, due_at, record FROM tasks WHERE id > ?1 ORDER BY id LIMIT ?2";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query(params![after.0, most])?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
-        let state = match row.get::<_, Option<i64>>(3)? {
-            Some(due) => State::Delayed { until: tick(due) },
-            None => State::Waiting { ahead: 0 },
-        };
-        let (queue, key, priority) = look::names(db, row.get(1)?)?;
-        let record = Some(Record::from_bytes(&row.get::<_, Vec<u8>>(4)?)?);
-        let (id, attempt) = (TaskId(row.get(0)?), row.get(2)?);
-        all.push(TaskLook { id, queue, key, priority, attempt, state, record });
+        all.push(unheld(db, row)?);
     }
     let mut statement = db.prepare_cached("SELECT id, worker, since FROM leases WHERE highest > ?1")?;
     let leases = statement.query_map([after.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
