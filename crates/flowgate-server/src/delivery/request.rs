@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request};
-use http_body_util::Full;
 
 use crate::message::Message;
 
@@ -22,10 +21,10 @@ pub(super) fn body(message: &Message) -> Bytes {
 }
 
 /// The request, or why it cannot be made.
-pub(super) fn request(message: &Message, said: &Said<'_>) -> Result<Request<Full<Bytes>>, http::Error> {
+pub(super) fn request(message: &Message, said: &Said<'_>) -> Result<Request<Bytes>, http::Error> {
     let head = &message.head;
     let method: Method = head.spec.method().parse()?;
-    let mut request = Request::builder().method(method).uri(&head.url).body(Full::new(body(message)))?;
+    let mut request = Request::builder().method(method).uri(&head.url).body(body(message))?;
     let headers = request.headers_mut();
     for (name, value) in &head.spec.headers {
         headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_str(value)?);
