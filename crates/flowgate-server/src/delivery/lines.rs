@@ -16,9 +16,9 @@ use crate::wire::{self, Whole};
 /// A connection to an endpoint, or to the proxy that is asked for it.
 pub(super) type Line = wire::Line<Whole>;
 
-/// For each place. One that is thrown away is made anew by the next burst: a server that delivers all it can has had up to 185 at
-/// once. More would be files that stay open where many hosts get messages.
-const MOST_FOR_ONE: usize = 256;
+/// For each place: as many as a server has deliveries, unless told otherwise. One that is thrown away is made anew by the next burst,
+/// which costs both sides more than the delivery.
+const MOST_FOR_ONE: usize = 1000;
 /// For all places together.
 const MOST: usize = 2048;
 /// How long a round is, and after how many of them an idle one is closed: within a minute.
