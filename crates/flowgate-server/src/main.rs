@@ -23,6 +23,7 @@ mod simulate;
 mod terminal;
 mod top;
 mod traces;
+mod wire;
 mod worker;
 mod workflow;
 

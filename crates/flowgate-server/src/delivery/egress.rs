@@ -1,7 +1,7 @@
-//! The way out: one pooled HTTP client for all deliveries.
+//! The way out: one client for all deliveries. Plain endpoints are asked by hand ([`super::plain`]), those behind TLS by hyper.
 //!
-//! Owns connections, their reuse, and the bounds on what an endpoint may answer. It follows no redirect and decides nothing but
-//! whom not to connect to.
+//! Owns the time an answer may take, the bounds on what it may be, and connections behind TLS. It follows no redirect and decides
+//! nothing but whom not to connect to.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,6 +16,7 @@ use hyper_util::{
 };
 
 use super::{
+    plain::Plain,
     resolver,
     road::Road,
     trust::{self, TrustError},
@@ -23,15 +24,15 @@ use super::{
 use crate::{config::Proxy, office::Answered};
 
 /// More of an answer is not read.
-const MOST_OF_AN_ANSWER: usize = 1024 * 1024;
+pub(super) const MOST_OF_AN_ANSWER: usize = 1024 * 1024;
 const IDLE: Duration = Duration::from_secs(60);
-/// For each host. One that is thrown away is made anew by the next burst: a server that delivers all it can has had up to 185 at
-/// once. More would be files that stay open where many hosts get messages.
+/// For each host behind TLS.
 const IDLE_CONNECTIONS: usize = 256;
 
 /// Sends requests. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Egress {
+    plain: Plain,
     client: Client<HttpsConnector<Road>, Full<Bytes>>,
     denies_private: bool,
     proxy: Option<Proxy>,
@@ -81,21 +82,29 @@ pub(crate) enum NoAnswer {
     Broken(String),
 }
 
+impl NoAnswer {
+    pub(super) fn broken(error: &dyn std::error::Error) -> Self {
+        NoAnswer::Broken(causes(error))
+    }
+}
+
 impl Egress {
     /// A client that goes this way.
     pub(crate) fn new(outward: &Outward) -> Result<Self, TrustError> {
         let Outward { denies_private, proxy, trusted } = outward.clone();
+        let road = Road::new(denies_private, proxy.clone());
+        let plain = Plain::new(road.clone(), proxy.clone());
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(trust::client(trusted.as_deref())?)
             .https_or_http()
             .enable_all_versions()
-            .wrap_connector(Road::new(denies_private, proxy.clone()));
+            .wrap_connector(road);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(https);
-        Ok(Egress { client, denies_private, proxy })
+        Ok(Egress { plain, client, denies_private, proxy })
     }
 
     /// One that goes straight to whoever is asked.
@@ -108,24 +117,27 @@ impl Egress {
     /// Cancel safety: dropped, the request is cut off.
     pub(crate) async fn send(
         &self,
-        mut request: Request<Full<Bytes>>,
+        mut request: Request<Bytes>,
         timeout: Duration,
     ) -> Result<Answer, NoAnswer> {
         let host = request.uri().host().unwrap_or_default();
         if let Some(Err(error)) = self.denies_private.then(|| resolver::check(host)) {
             return Err(NoAnswer::Broken(error.to_string()));
         }
+        let is_plain = request.uri().scheme() == Some(&Scheme::HTTP);
         // An endpoint behind https is asked through a tunnel, and never sees what is for the proxy.
-        if let Some(proxy) = self.proxy.as_ref().filter(|_| request.uri().scheme() == Some(&Scheme::HTTP)) {
+        if let Some(proxy) = self.proxy.as_ref().filter(|_| is_plain) {
             request.headers_mut().remove(PROXY_AUTHORIZATION);
             if let Some(credentials) = proxy.credentials() {
                 request.headers_mut().insert(PROXY_AUTHORIZATION, credentials.clone());
             }
         }
         let asked = async {
-            let response =
-                self.client.request(request).await.map_err(|error| NoAnswer::Broken(causes(&error)))?;
-            read(response).await
+            if is_plain {
+                return self.plain.ask(request).await;
+            }
+            let asked = self.client.request(request.map(Full::new));
+            read(asked.await.map_err(|error| NoAnswer::broken(&error))?).await
         };
         tokio::time::timeout(timeout, asked).await.unwrap_or(Err(NoAnswer::Late(timeout)))
     }
@@ -135,7 +147,7 @@ async fn read(response: Response<Incoming>) -> Result<Answer, NoAnswer> {
     let (head, mut body) = response.into_parts();
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| NoAnswer::Broken(causes(&error)))?;
+        let frame = frame.map_err(|error| NoAnswer::broken(&error))?;
         let Ok(data) = frame.into_data() else { continue };
         let room = MOST_OF_AN_ANSWER - read.len();
         read.extend_from_slice(&data[..data.len().min(room)]);

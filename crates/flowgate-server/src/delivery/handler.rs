@@ -114,8 +114,8 @@ impl Courier {
         let bare = Message::bare(&bytes).map_err(Failure::last)?;
         let parcel = Parcel { task: context.id, message, bare };
         let retried = courier.failed_before(&context).await?;
-        let attempt = Box::pin(courier.attempt(&parcel, retried)).await;
-        Box::pin(courier.tell(&parcel, &attempt)).await?;
+        let attempt = courier.attempt(&parcel, retried).await;
+        courier.tell(&parcel, &attempt).await?;
         courier.tell_queue(&parcel.message, &attempt.verdict).await?;
         match attempt.verdict {
             Verdict::Delivered => Ok(Vec::new()),
@@ -134,7 +134,7 @@ impl Courier {
             self.desk.meter.waited(Duration::from_millis(wait));
         }
         let dispatch = self.dispatch(parcel.task, &parcel.message, retried);
-        let attempt = Box::pin(self.send(parcel, retried, dispatch.as_ref())).await;
+        let attempt = self.send(parcel, retried, dispatch.as_ref()).await;
         if let Some(span) = dispatch {
             self.desk.tracer.end(span);
         }

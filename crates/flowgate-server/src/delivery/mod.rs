@@ -1,7 +1,8 @@
 //! Messages become requests: one attempt after the other, until one works or none is left.
 //!
 //! Reading order: [`handler`] is what a worker runs for each message; [`request`] writes the request, [`sign`] signs it and
-//! [`egress`] sends it, by the [`road`] there is; [`verdict`] says what the answer means and when to try again; [`callback`] tells others.
+//! [`egress`] sends it, by the [`road`] there is: to plain endpoints by hand ([`plain`], on [`lines`] that are kept); [`verdict`] says
+//! what the answer means and when to try again; [`callback`] tells others.
 //! [`in_order`] keeps the messages of a queue one after the other.
 //! [`run`] does what is different for the messages of a workflow's run.
 
@@ -9,6 +10,8 @@ mod callback;
 mod egress;
 mod handler;
 mod in_order;
+mod lines;
+mod plain;
 mod request;
 mod resolver;
 mod road;

@@ -1,8 +1,7 @@
 //! A message as the request that its endpoint gets.
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request};
-use http_body_util::Full;
+use http::{HeaderName, HeaderValue, Method, Request, header};
 
 use crate::message::Message;
 
@@ -16,43 +15,55 @@ pub(super) struct Said<'a> {
     pub(super) trace_state: Option<&'a str>,
 }
 
+/// The names of what is said in every request, whoever else would use them.
+const OWN: [HeaderName; 7] = [
+    header::USER_AGENT,
+    HeaderName::from_static("upstash-message-id"),
+    HeaderName::from_static("upstash-retried"),
+    HeaderName::from_static("upstash-signature"),
+    HeaderName::from_static("upstash-caller-ip"),
+    HeaderName::from_static("upstash-topic-name"),
+    HeaderName::from_static("upstash-schedule-id"),
+];
+const TRACE: [HeaderName; 2] =
+    [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate")];
+
 /// The bytes that are sent.
 pub(super) fn body(message: &Message) -> Bytes {
     if message.head.spec.method() == "GET" { Bytes::new() } else { message.body.clone() }
 }
 
 /// The request, or why it cannot be made.
-pub(super) fn request(message: &Message, said: &Said<'_>) -> Result<Request<Full<Bytes>>, http::Error> {
+pub(super) fn request(message: &Message, said: &Said<'_>) -> Result<Request<Bytes>, http::Error> {
     let head = &message.head;
     let method: Method = head.spec.method().parse()?;
-    let mut request = Request::builder().method(method).uri(&head.url).body(Full::new(body(message)))?;
+    let mut request = Request::builder().method(method).uri(&head.url).body(body(message))?;
     let headers = request.headers_mut();
+    headers.reserve(head.spec.headers.len() + OWN.len() + TRACE.len());
     for (name, value) in &head.spec.headers {
-        headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_str(value)?);
-    }
-    let retried = said.retried.to_string();
-    let own = [
-        ("user-agent", Some("Upstash-QStash")),
-        ("upstash-message-id", Some(said.id)),
-        ("upstash-retried", Some(retried.as_str())),
-        ("upstash-signature", Some(said.signature)),
-        ("upstash-caller-ip", head.caller.as_deref()),
-        ("upstash-topic-name", head.topic.as_deref()),
-        ("upstash-schedule-id", head.schedule.as_deref()),
-    ];
-    for (name, value) in own {
-        headers.remove(name);
-        if let Some(value) = value {
-            headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
+        let name = HeaderName::from_bytes(name.as_bytes())?;
+        if !OWN.contains(&name) {
+            headers.append(name, HeaderValue::from_str(value)?);
         }
     }
+    let own = [
+        Some(HeaderValue::from_static("Upstash-QStash")),
+        Some(HeaderValue::from_str(said.id)?),
+        Some(HeaderValue::from(said.retried)),
+        Some(HeaderValue::from_str(said.signature)?),
+        head.caller.as_deref().map(HeaderValue::from_str).transpose()?,
+        head.topic.as_deref().map(HeaderValue::from_str).transpose()?,
+        head.schedule.as_deref().map(HeaderValue::from_str).transpose()?,
+    ];
+    headers.extend(OWN.into_iter().zip(own).filter_map(|(name, value)| Some((name, value?))));
     // One that was forwarded stays where there is none of ours.
     if let Some(trace) = said.trace {
-        headers.insert("traceparent", HeaderValue::from_str(trace)?);
+        let [parent, state] = TRACE;
+        headers.insert(parent, HeaderValue::from_str(trace)?);
         // The one of another trace would be wrong beside it.
-        headers.remove("tracestate");
-        if let Some(state) = said.trace_state {
-            headers.insert("tracestate", HeaderValue::from_str(state)?);
+        headers.remove(&state);
+        if let Some(told) = said.trace_state {
+            headers.insert(state, HeaderValue::from_str(told)?);
         }
     }
     Ok(request)

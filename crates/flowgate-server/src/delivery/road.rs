@@ -100,6 +100,11 @@ pub(super) struct Wire {
 }
 
 impl Wire {
+    /// The bare connection.
+    pub(super) fn into_stream(self) -> TcpStream {
+        self.io.into_inner()
+    }
+
     fn io(self: Pin<&mut Self>) -> Pin<&mut TokioIo<TcpStream>> {
         Pin::new(&mut self.get_mut().io)
     }

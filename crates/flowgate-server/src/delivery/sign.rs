@@ -70,7 +70,9 @@ impl Signer {
             jti,
             body: &URL_SAFE_NO_PAD.encode(digest(&SHA256, body)),
         };
-        let claims = serde_json::to_vec(&claims).expect("claims are plain data");
+        let mut text = Vec::with_capacity(url.len() + jti.len() + 192);
+        serde_json::to_writer(&mut text, &claims).expect("claims are plain data");
+        let claims = text;
         let mut token = String::with_capacity(HEAD.len() + claims.len() * 4 / 3 + 64);
         token.push_str(HEAD);
         token.push('.');

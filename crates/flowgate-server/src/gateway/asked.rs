@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header, request::Parts, uri::PathAndQuery};
 
-use super::{fault::Fault, headers::lists, path::normal};
+use super::{fault::Fault, path::normal};
+use crate::wire::lists;
 
 /// A request as routes and upstreams see it.
 #[derive(Debug)]

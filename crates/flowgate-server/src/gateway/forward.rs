@@ -26,10 +26,11 @@ use super::{
     relay::From,
     table::Plan,
     upload::{Flow, Upload},
-    upstream::{Heard, Line, Pool, Unanswered},
+    upstream::{Line, Pool, Unanswered},
     view::View,
     watch::{Stage, Watch},
 };
+use crate::wire::{Heard, Waits};
 
 /// How long an upstream that was asked to say whether it wants a body may take; many never say.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -96,7 +97,7 @@ impl Forwarding<'_> {
             self.client.speaker.introduction(headers, marks, is_trusted)
         });
         let (upload, flow) = if body.is_end_stream() {
-            (Upload::empty(), None)
+            (Upload::default(), None)
         } else {
             let (upload, flow) = Upload::new(body, self.client, self.watch, self.plan, outgoing.expects);
             (upload, Some(flow))
@@ -133,8 +134,13 @@ impl Forwarding<'_> {
     ) -> Result<Forwarded, Missed> {
         self.begin_asking(load);
         let write = |parts: &request::Parts, text: &mut Vec<u8>| load.outgoing.write(parts, text);
-        let on_late = || self.opens(load);
-        let (fault, unsent) = match line.ask(request, write, self.watch, on_late).await {
+        let waits = || match self.watch.is_over() {
+            false => Waits::On,
+            // More time is given: what was held back can be sent now.
+            true if self.opens(load) => Waits::Anew,
+            true => Waits::Over,
+        };
+        let (fault, unsent) = match line.ask(request, write, waits).await {
             Heard::Answer(head) => return Ok(Forwarded::Answer(head, From::Line(line, Rc::clone(pool)))),
             Heard::Switched(head, protocol) if load.outgoing.allows(protocol.as_ref()) => {
                 let (upstream, early) = line.into_bare();
@@ -142,7 +148,7 @@ impl Forwarding<'_> {
             }
             // Nobody asked for that.
             Heard::Switched(..) => (Fault::Broken, false),
-            Heard::Failed { unsent } => (load.broken(), unsent),
+            Heard::Failed { unsent, .. } => (load.broken(), unsent),
             Heard::Late => (load.late(), false),
         };
         Err(Missed { fault, unsent })

@@ -7,7 +7,7 @@ use std::{fmt::Write, net::SocketAddr};
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::upstream::put_line;
+use crate::wire::put_line;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -124,11 +124,6 @@ fn strip_unless(trailers: &mut HeaderMap, may_trail: impl Fn(&HeaderName) -> boo
     for name in forbidden {
         trailers.remove(name);
     }
-}
-
-/// Whether a header that is a list has this item.
-pub(super) fn lists(headers: &HeaderMap, name: &HeaderName, item: &str) -> bool {
-    listed(headers, name).any(|listed| listed.eq_ignore_ascii_case(item))
 }
 
 fn listed<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> + use<'h> {

@@ -7,11 +7,12 @@ use hyper::body::Body;
 
 use super::{
     asked::{WEB_SOCKET, asks_for_web_socket, to_http1, to_http2},
-    headers::{Introduction, Marks, lists, strip},
+    headers::{Introduction, Marks, strip},
     inbound::Inbound,
     upload::Upload,
-    upstream::{Pool, put_line},
+    upstream::Pool,
 };
+use crate::wire::{lists, put_line};
 
 /// What goes out beside the request's own headers.
 #[derive(Debug)]

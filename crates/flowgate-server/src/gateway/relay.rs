@@ -16,9 +16,10 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use super::{
     client::Busy,
     headers::strip_response_trailers,
-    upstream::{BodyError, Line, Pool, Stream},
+    upstream::{Line, Pool, Stream},
     watch::Watch,
 };
+use crate::wire::BodyError;
 
 /// What a client gets: a body on its way, with or without a pass, or a few words of our own.
 pub(super) type Out = GatedBody<Relay>;

@@ -5,8 +5,6 @@
 
 use std::{
     cell::Cell,
-    error::Error,
-    fmt,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
@@ -24,9 +22,10 @@ use super::{
     table::Plan,
     watch::{Stage, Watch},
 };
+use crate::wire::{Cut, Load};
 
-/// The body of a request.
-#[derive(Debug)]
+/// The body of a request; the default is none. If it is cut off, [`Flow::fault`] says why.
+#[derive(Debug, Default)]
 pub(super) struct Upload(Option<Sending>);
 
 #[derive(Debug)]
@@ -63,15 +62,7 @@ enum At {
     End,
 }
 
-/// The body ended before its time; [`Flow::fault`] says why.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cut;
-
 impl Upload {
-    pub(super) fn empty() -> Self {
-        Upload(None)
-    }
-
     /// A body as the plan allows it. `expects`: the client waits for word that it is wanted.
     pub(super) fn new(
         body: Inbound,
@@ -91,30 +82,6 @@ impl Upload {
             is_shut: Cell::new(expects),
         });
         (Upload(Some(Sending { back: None, body, flow: Rc::clone(&flow) })), flow)
-    }
-
-    /// The body, if there is one.
-    pub(super) fn some(self) -> Option<Self> {
-        self.0.is_some().then_some(self)
-    }
-
-    /// Whether its length is not known beforehand.
-    pub(super) fn is_chunked(&self) -> bool {
-        self.size_hint().exact().is_none()
-    }
-
-    /// The piece that was taken last, of which nothing was used, is the next one again.
-    pub(super) fn put_back(&mut self, piece: Bytes) {
-        if let Some(sending) = &mut self.0 {
-            sending.back = Some(piece);
-        }
-    }
-
-    /// The upstream wants it.
-    pub(super) fn open(&self) {
-        if let Some(sending) = &self.0 {
-            sending.flow.open();
-        }
     }
 }
 
@@ -220,10 +187,16 @@ impl Body for Upload {
     }
 }
 
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the body of the request ended before its time")
+impl Load for Upload {
+    fn put_back(&mut self, piece: Bytes) {
+        if let Some(sending) = &mut self.0 {
+            sending.back = Some(piece);
+        }
+    }
+
+    fn open(&self) {
+        if let Some(sending) = &self.0 {
+            sending.flow.open();
+        }
     }
 }
-
-impl Error for Cut {}

@@ -13,7 +13,10 @@ use flowgate_tasks::{
     store::{NewNote, Shelf},
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
     task::JoinHandle,
     time::{Duration, sleep},
 };
@@ -96,14 +99,14 @@ impl Journal {
     /// Writes an entry soon.
     pub(crate) async fn add(&self, task: TaskId, entry: &Entry) {
         self.count(entry.stage);
-        let _ = self.entries.send(Line { note: self.note(task, entry), written: None }).await;
+        self.put(Line { note: self.note(task, entry), written: None }).await;
     }
 
     /// Writes an entry soon that has nothing but its stage. `message` is the message as it is stored in this namespace.
     pub(crate) async fn add_stored(&self, task: TaskId, stage: Stage, message: &[u8]) {
         self.count(stage);
         let note = NewNote { task, at: clock::tick(clock::now()), body: Entry::plain_bytes(stage, message) };
-        let _ = self.entries.send(Line { note, written: None }).await;
+        self.put(Line { note, written: None }).await;
     }
 
     /// Writes an entry, and returns when that is done, or cannot be.
@@ -112,6 +115,13 @@ impl Journal {
         let (written, done) = oneshot::channel();
         let _ = self.entries.send(Line { note: self.note(task, entry), written: Some(written) }).await;
         let _ = done.await;
+    }
+
+    /// Most of the time there is room, and nothing to wait for.
+    async fn put(&self, line: Line) {
+        if let Err(TrySendError::Full(line)) = self.entries.try_send(line) {
+            let _ = self.entries.send(line).await;
+        }
     }
 
     fn note(&self, task: TaskId, entry: &Entry) -> NewNote {

@@ -1,5 +1,7 @@
 //! One line of the log: what happened to a message, and the message as it was.
 
+use std::sync::LazyLock;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,18 @@ impl Stage {
             Stage::CancelRequested => "CANCEL_REQUESTED",
             Stage::Canceled => "CANCELED",
         }
+    }
+
+    /// The beginning of an entry that has nothing but this, made once.
+    fn beginning(self) -> &'static [u8] {
+        static MADE: LazyLock<[Vec<u8>; 8]> = LazyLock::new(|| {
+            use Stage::*;
+            [Created, Active, Error, Retry, Delivered, Failed, CancelRequested, Canceled].map(|stage| {
+                let head = format!(r#"{{"stage":"{}"}}"#, stage.as_str());
+                [&(head.len() as u32).to_be_bytes(), head.as_bytes()].concat()
+            })
+        });
+        &MADE[self as usize]
     }
 }
 
@@ -120,13 +134,16 @@ impl Entry {
 
     /// The bytes of a plain entry, from those of its message: what was stored once is not written anew.
     pub(crate) fn plain_bytes(stage: Stage, message: &[u8]) -> Vec<u8> {
-        [&Entry::beginning(stage), message].concat()
+        let beginning = stage.beginning();
+        let mut bytes = Vec::with_capacity(beginning.len() + message.len());
+        bytes.extend_from_slice(beginning);
+        bytes.extend_from_slice(message);
+        bytes
     }
 
     /// What stands before the bytes of the message in those of a plain entry.
     pub(crate) fn beginning(stage: Stage) -> Vec<u8> {
-        let head = format!(r#"{{"stage":"{}"}}"#, stage.as_str());
-        [&(head.len() as u32).to_be_bytes(), head.as_bytes()].concat()
+        stage.beginning().to_vec()
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Uri};
-use http_body_util::Full;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -61,7 +60,7 @@ impl<'a> Server<'a> {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let request = request.body(Full::new(Bytes::from(body.to_owned())));
+        let request = request.body(Bytes::from(body.to_owned()));
         let request = request.map_err(|error| Failure::Refused(wrong_header(token, headers, &error)))?;
         let unreachable = |why: String| Failure::Unreachable { url: url.to_owned(), why };
         let answer = self.runtime.block_on(self.egress.send(request, PATIENCE));

@@ -7,7 +7,6 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, header::CONTENT_TYPE};
-use http_body_util::Full;
 use tokio::{
     sync::mpsc::{self, Receiver, Sender},
     task::JoinHandle,
@@ -97,10 +96,10 @@ async fn gather(first: Span, waiting: &mut Receiver<Span>) -> Vec<Span> {
     batch
 }
 
-fn request(options: &TraceOptions, spans: &[Span]) -> Option<Request<Full<Bytes>>> {
+fn request(options: &TraceOptions, spans: &[Span]) -> Option<Request<Bytes>> {
     let mut request = Request::post(options.collector.as_ref()?).header(CONTENT_TYPE, "application/json");
     if let Some((name, value)) = &options.header {
         request = request.header(name, value);
     }
-    request.body(Full::new(Bytes::from(otlp::request(spans)))).ok()
+    request.body(Bytes::from(otlp::request(spans))).ok()
 }

@@ -137,8 +137,12 @@ impl Held {
         self.ended.splice(0..0, settles);
     }
 
-    /// The places that were left and not taken since: until the store hears of it, one that comes late may still take it.
-    pub(super) fn vacancies(&self) -> Vec<Vacancy> {
+    /// The places that were left and not taken since: until the store hears of it, one that comes late may still take it. None,
+    /// where nobody is at hand: this is asked whenever something ends.
+    pub(super) fn vacancies(&self, at_hand: usize) -> Vec<Vacancy> {
+        if at_hand == 0 {
+            return Vec::new();
+        }
         let left =
             |Settle { task, .. }: &Settle| Vacancy { of: task.id, place: task.place, weight: task.weight };
         self.ended.iter().filter(|settle| self.vacant.contains(&settle.task.id)).map(left).collect()
@@ -222,7 +226,7 @@ mod tests {
             held.next().await;
         }
         let left = |held: &Held| {
-            let mut left: Vec<TaskId> = held.vacancies().iter().map(|vacancy| vacancy.of).collect();
+            let mut left: Vec<TaskId> = held.vacancies(1).iter().map(|vacancy| vacancy.of).collect();
             left.sort();
             left
         };

@@ -315,7 +315,7 @@ impl Desk {
     /// What ended makes room for what was claimed ahead, in its own queue.
     fn replace(&mut self) {
         let mut returned = Vec::new();
-        for place in self.held.vacancies() {
+        for place in self.held.vacancies(self.stock.len()) {
             let started = self.stock.start_one(&place, clock::now());
             if let Some(key) =
                 place.place.key.filter(|_| started.as_ref().is_none_or(|task| task.place.key.is_none()))

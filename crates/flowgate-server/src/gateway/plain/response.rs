@@ -17,7 +17,10 @@ use hyper::{
 };
 use tokio::io::AsyncWrite;
 
-use crate::gateway::{clock::Clock, io::ClientIo, relay::Out, upstream::put_line};
+use crate::{
+    gateway::{clock::Clock, io::ClientIo, relay::Out},
+    wire::put_line,
+};
 
 /// A piece that is no larger goes out in one with what stands before it.
 const SMALL: usize = 4 << 10;

@@ -6,19 +6,24 @@ use std::{cell::RefCell, io, net::SocketAddr, rc::Rc, time::Duration};
 
 use tokio::net::{TcpStream, lookup_host};
 
-use super::{Line, Streams};
+use super::Streams;
 use crate::{
     config::Upstream,
     gateway::{
         clock::{Clock, Moment, Span},
         tasks::Spawner,
+        upload::Upload,
     },
+    wire,
 };
 
 /// More idle ones than this are closed: a burst leaves its connections behind.
 const MOST_IDLE: usize = 1024;
 /// How long one is kept. Less than most servers keep theirs, so they rarely close one under a request.
 const KEPT: Duration = Duration::from_secs(30);
+
+/// An HTTP/1.1 connection to an upstream.
+pub(in crate::gateway) type Line = wire::Line<Upload>;
 
 /// The connections to one upstream.
 #[derive(Debug)]
@@ -27,8 +32,8 @@ pub(in crate::gateway) struct Pool {
     clock: Rc<Clock>,
     /// Where HTTP/2 connections run.
     pub(super) spawner: Spawner,
-    /// The one used last is the last.
-    idle: RefCell<Vec<Line>>,
+    /// Since when each is idle. The one used last is the last.
+    idle: RefCell<Vec<(Moment, Line)>>,
     /// Where it speaks HTTP/2.
     pub(super) streams: Streams,
 }
@@ -41,14 +46,14 @@ impl Pool {
 
     /// The idle connection that was used last.
     pub(in crate::gateway) fn take(&self) -> Option<Line> {
-        self.idle.borrow_mut().pop()
+        self.idle.borrow_mut().pop().map(|(_, line)| line)
     }
 
     /// A new connection.
     ///
     /// Cancel safety: dropped, there is none.
     pub(in crate::gateway) async fn open(&self) -> io::Result<Line> {
-        Ok(Line::new(self.connect().await?, self.clock.now()))
+        Ok(Line::new(self.connect().await?))
     }
 
     /// A bare connection. A name is asked for each time: whoever moves an upstream changes its name's address.
@@ -63,10 +68,9 @@ impl Pool {
     }
 
     /// Keeps a connection for the next request, if it can be used again.
-    pub(in crate::gateway) fn give_back(&self, mut line: Line) {
+    pub(in crate::gateway) fn give_back(&self, line: Line) {
         if self.idle.borrow().len() < MOST_IDLE && line.is_free() {
-            line.rest(self.clock.now());
-            self.idle.borrow_mut().push(line);
+            self.idle.borrow_mut().push((self.clock.now(), line));
         }
     }
 
@@ -75,7 +79,7 @@ impl Pool {
         let kept = Span::of(KEPT);
         let now = self.clock.now();
         let mut idle = self.idle.borrow_mut();
-        let old = idle.partition_point(|line| line.since().after(kept) <= now);
+        let old = idle.partition_point(|(since, _)| since.after(kept) <= now);
         idle.drain(..old);
         self.streams.sweep(now, kept);
     }

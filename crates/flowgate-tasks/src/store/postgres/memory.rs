@@ -48,7 +48,9 @@ impl Memory {
             open.get(lease)
                 .is_some_and(|(_, tasks)| tasks.iter().all(|&task| ending.contains(&(*lease, task))))
         };
-        settles.iter().map(|settle| settle.task.lease).filter(is_whole).collect()
+        // Each lease is looked at once, however many of its tasks end here.
+        let leases: HashSet<i64> = settles.iter().map(|settle| settle.task.lease).collect();
+        leases.into_iter().filter(is_whole).collect()
     }
 
     pub(super) fn settled(&self, settles: &[Settle], whole: &HashSet<i64>) {

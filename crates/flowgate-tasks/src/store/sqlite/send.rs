@@ -73,6 +73,7 @@ pub(super) struct Sender<'a> {
     queues: HashMap<&'a str, i64>,
     lanes: HashMap<(&'a str, Option<&'a str>, i16, String), i64>,
     filled: HashMap<i64, ()>,
+    notes: Vec<NewNote>,
     /// The last limits seen for each key, and its row.
     keys: HashMap<&'a str, (i64, String)>,
 }
@@ -102,14 +103,13 @@ impl<'a> Sender<'a> {
         let good_until = task.good_until.map(|until| until.resolve(now));
         let record = task.record.to_bytes();
         put(hand.db, &Row { id, lane, line, attempt: 0, weight: task.weight, good_until, record: &record })?;
-        match task.note() {
-            Some((at, body)) => shelf::write_note(hand.db, &NewNote { task: TaskId(id), at, body }),
-            None => Ok(()),
-        }
+        self.notes.extend(task.note().map(|(at, body)| NewNote { task: TaskId(id), at, body }));
+        Ok(())
     }
 
-    /// Has the lanes looked at that got something. To be done once, at the end.
+    /// Has the lanes looked at that got something, and writes what is noted of the tasks. To be done once, at the end.
     pub(super) fn fill(self, hand: &mut Hand<'_>) -> Result<(), Fault> {
+        shelf::write_notes(hand.db, &self.notes)?;
         for lane in self.filled.into_keys() {
             lanes::fill(hand.db, lane)?;
             hand.wake();

@@ -1,6 +1,6 @@
 //! Notes, documents and lists.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::LazyLock};
 
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -27,8 +27,7 @@ const BATCH: u32 = 2000;
 
 impl Shelf for Sqlite {
     fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
-        self.threads
-            .write("wrote notes", move |hand| notes.iter().try_for_each(|note| write_note(hand.db, note)))
+        self.threads.write("wrote notes", move |hand| write_notes(hand.db, &notes))
     }
 
     fn notes(&self, query: NoteQuery) -> Reply<'_, Vec<Note>> {
@@ -179,9 +178,35 @@ fn old_notes(db: &Connection, before: i64) -> Result<usize, Fault> {
     Ok(removed)
 }
 
-pub(super) fn write_note(db: &Connection, note: &NewNote) -> Result<(), Fault> {
-    let sql = "INSERT INTO notes (task, at, body) VALUES (?1, ?2, ?3)";
-    db.prepare_cached(sql)?.execute(params![note.task.0, moment(note.at), note.body])?;
+/// So many notes are written by one statement, as many as fit the first time. Each statement also looks up and writes where the
+/// numbers of notes have got to, which takes about as long as a note itself.
+const TOGETHER: [usize; 3] = [64, 8, 1];
+
+/// How such a statement is put, for each of these.
+static WRITE_NOTES: LazyLock<[String; 3]> = LazyLock::new(|| {
+    TOGETHER.map(|count| {
+        let rows = vec!["(?, ?, ?)"; count].join(", ");
+        format!("INSERT INTO notes (task, at, body) VALUES {rows}")
+    })
+});
+
+/// Writes these notes, in this order.
+pub(super) fn write_notes(db: &Connection, mut notes: &[NewNote]) -> Result<(), Fault> {
+    for (count, sql) in TOGETHER.into_iter().zip(&*WRITE_NOTES) {
+        if notes.len() < count {
+            continue;
+        }
+        let mut statement = db.prepare_cached(sql)?;
+        while let Some((together, rest)) = notes.split_at_checked(count) {
+            for (index, note) in together.iter().enumerate() {
+                statement.raw_bind_parameter(index * 3 + 1, note.task.0)?;
+                statement.raw_bind_parameter(index * 3 + 2, moment(note.at))?;
+                statement.raw_bind_parameter(index * 3 + 3, &note.body)?;
+            }
+            statement.raw_execute()?;
+            notes = rest;
+        }
+    }
     Ok(())
 }
 

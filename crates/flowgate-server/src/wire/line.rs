@@ -1,8 +1,9 @@
-//! One HTTP/1.1 connection to an upstream.
+//! One HTTP/1.1 connection to who is asked.
 //!
 //! Owns the connection and the protocol on it. No task drives it: whoever asks polls it, so an exchange is woken by its own
-//! sockets alone, and dropping the exchange drops the connection. It is written by hand because it is the half of a proxy
-//! that a general client makes expensive: see `docs/figures/http.md`. What clients send is hyper's to read.
+//! sockets alone, and dropping the exchange drops the connection. It is written by hand because it is the half of a proxy, and
+//! of a delivery, that a general client makes expensive: see `docs/figures/http.md` and `flow.md`. What clients send is hyper's
+//! to read.
 
 use std::{
     fmt,
@@ -20,12 +21,7 @@ use tokio::{io::AsyncReadExt, net::TcpStream};
 use super::{
     chunks::{Chunks, Piece},
     head::{Framing, Head, Malformed},
-    sender::Sender,
-};
-use crate::gateway::{
-    clock::Moment,
-    upload::{Cut, Upload},
-    watch::Watch,
+    sender::{Cut, Load, Sender},
 };
 
 /// How much is read at once: little where little comes, and more where the last time was not enough.
@@ -35,17 +31,17 @@ const MOST_READ: usize = 16 << 10;
 /// cost that much.
 const MUCH: usize = 1 << 20;
 const MOST_READ_OF_MUCH: usize = 64 << 10;
-/// How often an upstream may say that its answer is yet to come (1xx).
+/// How often one may say that an answer is yet to come (1xx).
 const MOST_INTERIM: usize = 100;
 
-/// A connection to an upstream. It is moved about, and what it has is large: so that stays where it is.
+/// A connection to who is asked. It is moved about, and what it has is large: so that stays where it is.
 #[derive(Debug)]
-pub(in crate::gateway) struct Line(Box<Talk>);
+pub(crate) struct Line<U>(Box<Talk<U>>);
 
 #[derive(Debug)]
-struct Talk {
+struct Talk<U> {
     socket: TcpStream,
-    sender: Sender,
+    sender: Sender<U>,
     input: BytesMut,
     read_size: usize,
     /// How much has come of the answer.
@@ -54,8 +50,6 @@ struct Talk {
     interim: usize,
     body: Rest,
     is_kept: bool,
-    /// Since when it is idle.
-    since: Moment,
 }
 
 /// What is left of a body.
@@ -67,7 +61,7 @@ enum Rest {
 }
 
 /// What came of asking.
-pub(in crate::gateway) enum Heard {
+pub(crate) enum Heard {
     Answer(response::Parts),
     /// The connection speaks another protocol from here on.
     Switched(response::Parts, Option<HeaderValue>),
@@ -75,55 +69,77 @@ pub(in crate::gateway) enum Heard {
     /// all of its body is still to be had.
     Failed {
         unsent: bool,
+        why: BodyError,
     },
     /// The time is over.
     Late,
 }
 
+/// What is to be done while there is nothing to hear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Wait on.
+    On,
+    /// Look again: what was held back may go out now.
+    Anew,
+    /// The time is over.
+    Over,
+}
+
 /// Why a body ended before its time.
 #[derive(Debug)]
-pub(in crate::gateway) enum BodyError {
+pub(crate) enum BodyError {
     /// It was cut off, or is no body at all.
-    Broken,
+    Broken(Broken),
     /// The client's own one was cut off.
     Cut(Cut),
     /// What HTTP/2 has to say of it.
     Stream(hyper::Error),
 }
 
-impl Line {
-    pub(super) fn new(socket: TcpStream, now: Moment) -> Self {
+/// What is wrong with an answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error("the connection was closed before the end of the answer")]
+    Closed,
+    #[error("the answer is no HTTP that can be read in one way only")]
+    Malformed,
+    #[error("{0}")]
+    Connection(#[from] io::Error),
+}
+
+impl<U: Load> Line<U> {
+    pub(crate) fn new(socket: TcpStream) -> Self {
         Line(Box::new(Talk {
             socket,
-            sender: Sender::default(),
+            sender: Sender::new(),
             input: BytesMut::new(),
             read_size: LEAST_READ,
             came: 0,
             interim: 0,
             body: Rest::Bytes(0),
             is_kept: true,
-            since: now,
         }))
     }
 
     /// Sends the request, taken from where it is, and waits for the head of the response; `write` writes its own head, and
-    /// `on_late` is asked when the time is over, and may give more of it.
+    /// `waits` is asked whenever there is nothing to hear yet.
     ///
     /// Cancel safety: dropped, the connection is in the middle of a request, and has to be dropped too.
-    pub(in crate::gateway) async fn ask(
+    pub(crate) async fn ask(
         &mut self,
-        request: &mut Option<Request<Upload>>,
+        request: &mut Option<Request<U>>,
         write: impl FnOnce(&request::Parts, &mut Vec<u8>),
-        watch: &Watch,
-        on_late: impl Fn() -> bool,
+        waits: impl Fn() -> Waits,
     ) -> Heard {
-        if self.0.is_dead() {
-            return Heard::Failed { unsent: true };
+        if self.is_dead() {
+            return Heard::Failed { unsent: true, why: Broken::Closed.into() };
         }
         let Some((parts, upload)) = request.take().map(Request::into_parts) else {
-            return Heard::Failed { unsent: false };
+            return Heard::Failed { unsent: false, why: Broken::Closed.into() };
         };
-        let (is_chunked, upload) = (upload.is_chunked(), upload.some());
+        let is_chunked = upload.size_hint().exact().is_none();
+        let upload = (!upload.is_end_stream()).then_some(upload);
         let has_body = upload.is_some();
         self.0.sender.begin(|text| write(&parts, text), upload, is_chunked);
         (self.0.read_size, self.0.came, self.0.interim) = (LEAST_READ, 0, 0);
@@ -132,22 +148,23 @@ impl Line {
                 match self.0.poll_head(cx, &parts.method) {
                     Poll::Ready(Ok(head)) => return Poll::Ready(self.0.begin_body(head)),
                     // Of a body that failed the rest is no whole one: that is for nobody to be sent again.
-                    Poll::Ready(Err(BodyError::Cut(_))) => {
-                        return Poll::Ready(Heard::Failed { unsent: false });
+                    Poll::Ready(Err(why @ BodyError::Cut(_))) => {
+                        return Poll::Ready(Heard::Failed { unsent: false, why });
                     }
-                    Poll::Ready(Err(_)) => {
-                        return Poll::Ready(Heard::Failed { unsent: !self.0.sender.has_sent() });
+                    Poll::Ready(Err(why)) => {
+                        return Poll::Ready(Heard::Failed { unsent: !self.0.sender.has_sent(), why });
                     }
-                    Poll::Pending if !watch.is_over() => return Poll::Pending,
-                    Poll::Pending if !on_late() => return Poll::Ready(Heard::Late),
-                    // More time was given: what was held back can be sent now.
-                    Poll::Pending => {}
+                    Poll::Pending => match waits() {
+                        Waits::On => return Poll::Pending,
+                        Waits::Over => return Poll::Ready(Heard::Late),
+                        Waits::Anew => {}
+                    },
                 }
             }
         })
         .await;
-        if let Heard::Failed { unsent } = &mut heard {
-            let back = if has_body { self.0.sender.take_back() } else { Some(Upload::empty()) };
+        if let Heard::Failed { unsent, .. } = &mut heard {
+            let back = if has_body { self.0.sender.take_back() } else { Some(U::default()) };
             // One that has ended already cannot be had again.
             *unsent &= back.is_some();
             let back = back.filter(|_| *unsent || !has_body);
@@ -157,7 +174,7 @@ impl Line {
     }
 
     /// The next piece of the body.
-    pub(in crate::gateway) fn poll_frame(
+    pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
@@ -165,7 +182,7 @@ impl Line {
     }
 
     /// Whether the body is known to have ended.
-    pub(in crate::gateway) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         match &self.0.body {
             Rest::Bytes(left) => *left == 0,
             Rest::Chunks(chunks) => chunks.is_over(),
@@ -174,7 +191,7 @@ impl Line {
     }
 
     /// How many bytes are left of the body, where that is known.
-    pub(in crate::gateway) fn left(&self) -> Option<u64> {
+    pub(crate) fn left(&self) -> Option<u64> {
         match self.0.body {
             Rest::Bytes(left) => Some(left),
             Rest::Chunks(_) | Rest::UntilClose => None,
@@ -182,34 +199,25 @@ impl Line {
     }
 
     /// Whether it can be asked again: all was sent, all was read, and nobody has said that it was the last time.
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.0.is_kept && self.is_over() && self.0.sender.is_done() && self.0.input.is_empty()
     }
 
-    /// It is idle from now on.
-    pub(super) fn rest(&mut self, now: Moment) {
-        self.0.since = now;
+    /// Whether the other side has closed an idle connection, or said something on it that nobody asked for.
+    pub(crate) fn is_dead(&self) -> bool {
+        // Nothing is asked of the system unless it has told that there is something.
+        let mut byte = [0];
+        let read = self.0.socket.try_read(&mut byte);
+        !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Since when it is idle.
-    pub(super) fn since(&self) -> Moment {
-        self.0.since
-    }
-
-    /// The bare connection, after the upstream has answered 101, with what it has said since.
-    pub(in crate::gateway) fn into_bare(self) -> (TcpStream, Bytes) {
+    /// The bare connection, after a 101, with what the other side has said since.
+    pub(crate) fn into_bare(self) -> (TcpStream, Bytes) {
         (self.0.socket, self.0.input.freeze())
     }
 }
 
-impl Talk {
-    /// Whether the upstream has closed an idle connection, or said something on it that nobody asked for.
-    fn is_dead(&self) -> bool {
-        // Nothing is asked of the system unless it has told that there is something.
-        let mut byte = [0];
-        !matches!(self.socket.try_read(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-    }
-
+impl<U: Load> Talk<U> {
     /// The head of the final response; what else comes before it is dealt with.
     fn poll_head(&mut self, cx: &mut Context<'_>, method: &Method) -> Poll<Result<Head, BodyError>> {
         loop {
@@ -223,7 +231,7 @@ impl Talk {
                 }
                 self.interim += 1;
                 if self.interim > MOST_INTERIM {
-                    return Poll::Ready(Err(BodyError::Broken));
+                    return Poll::Ready(Err(Broken::Malformed.into()));
                 }
                 if status == StatusCode::CONTINUE {
                     self.sender.open();
@@ -231,7 +239,7 @@ impl Talk {
                 continue;
             }
             if ready!(self.poll_fill(cx))? == 0 {
-                return Poll::Ready(Err(BodyError::Broken));
+                return Poll::Ready(Err(Broken::Closed.into()));
             }
         }
     }
@@ -263,7 +271,7 @@ impl Talk {
                         self.body = Rest::Bytes(0);
                         Ok(None)
                     }
-                    Rest::Bytes(_) | Rest::Chunks(_) => Err(BodyError::Broken),
+                    Rest::Bytes(_) | Rest::Chunks(_) => Err(Broken::Closed.into()),
                 });
             }
         }
@@ -294,7 +302,7 @@ impl Talk {
         self.input.reserve(self.read_size);
         let room = self.input.capacity() - self.input.len();
         let reading = pin!(self.socket.read_buf(&mut self.input));
-        let read = ready!(reading.poll(cx)).map_err(|_| BodyError::Broken)?;
+        let read = ready!(reading.poll(cx)).map_err(Broken::Connection)?;
         self.came = self.came.saturating_add(read);
         if read == room {
             let most = if self.came < MUCH { MOST_READ } else { MOST_READ_OF_MUCH };
@@ -304,9 +312,15 @@ impl Talk {
     }
 }
 
+impl From<Broken> for BodyError {
+    fn from(broken: Broken) -> Self {
+        BodyError::Broken(broken)
+    }
+}
+
 impl From<Malformed> for BodyError {
     fn from(_: Malformed) -> Self {
-        BodyError::Broken
+        BodyError::Broken(Broken::Malformed)
     }
 }
 
@@ -319,7 +333,7 @@ impl From<Cut> for BodyError {
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BodyError::Broken => f.write_str("the upstream's response broke off"),
+            BodyError::Broken(broken) => broken.fmt(f),
             BodyError::Cut(cut) => cut.fmt(f),
             BodyError::Stream(error) => error.fmt(f),
         }

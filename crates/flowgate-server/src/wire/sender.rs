@@ -4,29 +4,46 @@
 //! the upstream has taken the one before.
 
 use std::{
+    error::Error,
+    fmt,
     io::{IoSlice, Write},
     pin::Pin,
     task::{Context, Poll},
 };
 
 use bytes::{Buf, Bytes};
-use hyper::body::{Body, Frame};
+use hyper::body::{Body, Frame, SizeHint};
 use tokio::{io::AsyncWrite, net::TcpStream};
-
-use crate::gateway::upload::{Cut, Upload};
 
 /// A piece that is no larger goes out in one with what stands before it.
 const SMALL: usize = 4 << 10;
 
+/// The body of a request. The default is none.
+pub(crate) trait Load: Body<Data = Bytes, Error = Cut> + Default + Unpin {
+    /// The piece that was taken last, of which nothing was used, is the next one again.
+    fn put_back(&mut self, piece: Bytes);
+
+    /// Who is asked wants what was held back until then.
+    fn open(&self) {}
+}
+
+/// The body ended before its time. Whoever brings it knows why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut;
+
+/// A body that is there as a whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Whole(pub(crate) Bytes);
+
 /// What is to be sent, and what of it was.
-#[derive(Debug, Default)]
-pub(super) struct Sender {
+#[derive(Debug)]
+pub(super) struct Sender<U> {
     text: Vec<u8>,
     /// How much of the text was taken.
     taken: usize,
     /// The piece of the body behind the text.
     piece: Bytes,
-    upload: Option<Upload>,
+    upload: Option<U>,
     is_chunked: bool,
     /// Whether the line is missing that ends a chunk: it goes out with what comes next.
     owes_line_end: bool,
@@ -47,14 +64,23 @@ enum Fetched {
     NoRoom,
 }
 
-impl Sender {
+impl<U: Load> Sender<U> {
+    pub(super) fn new() -> Self {
+        Sender {
+            text: Vec::new(),
+            taken: 0,
+            piece: Bytes::new(),
+            upload: None,
+            is_chunked: false,
+            owes_line_end: false,
+            first: None,
+            has_sent: false,
+            is_shut: false,
+        }
+    }
+
     /// Begins with a request, whose head `write` writes.
-    pub(super) fn begin(
-        &mut self,
-        write: impl FnOnce(&mut Vec<u8>),
-        upload: Option<Upload>,
-        is_chunked: bool,
-    ) {
+    pub(super) fn begin(&mut self, write: impl FnOnce(&mut Vec<u8>), upload: Option<U>, is_chunked: bool) {
         self.text.clear();
         write(&mut self.text);
         (self.taken, self.piece, self.first) = (0, Bytes::new(), None);
@@ -73,7 +99,7 @@ impl Sender {
     }
 
     /// The body, with what was taken of it put back, if nothing of it was sent.
-    pub(super) fn take_back(&mut self) -> Option<Upload> {
+    pub(super) fn take_back(&mut self) -> Option<U> {
         let mut upload = self.upload.take()?;
         if let Some(first) = self.first.take() {
             upload.put_back(first);
@@ -206,8 +232,40 @@ impl Sender {
     }
 }
 
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        let all = std::mem::take(&mut self.0);
+        Poll::Ready((!all.is_empty()).then(|| Ok(Frame::data(all))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.len() as u64)
+    }
+}
+
+impl Load for Whole {
+    fn put_back(&mut self, piece: Bytes) {
+        self.0 = piece;
+    }
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the body of the request ended before its time")
+    }
+}
+
+impl Error for Cut {}
+
 /// Writes one header.
-pub(in crate::gateway) fn put_line(text: &mut Vec<u8>, name: &str, value: &[u8]) {
+pub(crate) fn put_line(text: &mut Vec<u8>, name: &str, value: &[u8]) {
     text.extend_from_slice(name.as_bytes());
     text.extend_from_slice(b": ");
     text.extend_from_slice(value);

@@ -9,12 +9,10 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, response::Parts};
 use hyper::ext::ReasonPhrase;
 
-use crate::gateway::headers::lists;
-
 const MOST_HEADERS: usize = 100;
 /// Below what 16 bits count.
 const LARGEST: usize = 60 << 10;
-/// How many headers the gateway adds: room for them is made where the map is made.
+/// How many headers may be added (the gateway does): room for them is made where the map is made.
 const MOST_ADDED: usize = 8;
 
 /// It is no HTTP, or none that is the same to everybody.
@@ -134,6 +132,12 @@ fn headers(text: &Bytes, places: &[Place]) -> Result<(HeaderMap, Said), Malforme
         headers.remove(header::CONTENT_LENGTH);
     }
     Ok((headers, said))
+}
+
+/// Whether a header that is a list has this item.
+pub(crate) fn lists(headers: &HeaderMap, name: &HeaderName, item: &str) -> bool {
+    let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|listed| listed.trim().eq_ignore_ascii_case(item))
 }
 
 /// Takes out what `Connection` names.
