@@ -10,7 +10,7 @@ use axum::{
 use flowgate_tasks::store::StoreError;
 use serde_json::json;
 
-use crate::{message::Fault, office::Refused, terminal::say};
+use crate::{clock, message::Fault, office::Refused, terminal::say};
 
 /// A status and a sentence.
 #[derive(Debug)]
@@ -64,15 +64,35 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// Says on the server's own output why the store failed: once, until it fails in another way. Clients are told nothing of it,
-/// for it has words of the database in it.
+/// What was said last of a store, and when, in milliseconds.
+#[derive(Default)]
+struct Said {
+    text: String,
+    at: u64,
+}
+
+/// The same is said again after so long: the next time that the store is away is another one.
+const AGAIN: u64 = 60_000;
+
+impl Said {
+    /// Whether this is to be said now; then it was.
+    fn is_news(&mut self, text: &str, now: u64) -> bool {
+        let is_news = self.text != text || now.abs_diff(self.at) >= AGAIN;
+        if is_news {
+            *self = Said { text: text.to_owned(), at: now };
+        }
+        is_news
+    }
+}
+
+/// Says on the server's own output why the store failed, the same thing once a minute. Clients are told nothing of it, for it has
+/// words of the database in it.
 fn told(error: &StoreError) {
-    static LAST: Mutex<String> = Mutex::new(String::new());
+    static LAST: Mutex<Said> = Mutex::new(Said { text: String::new(), at: 0 });
     let text = error.to_string();
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if *last != text {
+    let is_news = LAST.lock().unwrap_or_else(PoisonError::into_inner).is_news(&text, clock::now());
+    if is_news {
         say(&text);
-        *last = text;
     }
 }
 
@@ -100,4 +120,25 @@ pub(crate) fn ok(value: impl serde::Serialize) -> Answer {
 /// 200 and nothing else.
 pub(crate) fn done() -> Answer {
     Ok(StatusCode::OK.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_the_store_is_said_once_a_minute_and_anew_when_it_is_another_thing() {
+        let mut said = Said::default();
+        let told = [
+            ("away", 1000),
+            ("away", 2000),
+            ("full", 2001),
+            ("away", 2002),
+            ("away", 62_001),
+            ("away", 62_002),
+        ]
+        .map(|(text, now)| said.is_news(text, now));
+        assert_eq!(told, [true, false, true, true, false, true]);
+        assert!(said.is_news("away", 1), "a clock that was set back silences nobody");
+    }
 }
