@@ -133,7 +133,7 @@ impl Engine {
         if key.is_none()
             && never_waits
             && express.lacks(weight)
-            && holding::held(self.desk.address(), 0).is_none()
+            && (!holding::is_any() || holding::held(self.desk.address(), 0).is_none())
         {
             return Answer::Ready(Err(self.refused(key, spot, express.turned(weight))));
         }
