@@ -43,7 +43,7 @@ impl State {
 
     /// Enters a key's lane if that has room: the lane, and how much of it is in use now.
     #[inline]
-    pub(super) fn enter_brisk(&mut self, key: Name<'_>, hash: u32, weight: u32) -> Option<(u32, u32)> {
+    pub(super) fn enter_brisk(&mut self, key: &Name<'_>, hash: u32, weight: u32) -> Option<(u32, u32)> {
         if !self.is_brisk {
             return None;
         }

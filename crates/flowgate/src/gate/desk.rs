@@ -125,7 +125,7 @@ impl Desk {
     #[inline]
     pub(crate) fn enter_brisk(
         &'static self,
-        key: Name<'_>,
+        key: &Name<'_>,
         hash: u32,
         weight: u32,
     ) -> Result<(u32, u32), Locked> {

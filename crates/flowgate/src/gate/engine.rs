@@ -58,7 +58,10 @@ impl Engine {
         }
     }
 
-    pub(crate) fn locate<'a>(&self, key: Option<Name<'a>>) -> (&'static Desk, Option<(Name<'a>, u32)>) {
+    pub(crate) fn locate<'a>(
+        &self,
+        key: Option<&'a Name<'a>>,
+    ) -> (&'static Desk, Option<(&'a Name<'a>, u32)>) {
         let Some(key) = key else { return (self.desk, None) };
         let hash = self.hasher.hash_one(key.as_bytes());
         // Desks go by the upper half of the hash, their tables by the lower.
@@ -87,7 +90,7 @@ impl Engine {
     #[inline]
     pub(crate) fn enter_or_wait(
         &self,
-        key: Option<Name<'_>>,
+        key: Option<&Name<'_>>,
         weight: u32,
         spot: Spot,
         waker: &Waker,
@@ -113,7 +116,7 @@ impl Engine {
     #[inline(never)]
     pub(crate) fn enter(
         &self,
-        key: Option<Name<'_>>,
+        key: Option<&Name<'_>>,
         weight: u32,
         spot: Spot,
         wait: Option<&Wait<'_>>,
@@ -130,7 +133,7 @@ impl Engine {
         if key.is_none()
             && never_waits
             && express.lacks(weight)
-            && holding::held(self.desk.address(), 0).is_none()
+            && (!holding::is_any() || holding::held(self.desk.address(), 0).is_none())
         {
             return Answer::Ready(Err(self.refused(key, spot, express.turned(weight))));
         }
@@ -171,7 +174,7 @@ impl Engine {
         }
     }
 
-    fn answer(&self, desk: &'static Desk, key: Option<Name<'_>>, spot: Spot, entry: Entry) -> Answer {
+    fn answer(&self, desk: &'static Desk, key: Option<&Name<'_>>, spot: Spot, entry: Entry) -> Answer {
         match entry {
             Entry::In(admission) => Answer::Ready(Ok(self.admitted(desk, key, admission))),
             Entry::Out(turned) => Answer::Ready(Err(self.refused(key, spot, turned))),
@@ -184,7 +187,7 @@ impl Engine {
     }
 
     #[inline]
-    fn ask<'a>(&self, key: Option<Name<'a>>, weight: u32) -> (&'static Desk, Ask<'a>) {
+    fn ask<'a>(&self, key: Option<&'a Name<'a>>, weight: u32) -> (&'static Desk, Ask<'a>) {
         let (desk, hashed) = self.locate(key);
         (desk, Ask { weight, is_timed: self.meta.bus.is_timed(), ..Ask::of(desk, hashed) })
     }
@@ -205,7 +208,7 @@ impl Engine {
 
     /// Spends one start without holding a slot afterwards.
     #[inline]
-    pub(crate) fn check(&self, key: Option<Name<'_>>, spot: Spot) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, key: Option<&Name<'_>>, spot: Spot) -> Result<(), Refusal> {
         if let (None, Some(rate), false) = (key, &self.rate, self.meta.bus.is_on()) {
             let now = self.meta.time.now();
             match self.desk.express.spend(rate, now) {
@@ -221,7 +224,7 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn check_desk(&self, key: Option<Name<'_>>, spot: Spot) -> Result<(), Refusal> {
+    fn check_desk(&self, key: Option<&Name<'_>>, spot: Spot) -> Result<(), Refusal> {
         if self.meta.bus.is_on() {
             return match self.enter(key, 1, spot, None) {
                 Answer::Ready(answer) => answer.map(drop),
@@ -241,7 +244,7 @@ impl Engine {
 
     /// The pass of one who was admitted at a desk.
     #[inline]
-    pub(crate) fn admitted(&self, desk: &'static Desk, key: Option<Name<'_>>, admission: Admission) -> Pass {
+    pub(crate) fn admitted(&self, desk: &'static Desk, key: Option<&Name<'_>>, admission: Admission) -> Pass {
         let Admission { lane, weight, in_use, started, since } = admission;
         let mut pass = Pass::new(desk, lane, weight, started);
         if self.meta.bus.is_on() {
@@ -251,7 +254,7 @@ impl Engine {
     }
 
     #[inline(never)]
-    pub(crate) fn refused(&self, key: Option<Name<'_>>, asked_at: Spot, turned: Turned) -> Refusal {
+    pub(crate) fn refused(&self, key: Option<&Name<'_>>, asked_at: Spot, turned: Turned) -> Refusal {
         let Turned { reason, in_use, waiting, max, retry_after, held_at } = turned;
         let key = key.map(Name::to_key);
         self.meta.count_refusal(reason);
@@ -265,7 +268,7 @@ impl Engine {
         refusal
     }
 
-    pub(crate) fn tell(&self, key: Option<Name<'_>>, what: What) {
+    pub(crate) fn tell(&self, key: Option<&Name<'_>>, what: What) {
         if self.meta.bus.is_on() {
             self.meta.tell(key.map(Name::to_key).as_ref(), what);
         }
@@ -285,7 +288,8 @@ impl Engine {
     }
 
     pub(crate) fn pin(&self, key: &str, limits: Limits) -> bool {
-        let (desk, hashed) = self.locate(Some(Name::Text(key)));
+        let name = Name::Text(key);
+        let (desk, hashed) = self.locate(Some(&name));
         let ask = Ask::of(desk, hashed);
         if desk.at(|state| state.pin(&ask, limits)) {
             return true;

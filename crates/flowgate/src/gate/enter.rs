@@ -97,7 +97,7 @@ impl<'a> Enter<'a> {
     /// Apart, so that the fast path need not make room for what this one needs.
     #[inline(never)]
     fn now_slowly(self) -> Result<Pass, Refusal> {
-        match self.engine.enter(self.key, self.attempt.weight, self.attempt.spot, None) {
+        match self.engine.enter(self.key.as_ref(), self.attempt.weight, self.attempt.spot, None) {
             Answer::Ready(answer) => answer,
             Answer::Wait(..) => unreachable!("without a waker nobody waits"),
         }
@@ -116,7 +116,7 @@ impl OwnedEnter {
     #[cfg(any(feature = "http", feature = "route"))]
     pub(crate) fn begin(engine: &Arc<Engine>, key: Option<&Key>, spot: Spot, cx: &Context<'_>) -> Begun {
         let mut attempt = Attempt::new(spot);
-        match attempt.poll(engine, key.map(Name::Key), cx) {
+        match attempt.poll(engine, key.map(Name::Key).as_ref(), cx) {
             Poll::Ready(answer) => Begun::Done(answer),
             Poll::Pending => {
                 Begun::Waiting(OwnedEnter { engine: Arc::clone(engine), key: key.cloned(), attempt })
@@ -145,7 +145,7 @@ impl Attempt {
     fn poll(
         &mut self,
         engine: &Engine,
-        key: Option<Name<'_>>,
+        key: Option<&Name<'_>>,
         cx: &Context<'_>,
     ) -> Poll<Result<Pass, Refusal>> {
         match self.stage {
@@ -168,7 +168,7 @@ impl Attempt {
     fn ask(
         &mut self,
         engine: &Engine,
-        key: Option<Name<'_>>,
+        key: Option<&Name<'_>>,
         cx: &Context<'_>,
     ) -> Poll<Result<Pass, Refusal>> {
         match engine.enter_or_wait(key, self.weight, self.spot, cx.waker()) {
@@ -184,7 +184,7 @@ impl Attempt {
     }
 
     #[inline(never)]
-    fn give_up(&mut self, engine: &Engine, key: Option<Name<'_>>) {
+    fn give_up(&mut self, engine: &Engine, key: Option<&Name<'_>>) {
         if let Stage::Waiting(desk, place) = std::mem::replace(&mut self.stage, Stage::Done) {
             desk.at(|state| state.cancel(&place, self.weight));
             seat::put(place.seat);
@@ -196,7 +196,7 @@ impl Attempt {
     fn look_up(
         &mut self,
         engine: &Engine,
-        key: Option<Name<'_>>,
+        key: Option<&Name<'_>>,
         cx: &Context<'_>,
     ) -> Poll<Result<Pass, Refusal>> {
         let Stage::Waiting(desk, place) = &self.stage else { unreachable!("only one who waits looks") };
@@ -238,7 +238,7 @@ impl Future for Enter<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let me = &mut *self;
-        me.attempt.poll(me.engine, me.key, cx)
+        me.attempt.poll(me.engine, me.key.as_ref(), cx)
     }
 }
 
@@ -247,7 +247,7 @@ impl Future for OwnedEnter {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let me = &mut *self;
-        me.attempt.poll(&me.engine, me.key.as_ref().map(Name::Key), cx)
+        me.attempt.poll(&me.engine, me.key.as_ref().map(Name::Key).as_ref(), cx)
     }
 }
 
@@ -255,7 +255,7 @@ impl Drop for Enter<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.attempt.is_waiting() {
-            self.attempt.give_up(self.engine, self.key);
+            self.attempt.give_up(self.engine, self.key.as_ref());
         }
     }
 }
@@ -263,7 +263,7 @@ impl Drop for Enter<'_> {
 impl Drop for OwnedEnter {
     fn drop(&mut self) {
         if self.attempt.is_waiting() {
-            self.attempt.give_up(&self.engine, self.key.as_ref().map(Name::Key));
+            self.attempt.give_up(&self.engine, self.key.as_ref().map(Name::Key).as_ref());
         }
     }
 }

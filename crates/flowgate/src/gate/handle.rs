@@ -161,7 +161,7 @@ impl KeyedGate {
     #[inline]
     #[track_caller]
     pub fn check_key(&self, key: &str) -> Result<(), Refusal> {
-        self.engine.check(Some(Name::Text(key)), Spot::here())
+        self.engine.check(Some(&Name::Text(key)), Spot::here())
     }
 
     /// Runs `work` with a pass of this key's lane; see [`Gate::run`].
@@ -184,7 +184,8 @@ impl KeyedGate {
 
     /// The gate's limits hold for this key again. `false` if none were pinned.
     pub fn unpin(&self, key: &str) -> bool {
-        let (desk, hashed) = self.engine.locate(Some(Name::Text(key)));
+        let name = Name::Text(key);
+        let (desk, hashed) = self.engine.locate(Some(&name));
         desk.at(|state| state.unpin(&Ask::of(desk, hashed)))
     }
 

@@ -155,7 +155,8 @@ impl Engine {
     /// The lane of a key, if it has any state.
     pub(crate) fn look_key(&self, key: &str) -> Option<LaneLook> {
         let now = self.meta.time.now();
-        let (desk, hashed) = self.locate(Some(Name::Text(key)));
+        let name = Name::Text(key);
+        let (desk, hashed) = self.locate(Some(&name));
         let ask = Ask::of(desk, hashed);
         desk.at(|state| state.find(&ask).map(|index| state.look_at(&state.lanes[index], now)))
     }

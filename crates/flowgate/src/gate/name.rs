@@ -4,7 +4,8 @@
 
 use flowgate_core::Key;
 
-#[derive(Clone, Copy, Debug)]
+/// Handed on by reference: it is three words, and nearly always only one is looked at.
+#[derive(Debug)]
 pub(crate) enum Name<'a> {
     Text(&'a str),
     Key(&'a Key),
@@ -20,10 +21,10 @@ impl Name<'_> {
     }
 
     #[inline]
-    pub(crate) fn to_key(self) -> Key {
+    pub(crate) fn to_key(&self) -> Key {
         match self {
             Name::Text(text) => Key::new(text),
-            Name::Key(key) => key.clone(),
+            Name::Key(key) => Key::clone(key),
         }
     }
 }

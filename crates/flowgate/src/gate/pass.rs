@@ -64,7 +64,7 @@ impl Pass {
 
     /// The pass tells of itself now, and again when it comes back.
     #[inline(never)]
-    pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<Name<'_>>, acquired: What) {
+    pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<&Name<'_>>, acquired: What) {
         self.told = Some(Told::tell_acquired(meta, key, acquired));
     }
 

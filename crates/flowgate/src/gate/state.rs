@@ -80,7 +80,7 @@ pub(crate) struct State {
 /// One who asks to enter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'a> {
-    pub(crate) key: Option<(Name<'a>, u32)>,
+    pub(crate) key: Option<(&'a Name<'a>, u32)>,
     pub(crate) weight: u32,
     /// The desk's own address, by which is found what the work that asks holds there; `None` if it holds nothing anywhere.
     pub(crate) holder: Option<usize>,
@@ -132,7 +132,7 @@ pub(crate) struct Turned {
 
 impl<'a> Ask<'a> {
     /// An ordinary question about a key.
-    pub(crate) fn of(desk: &'static Desk, key: Option<(Name<'a>, u32)>) -> Self {
+    pub(crate) fn of(desk: &'static Desk, key: Option<(&'a Name<'a>, u32)>) -> Self {
         Ask { key, weight: 1, holder: holding::is_any().then(|| desk.address()), is_timed: false }
     }
 

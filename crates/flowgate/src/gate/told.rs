@@ -55,7 +55,7 @@ impl Spares {
 impl Told {
     /// Tells that a pass went out.
     #[inline]
-    pub(super) fn tell_acquired(meta: &Arc<Meta>, key: Option<Name<'_>>, acquired: What) -> Box<Told> {
+    pub(super) fn tell_acquired(meta: &Arc<Meta>, key: Option<&Name<'_>>, acquired: What) -> Box<Told> {
         let mut told = SPARES_HERE.try_with(Spares::take).ok().flatten().unwrap_or_default();
         told.key = key.map(Name::to_key);
         meta.tell(told.key.as_ref(), acquired);
