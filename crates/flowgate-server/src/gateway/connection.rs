@@ -337,8 +337,9 @@ mod tests {
 
     #[test]
     fn a_connection_at_rest_takes_little() {
-        // With its record and the runtime's own, 384 bytes; the next step is 512. Seen to fail: with the second wait
-        // inside the `match` on what the first one heard, which is kept meanwhile.
-        assert!(size_of_made(serve) <= 176, "{}", size_of_made(serve));
+        // The runtime keeps it in steps of 128 bytes, with 176 that are its own, the record's place and the connection's: 384 in
+        // all, where the next step is 512. Seen to fail: with the second wait inside the `match` on what the first one heard,
+        // which is kept meanwhile.
+        assert!(size_of_made(serve) <= 384 - 176, "{}", size_of_made(serve));
     }
 }
