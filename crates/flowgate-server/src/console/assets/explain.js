@@ -11,6 +11,7 @@ const NAMES = {
   "key-paused": "Key paused",
   "key-rate": "Rate spent",
   "key-max": "Key full",
+  "key-head": "Behind a heavier one",
   "queue-max": "Queue full",
   "cluster-cap": "Cluster full",
   "no-worker": "No worker",
