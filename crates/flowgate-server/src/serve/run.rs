@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::Router;
 use flowgate_tasks::{
-    store::Shelf,
+    store::{DEAD_KEPT, Shelf},
     worker::{Ending, Worker, WorkerOptions},
 };
 use tokio::{net::TcpListener, runtime::Runtime, sync::watch, time::timeout};
@@ -40,9 +40,8 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long connections have to send what is left.
 const LAST_BYTES: Duration = Duration::from_secs(1);
-/// How long the log and the dead letters are kept.
+/// How long the log is kept.
 const LOG: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-const DEAD_LETTERS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const PRUNE: Duration = Duration::from_secs(60);
 
 /// Serves what the command line and the configuration say, until a signal asks to stop.
@@ -223,7 +222,7 @@ async fn token(options: &ServeOptions, desk: &Desk) -> Result<Token, flowgate_ta
 async fn prune(store: Arc<dyn Shelf>) {
     loop {
         let before = |kept: Duration| clock::tick(clock::now().saturating_sub(kept.as_millis() as u64));
-        while store.prune(before(LOG), before(DEAD_LETTERS)).await.is_ok_and(|removed| removed > 0) {}
+        while store.prune(before(LOG), before(DEAD_KEPT)).await.is_ok_and(|removed| removed > 0) {}
         tokio::time::sleep(PRUNE).await;
     }
 }
