@@ -8,6 +8,19 @@ use tokio_postgres::Row;
 use super::{ahead::START, connect::Lease, session::flight};
 use crate::store::{Claimed, Settle, StoreError, Want, WorkerId};
 
+/// Whether a worker serves a lane's queue: one of those it names; if it names none, all but the server's own,
+/// [`SERVER_QUEUE`](crate::SERVER_QUEUE).
+macro_rules! serves {
+    ($worker:literal) => {
+        concat!(
+            "EXISTS (SELECT FROM workers WHERE id = ",
+            $worker,
+            " AND coalesce(lanes.queue = ANY(workers.queues), \
+             lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages')))"
+        )
+    };
+}
+
 /// No turn looks at more lanes of one queue than these, nor at fewer than these.
 const MOST_LANES: u32 = 512;
 const LEAST_LANES: u32 = 16;
@@ -21,8 +34,8 @@ const WORKER: &str = "SELECT now_ns($2) AS now, worker.id AS worker FROM (SELECT
     LEFT JOIN LATERAL (SELECT id FROM workers WHERE id = $1 FOR KEY SHARE) AS worker ON true";
 const CLUSTER: &str = "SELECT cap, in_use FROM cluster";
 const LOCK_CLUSTER: &str = "SELECT cap, in_use FROM cluster WHERE cap IS NOT NULL FOR NO KEY UPDATE";
-/// One that the worker does not serve is as if it were paused: what comes back may have held its lanes, and those are looked at. Who
-/// serves all queues does not serve the server's own, [`SERVER_QUEUE`](crate::SERVER_QUEUE), here and below.
+/// One that the worker does not serve is as if it were paused: what comes back may have held its lanes, and those are looked at:
+/// see `serves`.
 const QUEUES: &str = "SELECT id, priority, max, in_use, \
     paused OR NOT coalesce(id = ANY((SELECT queues FROM workers WHERE id = $1)::bigint[]), name <> 'messages') AS paused FROM queues";
 const LOCK_QUEUES: &str = "SELECT FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE";
@@ -41,7 +54,8 @@ pub(super) const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(
 /// Ready lanes with a key: those of the best priority after the cursor, then those up to it, then the others; each key locked, unless
 /// somebody else has it. In three parts, so that each is a piece of the index, and said by pairs, so that no other index looks as good:
 /// one over all lanes steps over those that may not run. Those that this turn has locked before are not looked up again.
-pub(super) const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
+pub(super) const KEYED_LANES: &str = concat!(
+    "WITH ready AS MATERIALIZED (\
     SELECT lanes.* FROM queues CROSS JOIN LATERAL (\
     SELECT priority AS best FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) AS first \
     CROSS JOIN LATERAL (SELECT * FROM (\
@@ -52,39 +66,52 @@ pub(super) const KEYED_LANES: &str = "WITH ready AS MATERIALIZED (\
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
     AND priority > best ORDER BY priority, id LIMIT $2)) AS parts LIMIT $2) AS lanes \
     WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
-    AND EXISTS (SELECT FROM workers WHERE id = $4 AND coalesce(lanes.queue = ANY(workers.queues), \
-    lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages')))) \
+    AND ",
+    serves!("$4"),
+    ") \
     SELECT * FROM (SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
     keys.id AS key, in_use, paused, pinned, sent, latest, rates \
     FROM ready JOIN keys ON keys.id = ready.key WHERE ready.key <> ALL($5) FOR NO KEY UPDATE OF keys SKIP LOCKED) AS free UNION ALL \
-    SELECT id, queue, priority, limits, heavy, key, 0, true, NULL, '', false, '' FROM ready WHERE key = ANY($5)";
-pub(super) const PLAIN_LANES: &str = "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
+    SELECT id, queue, priority, limits, heavy, key, 0, true, NULL, '', false, '' FROM ready WHERE key = ANY($5)"
+);
+pub(super) const PLAIN_LANES: &str = concat!(
+    "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
     SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
     ORDER BY priority, id LIMIT 16) AS lanes \
-    WHERE EXISTS (SELECT FROM workers WHERE id = $1 AND coalesce(lanes.queue = ANY(workers.queues), \
-    lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages')))";
+    WHERE ",
+    serves!("$1")
+);
 /// A few of the lanes with a key that are ready, their keys locked or not.
-pub(super) const ANY_KEYED: &str = "SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
+pub(super) const ANY_KEYED: &str = concat!(
+    "SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
     SELECT id, queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL LIMIT 4) AS lanes \
     WHERE NOT paused AND (max IS NULL OR in_use < max) \
-    AND EXISTS (SELECT FROM workers WHERE id = $1 AND coalesce(lanes.queue = ANY(workers.queues), \
-    lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages'))) LIMIT 4";
+    AND ",
+    serves!("$1"),
+    " LIMIT 4"
+);
 /// The same where nobody waits: what others have locked stays unlocked here, and nothing is taken of it.
 const TRY_CLUSTER: &str = "SELECT FROM cluster WHERE cap IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED";
 const TRY_QUEUES: &str =
     "SELECT id FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED";
 
 /// Idle lanes that the transaction has filled and locked: nothing but what it sent stands in them.
-const FILLED_PLAIN: &str = "SELECT id AS lane, queue, priority, limits, heavy FROM lanes \
+const FILLED_PLAIN: &str = concat!(
+    "SELECT id AS lane, queue, priority, limits, heavy FROM lanes \
     WHERE id = ANY($1) AND state = 0 AND key IS NULL \
-    AND EXISTS (SELECT FROM workers WHERE id = $2 AND coalesce(lanes.queue = ANY(workers.queues), \
-    lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages'))) ORDER BY id";
-const FILLED_KEYED: &str = "SELECT lanes.id AS lane, queue, priority, limits, heavy, \
+    AND ",
+    serves!("$2"),
+    " ORDER BY id"
+);
+const FILLED_KEYED: &str = concat!(
+    "SELECT lanes.id AS lane, queue, priority, limits, heavy, \
     keys.id AS key, in_use, paused, pinned, sent, latest, rates \
     FROM lanes JOIN keys ON keys.id = lanes.key WHERE lanes.id = ANY($1) AND state = 0 \
-    AND EXISTS (SELECT FROM workers WHERE id = $2 AND coalesce(lanes.queue = ANY(workers.queues), \
-    lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages'))) \
-    ORDER BY lanes.id FOR NO KEY UPDATE OF keys SKIP LOCKED";
+    AND ",
+    serves!("$2"),
+    " \
+    ORDER BY lanes.id FOR NO KEY UPDATE OF keys SKIP LOCKED"
+);
 
 /// Lanes held by keys of which something comes back.
 const HELD_LANES: &str = "SELECT id AS lane, queue, key, priority, limits, heavy FROM lanes \
