@@ -58,8 +58,7 @@ impl Called {
         [plain, step, route].map(|route| Called::new(&route.expect("the options are right")))
     }
 
-    /// The exchanges shared by so many callers, in nanoseconds for each: the time that the thread ran, ten times over, for
-    /// that is told in steps of some milliseconds.
+    /// The exchanges shared by so many callers, in nanoseconds for each: the time that the thread ran, ten times over.
     fn run(&self, runtime: &Runtime, callers: usize) -> f64 {
         let took: Duration = runtime.block_on(async {
             let start = cpu_time();
