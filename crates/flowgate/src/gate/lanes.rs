@@ -10,7 +10,7 @@ use flowgate_core::{Key, Lane, Tick};
 use super::{line::Row, name::Name, slab::Slab};
 
 /// Below this a table is not worth shrinking.
-const SMALL: usize = 64;
+const SMALL: usize = 32;
 /// So many places stay allocated where there are no lanes. A gate may have many desks.
 const KEEP: usize = 4;
 /// So few lanes are found without a table.
