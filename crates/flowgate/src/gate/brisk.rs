@@ -48,27 +48,18 @@ impl State {
             return None;
         }
         let is_free = |lane: &Lane| lane.decide(&self.limits, weight, Tick::ZERO) == Decision::Admit;
-        let entered = match self.lanes.find(hash, key.as_bytes()) {
-            Some(index) => {
-                let lane = &mut self.lanes[index].lane;
-                if !is_free(lane) {
-                    return None;
-                }
-                lane.admit(&self.limits, weight, Tick::ZERO);
-                (index, lane.in_use())
-            }
-            None => {
-                let mut lane = Lane::default();
-                if !is_free(&lane) {
-                    return None;
-                }
-                lane.admit(&self.limits, weight, Tick::ZERO);
+        let index = match self.lanes.find(hash, key.as_bytes()) {
+            Some(index) if is_free(&self.lanes[index].lane) => index,
+            None if is_free(&Lane::default()) => {
                 self.spare = self.spare.checked_sub(1)?;
-                (self.lanes.insert(hash, key.to_key(), lane), lane.in_use())
+                self.lanes.insert(hash, key)
             }
+            _ => return None,
         };
+        let lane = &mut self.lanes[index].lane;
+        lane.admit(&self.limits, weight, Tick::ZERO);
         self.in_use += u64::from(weight);
-        Some(entered)
+        Some((index, lane.in_use()))
     }
 
     /// Joins the line of the one lane behind others. It holds nothing here, and nobody listens.

@@ -107,16 +107,16 @@ impl Bus {
         self.panics.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn tell(&self, ident: &Arc<Ident>, key: Option<&Key>, what: What) {
-        let event = Event { ident, key, what };
+    /// `ident` is the event's own, for those who keep it.
+    pub(crate) fn tell(&self, ident: &Arc<Ident>, event: &Event<'_>) {
         for listener in &self.listeners {
-            self.call(|| listener.on_event(&event));
+            self.call(|| listener.on_event(event));
         }
         if let Some(relay) = self.relay.get() {
-            self.call(|| relay.on_event(&event));
+            self.call(|| relay.on_event(event));
         }
         if self.has_subscribers.load(Ordering::Relaxed) {
-            self.post(ident, key, what);
+            self.post(ident, event);
         }
     }
 
@@ -128,13 +128,15 @@ impl Bus {
     }
 
     #[inline(never)]
-    fn post(&self, ident: &Arc<Ident>, key: Option<&Key>, what: What) {
+    fn post(&self, ident: &Arc<Ident>, event: &Event<'_>) {
         let mut someone_left = false;
         for mailbox in self.subscribers.read().unwrap_or_else(PoisonError::into_inner).iter() {
             match mailbox.upgrade() {
                 // It wakes the subscriber, by a waker that is not ours.
                 Some(mailbox) => {
-                    self.call(|| mailbox.post(Notice { ident: Arc::clone(ident), key: key.cloned(), what }));
+                    let notice =
+                        || Notice { ident: Arc::clone(ident), key: event.key.cloned(), what: event.what };
+                    self.call(|| mailbox.post(notice()));
                 }
                 None => someone_left = true,
             }

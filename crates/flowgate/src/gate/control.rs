@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, task::Waker};
 
-use flowgate_core::{Discipline, Key, Lane, Limits, Tick};
+use flowgate_core::{Discipline, Limits, Tick};
 
 use super::{
     backlogs::Backlogs,
@@ -52,7 +52,7 @@ impl State {
             backlogs: Backlogs::default(),
         };
         if !is_keyed {
-            state.lanes.insert_unlisted(0, Key::new(""), Lane::default());
+            state.lanes.insert_unlisted(0);
         }
         state
     }
@@ -86,13 +86,13 @@ impl State {
 
     /// From now on these limits hold for this key, whatever the gate's are.
     pub(crate) fn pin(&mut self, ask: &Ask<'_>, limits: Limits) -> bool {
-        let Some((text, hash)) = ask.key else { return false };
+        let Some((key, hash)) = ask.key else { return false };
         let index = match self.find(ask) {
             Some(index) => index,
             None => {
                 let Some(spare) = self.spare.checked_sub(1) else { return false };
                 self.spare = spare;
-                self.lanes.insert(hash, text.to_key(), Lane::default())
+                self.lanes.insert(hash, key)
             }
         };
         let now = self.now();

@@ -2,7 +2,7 @@
 //!
 //! Owns what all handles of one gate share, and turns what a desk says into passes, refusals and events. It holds no counts.
 
-use std::{hash::BuildHasher, sync::Arc, task::Waker, time::Duration};
+use std::{hash::BuildHasher, sync::Arc, task::Poll, time::Duration};
 
 // A model finds the same desks in each of its runs.
 #[cfg(loom)]
@@ -19,8 +19,8 @@ use super::{
     meta::Meta,
     name::Name,
     pass::Pass,
-    state::{Admission, Ask, Entry, Place, State, Turned},
-    wait::{Ready, Wait},
+    state::{Admission, Ask, Entry, State, Turned},
+    wait::Wait,
 };
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -82,7 +82,7 @@ impl Engine {
         let started = if self.meta.bus.is_timed() { self.meta.time.now() } else { Tick::ZERO };
         let mut pass = Pass::new(self.desk, 0, weight, started);
         let in_use = self.desk.express.in_use(left);
-        pass.announce(&self.meta, None, What::Acquired { waited: Duration::ZERO, in_use });
+        pass.announce(&self.meta, None, Duration::ZERO, in_use);
         Some(pass)
     }
 
@@ -93,15 +93,21 @@ impl Engine {
         key: Option<&Name<'_>>,
         weight: u32,
         spot: Spot,
-        waker: &Waker,
+        wait: &Wait<'_>,
     ) -> Answer {
         let is_line_likely = key.is_none() && self.desk.express.is_away();
         if !is_line_likely || self.meta.bus.is_on() || holding::is_any() {
-            return self.enter(key, weight, spot, Some(&Wait::new(waker, None)));
+            return self.enter(key, weight, spot, Some(wait));
         }
-        match self.desk.join_brisk(weight, Ready::new(self.meta.time.now(), waker)) {
-            Ok(place) => Answer::Wait(self.desk, place),
-            Err((locked, ready)) => self.enter_locked(locked, weight, spot, &Wait::new(waker, Some(ready))),
+        match self.desk.join_brisk(weight, wait.make_ready(self.meta.time.now())) {
+            Ok(place) => {
+                wait.stand(self.desk, place);
+                Poll::Pending
+            }
+            Err((locked, ready)) => {
+                wait.keep(ready);
+                self.enter_locked(locked, weight, spot, wait)
+            }
         }
     }
 
@@ -109,7 +115,7 @@ impl Engine {
     fn enter_locked(&self, locked: Locked, weight: u32, spot: Spot, wait: &Wait<'_>) -> Answer {
         let (desk, ask) = self.ask(None, weight);
         let entry = desk.enter(locked, &ask, Some(wait));
-        self.answer(desk, None, spot, entry)
+        self.answer(desk, None, spot, entry, Some(wait))
     }
 
     /// Enters, joins the line if that is wanted, or is refused.
@@ -125,7 +131,7 @@ impl Engine {
             && self.meta.bus.is_on()
             && let Some(pass) = self.enter_heard(weight)
         {
-            return Answer::Ready(Ok(pass));
+            return Poll::Ready(Ok(pass));
         }
         // Where nobody waits, a full express lane says all there is to know; unless this very work holds a slot.
         let never_waits = wait.is_none() || self.rejects.load(Ordering::Relaxed);
@@ -135,7 +141,7 @@ impl Engine {
             && express.lacks(weight)
             && (!holding::is_any() || holding::held(self.desk.address(), 0).is_none())
         {
-            return Answer::Ready(Err(self.refused(key, spot, express.turned(weight))));
+            return Poll::Ready(Err(self.refused(key, spot, express.turned(weight))));
         }
         let (desk, ask) = self.ask(key, weight);
         let locked = match ask.key {
@@ -144,20 +150,20 @@ impl Engine {
                 match desk.enter_brisk(key, hash, weight) {
                     Ok((lane, in_use)) => {
                         let admission = Admission { lane, weight, in_use, started, since: started };
-                        return Answer::Ready(Ok(self.admitted(desk, Some(key), admission)));
+                        return Poll::Ready(Ok(self.admitted(desk, Some(key), admission)));
                     }
                     Err(locked) => locked,
                 }
             }
             None => {
                 if let Some(wait) = wait {
-                    wait.prepare(self.meta.time.now());
+                    wait.keep(wait.make_ready(self.meta.time.now()));
                 }
                 desk.lock()
             }
         };
         let entry = self.enter_desk(desk, locked, &ask, wait);
-        self.answer(desk, key, spot, entry)
+        self.answer(desk, key, spot, entry, wait)
     }
 
     #[inline(never)]
@@ -174,13 +180,22 @@ impl Engine {
         }
     }
 
-    fn answer(&self, desk: &'static Desk, key: Option<&Name<'_>>, spot: Spot, entry: Entry) -> Answer {
+    fn answer(
+        &self,
+        desk: &'static Desk,
+        key: Option<&Name<'_>>,
+        spot: Spot,
+        entry: Entry,
+        wait: Option<&Wait<'_>>,
+    ) -> Answer {
         match entry {
-            Entry::In(admission) => Answer::Ready(Ok(self.admitted(desk, key, admission))),
-            Entry::Out(turned) => Answer::Ready(Err(self.refused(key, spot, turned))),
+            Entry::In(admission) => Poll::Ready(Ok(self.admitted(desk, key, admission))),
+            Entry::Out(turned) => Poll::Ready(Err(self.refused(key, spot, turned))),
             Entry::Line(place) => {
-                self.tell(key, What::Queued { depth: place.depth });
-                Answer::Wait(desk, place)
+                let depth = place.depth;
+                wait.expect("nobody else is in line").stand(desk, place);
+                self.tell(key, What::Queued { depth });
+                Poll::Pending
             }
             Entry::NoRoom => unreachable!("there was room, or it was turned away"),
         }
@@ -227,8 +242,8 @@ impl Engine {
     fn check_desk(&self, key: Option<&Name<'_>>, spot: Spot) -> Result<(), Refusal> {
         if self.meta.bus.is_on() {
             return match self.enter(key, 1, spot, None) {
-                Answer::Ready(answer) => answer.map(drop),
-                Answer::Wait(..) => unreachable!("without a waker nobody waits"),
+                Poll::Ready(answer) => answer.map(drop),
+                Poll::Pending => unreachable!("without a waker nobody waits"),
             };
         }
         let (desk, ask) = self.ask(key, 1);
@@ -248,7 +263,7 @@ impl Engine {
         let Admission { lane, weight, in_use, started, since } = admission;
         let mut pass = Pass::new(desk, lane, weight, started);
         if self.meta.bus.is_on() {
-            pass.announce(&self.meta, key, What::Acquired { waited: started.since(since), in_use });
+            pass.announce(&self.meta, key, started.since(since), in_use);
         }
         pass
     }
@@ -326,8 +341,6 @@ impl Drop for Engine {
     }
 }
 
-/// What an entrant is told.
-pub(crate) enum Answer {
-    Ready(Result<Pass, Refusal>),
-    Wait(&'static Desk, Place),
-}
+/// What an entrant is told, in the form in which it is handed on to whoever polls; one who waits
+/// finds its place in its [`Stage`](super::enter::Stage).
+pub(crate) type Answer = Poll<Result<Pass, Refusal>>;

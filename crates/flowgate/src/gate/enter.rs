@@ -13,12 +13,13 @@ use flowgate_core::{Key, Reason, Refusal, Spot, What};
 
 use super::{
     desk::Desk,
-    engine::{Answer, Engine},
+    engine::Engine,
     holding,
     name::Name,
     pass::Pass,
     seat::{self, Fate},
     state::{Admission, Place, Turned},
+    wait::Wait,
 };
 
 /// An entry: await it for a [`Pass`], or ask with [`Enter::now`].
@@ -54,7 +55,7 @@ struct Attempt {
 }
 
 #[derive(Debug)]
-enum Stage {
+pub(super) enum Stage {
     New,
     Waiting(&'static Desk, Place),
     Done,
@@ -98,8 +99,8 @@ impl<'a> Enter<'a> {
     #[inline(never)]
     fn now_slowly(self) -> Result<Pass, Refusal> {
         match self.engine.enter(self.key.as_ref(), self.attempt.weight, self.attempt.spot, None) {
-            Answer::Ready(answer) => answer,
-            Answer::Wait(..) => unreachable!("without a waker nobody waits"),
+            Poll::Ready(answer) => answer,
+            Poll::Pending => unreachable!("without a waker nobody waits"),
         }
     }
 }
@@ -171,16 +172,9 @@ impl Attempt {
         key: Option<&Name<'_>>,
         cx: &Context<'_>,
     ) -> Poll<Result<Pass, Refusal>> {
-        match engine.enter_or_wait(key, self.weight, self.spot, cx.waker()) {
-            Answer::Ready(answer) => {
-                self.stage = Stage::Done;
-                Poll::Ready(answer)
-            }
-            Answer::Wait(desk, place) => {
-                self.stage = Stage::Waiting(desk, place);
-                Poll::Pending
-            }
-        }
+        self.stage = Stage::Done;
+        let wait = Wait::new(cx.waker(), &mut self.stage);
+        engine.enter_or_wait(key, self.weight, self.spot, &wait)
     }
 
     #[inline(never)]

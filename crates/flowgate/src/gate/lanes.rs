@@ -7,10 +7,10 @@ use hashbrown::HashTable;
 
 use flowgate_core::{Key, Lane, Tick};
 
-use super::{line::Row, slab::Slab};
+use super::{line::Row, name::Name, slab::Slab};
 
 /// Below this a table is not worth shrinking.
-const SMALL: usize = 64;
+const SMALL: usize = 32;
 /// So many places stay allocated where there are no lanes. A gate may have many desks.
 const KEEP: usize = 4;
 /// So few lanes are found without a table.
@@ -106,9 +106,11 @@ impl Lanes {
         }
     }
 
+    /// Puts in an idle lane.
     #[inline]
-    pub(crate) fn insert(&mut self, hash: u32, key: Key, lane: Lane) -> u32 {
-        let index = self.insert_unlisted(hash, key, lane);
+    pub(crate) fn insert(&mut self, hash: u32, key: &Name<'_>) -> u32 {
+        let index = self.insert_unlisted(hash);
+        key.write_to(&mut self.slots[index].key);
         match self.few.get_mut(usize::from(self.known)) {
             Some(place) => {
                 *place = Known { hash, index };
@@ -134,10 +136,18 @@ impl Lanes {
 
     /// Puts in a lane that no key leads to: the one lane of a gate without keys.
     #[inline]
-    pub(crate) fn insert_unlisted(&mut self, hash: u32, key: Key, lane: Lane) -> u32 {
+    pub(crate) fn insert_unlisted(&mut self, hash: u32) -> u32 {
         self.serial = self.serial.wrapping_add(1);
-        let (serial, row, used_at) = (self.serial, Row::EMPTY, Tick::ZERO);
-        self.slots.insert(Slot { key, lane, used_at, row, hash, serial, is_timed: false, listed: 0 })
+        self.slots.insert(Slot {
+            key: Key::EMPTY,
+            lane: Lane::default(),
+            used_at: Tick::ZERO,
+            row: Row::EMPTY,
+            hash,
+            serial: self.serial,
+            is_timed: false,
+            listed: 0,
+        })
     }
 
     #[inline]
@@ -151,7 +161,7 @@ impl Lanes {
             }
             None => self.remove_tabled(index),
         }
-        self.slots.discard(index);
+        self.slots.discard(index, |slot| slot.key.set(""));
     }
 
     #[inline(never)]
@@ -250,7 +260,7 @@ mod tests {
             match known.remove(&key) {
                 Some((index, _)) => lanes.remove(index),
                 None => {
-                    let index = lanes.insert(hash, Key::new(&key), Lane::default());
+                    let index = lanes.insert(hash, &Name::Text(&key));
                     known.insert(key, (index, hash));
                 }
             }

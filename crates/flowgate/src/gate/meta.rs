@@ -4,7 +4,7 @@
 
 use std::{fmt, sync::Arc};
 
-use flowgate_core::{Ident, Key, Reason, What};
+use flowgate_core::{Event, Ident, Key, Reason, What};
 
 use super::{bus::Bus, quota::Quota};
 use crate::{
@@ -36,7 +36,7 @@ impl Meta {
     #[inline]
     pub(crate) fn tell(&self, key: Option<&Key>, what: What) {
         if self.bus.is_on() {
-            self.bus.tell(&self.ident, key, what);
+            self.bus.tell(&self.ident, &Event { ident: &self.ident, key, what });
         }
     }
 }

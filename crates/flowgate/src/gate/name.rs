@@ -27,4 +27,13 @@ impl Name<'_> {
             Name::Key(key) => Key::clone(key),
         }
     }
+
+    /// Writes it where it is to stay, which is cheaper than to move it there.
+    #[inline]
+    pub(crate) fn write_to(&self, place: &mut Key) {
+        match self {
+            Name::Text(text) => place.set(text),
+            Name::Key(key) => place.clone_from(key),
+        }
+    }
 }

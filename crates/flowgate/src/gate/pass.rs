@@ -9,9 +9,10 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use flowgate_core::{Outcome, Rate, Spot, Tick, What};
+use flowgate_core::{Outcome, Rate, Spot, Tick};
 use pin_project_lite::pin_project;
 
 use super::{
@@ -64,8 +65,14 @@ impl Pass {
 
     /// The pass tells of itself now, and again when it comes back.
     #[inline(never)]
-    pub(crate) fn announce(&mut self, meta: &Arc<Meta>, key: Option<&Name<'_>>, acquired: What) {
-        self.told = Some(Told::tell_acquired(meta, key, acquired));
+    pub(crate) fn announce(
+        &mut self,
+        meta: &Arc<Meta>,
+        key: Option<&Name<'_>>,
+        waited: Duration,
+        in_use: u32,
+    ) {
+        self.told = Some(Told::tell_acquired(meta, key, waited, in_use));
     }
 
     /// How many slots it holds.

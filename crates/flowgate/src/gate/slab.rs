@@ -69,10 +69,13 @@ impl<T, const KEEP: usize> Slab<T, KEEP> {
         value
     }
 
-    /// As [`Slab::remove`], but what was there is dropped where it is.
+    /// As [`Slab::remove`], but nothing is moved: `clear` gives up, where it is, all that the entry owns.
     #[inline]
-    pub(crate) fn discard(&mut self, index: u32) {
-        self.entries[index as usize] = Entry::Free { next: self.free };
+    pub(crate) fn discard(&mut self, index: u32, clear: impl FnOnce(&mut T)) {
+        clear(&mut self[index]);
+        // Nothing is left to drop. To drop it all the same, the compiler would write the whole entry and not two words of it.
+        let free = Entry::Free { next: self.free };
+        std::mem::forget(std::mem::replace(&mut self.entries[index as usize], free));
         self.freed(index);
     }
 

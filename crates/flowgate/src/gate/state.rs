@@ -378,13 +378,16 @@ impl State {
     /// The lane as it is now, put in if it was not there; `None` if there is no room for one more.
     #[inline]
     fn put(&mut self, found: Option<u32>, ask: &Ask<'_>, lane: Lane) -> Option<u32> {
-        if let Some(index) = found {
-            self.lanes[index].lane = lane;
-            return found;
-        }
-        let (key, hash) = ask.key?;
-        self.spare = self.spare.checked_sub(1)?;
-        Some(self.lanes.insert(hash, key.to_key(), lane))
+        let index = match found {
+            Some(index) => index,
+            None => {
+                let (key, hash) = ask.key?;
+                self.spare = self.spare.checked_sub(1)?;
+                self.lanes.insert(hash, key)
+            }
+        };
+        self.lanes[index].lane = lane;
+        Some(index)
     }
 
     #[inline]

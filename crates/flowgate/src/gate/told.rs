@@ -6,17 +6,19 @@
 use std::{
     cell::{Cell, RefCell},
     sync::Arc,
+    time::Duration,
 };
 
 use flowgate_core::{Key, Tick, What};
 
 use super::{meta::Meta, name::Name};
 
-#[derive(Default)]
 pub(super) struct Told {
     /// `None` only while nobody uses it.
     meta: Option<Arc<Meta>>,
-    key: Option<Key>,
+    /// Means nothing where the gate has no keys.
+    key: Key,
+    is_keyed: bool,
     is_timed: bool,
 }
 
@@ -53,13 +55,30 @@ impl Spares {
 }
 
 impl Told {
+    fn new() -> Box<Self> {
+        Box::new(Told { meta: None, key: Key::EMPTY, is_keyed: false, is_timed: false })
+    }
+
+    #[inline]
+    fn key(&self) -> Option<&Key> {
+        self.is_keyed.then_some(&self.key)
+    }
+
     /// Tells that a pass went out.
     #[inline]
-    pub(super) fn tell_acquired(meta: &Arc<Meta>, key: Option<&Name<'_>>, acquired: What) -> Box<Told> {
-        let mut told = SPARES_HERE.try_with(Spares::take).ok().flatten().unwrap_or_default();
-        told.key = key.map(Name::to_key);
-        meta.tell(told.key.as_ref(), acquired);
+    pub(super) fn tell_acquired(
+        meta: &Arc<Meta>,
+        key: Option<&Name<'_>>,
+        waited: Duration,
+        in_use: u32,
+    ) -> Box<Told> {
+        let mut told = SPARES_HERE.try_with(Spares::take).ok().flatten().unwrap_or_else(Told::new);
+        if let Some(key) = key {
+            key.write_to(&mut told.key);
+        }
+        told.is_keyed = key.is_some();
         told.is_timed = meta.bus.is_timed();
+        meta.tell(told.key(), What::Acquired { waited, in_use });
         told.meta = Some(Arc::clone(meta));
         told
     }
@@ -70,9 +89,9 @@ impl Told {
             // One that went out before anybody wanted times has no start to count from.
             let is_timed = told.is_timed && started != Tick::ZERO;
             let held = is_timed.then(|| meta.time.now().since(started));
-            meta.tell(told.key.as_ref(), What::Released { held });
+            meta.tell(told.key(), What::Released { held });
         }
-        told.key = None;
+        told.key.set("");
         // While the thread ends there is nowhere to keep it; then it is freed.
         let _ = SPARES_HERE.try_with(|spares| spares.put(told));
     }

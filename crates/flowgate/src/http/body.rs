@@ -5,7 +5,7 @@
 
 use std::{
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
@@ -80,12 +80,18 @@ impl<B: Body<Data = Bytes>> Body for GatedBody<B> {
         match self.project().kind.project() {
             KindProjected::Refusal { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             KindProjected::Inner { mut body, kept } => {
-                let frame = ready!(body.as_mut().poll_frame(cx));
-                // Whoever sends the body need not ask again once it says that it has ended.
-                if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
+                // Looked at where it is: frames are large, and there is one for each piece of a body.
+                let polled = body.as_mut().poll_frame(cx);
+                let is_over = match &polled {
+                    Poll::Pending => false,
+                    // Whoever sends the body need not ask again once it says that it has ended.
+                    Poll::Ready(Some(Ok(_))) => body.is_end_stream(),
+                    Poll::Ready(_) => true,
+                };
+                if is_over {
                     kept.give_back();
                 }
-                Poll::Ready(frame)
+                polled
             }
         }
     }

@@ -22,6 +22,7 @@ const STATE: HeaderName = HeaderName::from_static("ratelimit");
 const SMALL: usize = 1_024;
 
 const CONCURRENCY_STATE: &str = "\"concurrency\";r=";
+const CONCURRENCY_POLICY: (&str, &str) = ("\"concurrency\";q=", ";qu=\"concurrent-requests\"");
 
 /// The figures of a lane, for the headers of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +70,8 @@ impl Figures {
     /// meets first. The IETF pair is a list, to which each kind adds its item.
     pub fn write(&self, headers: &mut HeaderMap) {
         match *self {
-            Figures::Concurrency { limit, remaining } if (remaining as usize) < SMALL => {
-                write_concurrency(limit, remaining, headers);
+            Figures::Concurrency { limit, remaining } if (limit.max(remaining) as usize) < SMALL => {
+                write_concurrency(limit as usize, remaining as usize, headers);
             }
             figures => Figures::write_all(&[figures], headers),
         }
@@ -140,9 +141,9 @@ impl Figures {
         begin_item(policy);
         match *self {
             Figures::Concurrency { limit, .. } => {
-                policy.extend_from_slice(b"\"concurrency\";q=");
+                policy.extend_from_slice(CONCURRENCY_POLICY.0.as_bytes());
                 push_number(policy, limit.into());
-                policy.extend_from_slice(b";qu=\"concurrent-requests\"");
+                policy.extend_from_slice(CONCURRENCY_POLICY.1.as_bytes());
             }
             Figures::Rate { limit, window, .. } => {
                 policy.extend_from_slice(b"\"rate\";q=");
@@ -174,41 +175,13 @@ impl Figures {
     }
 }
 
-/// What nearly every response tells: one gate's slots. As [`Figures::write_all`] of these alone.
-fn write_concurrency(limit: u32, remaining: u32, headers: &mut HeaderMap) {
+/// What nearly every response tells: one gate's slots, a small number of them. As [`Figures::write_all`] of these alone.
+fn write_concurrency(limit: usize, remaining: usize, headers: &mut HeaderMap) {
     headers.reserve(4);
-    let (limit, policy) = LAST_LIMIT.with_borrow_mut(|last| {
-        if last.of != limit {
-            *last = Limit::new(limit);
-        }
-        (last.value.clone(), last.policy.clone())
-    });
-    headers.insert(CONCURRENCY_LIMIT, limit);
-    headers.insert(CONCURRENCY_REMAINING, number(remaining.into()));
-    headers.append(POLICY, policy);
-    headers.append(STATE, STATES[remaining as usize].clone());
-}
-
-/// What is written of a `max`.
-struct Limit {
-    /// Zero for none yet: no `max` is.
-    of: u32,
-    value: HeaderValue,
-    policy: HeaderValue,
-}
-
-thread_local! {
-    static LAST_LIMIT: RefCell<Limit> = const {
-        RefCell::new(Limit { of: 0, value: HeaderValue::from_static(""), policy: HeaderValue::from_static("") })
-    };
-}
-
-impl Limit {
-    fn new(limit: u32) -> Self {
-        let mut policy = Vec::with_capacity(64);
-        Figures::Concurrency { limit, remaining: 0 }.write_policy(&mut policy);
-        Limit { of: limit, value: number(limit.into()), policy: value_of(&policy) }
-    }
+    headers.insert(CONCURRENCY_LIMIT, NUMBERS[limit].clone());
+    headers.insert(CONCURRENCY_REMAINING, NUMBERS[remaining].clone());
+    headers.append(POLICY, POLICIES[limit].clone());
+    headers.append(STATE, STATES[remaining].clone());
 }
 
 /// What was last written of limits, and of which: it is the same for as long as they are.
@@ -303,13 +276,15 @@ fn window_of(rate: &Rate) -> Option<Duration> {
 }
 
 /// What small numbers and their items are written as.
-static NUMBERS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| kept(""));
-static STATES: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| kept(CONCURRENCY_STATE));
+static NUMBERS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| kept("", ""));
+static STATES: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| kept(CONCURRENCY_STATE, ""));
+static POLICIES: LazyLock<Vec<HeaderValue>> =
+    LazyLock::new(|| kept(CONCURRENCY_POLICY.0, CONCURRENCY_POLICY.1));
 
-/// The texts of small numbers behind some other text. They are never given up, so whoever has a copy counts no references: a count
+/// The texts of small numbers between other texts. They are never given up, so whoever has a copy counts no references: a count
 /// that all threads change with each response would be the slowest thing about it.
-fn kept(before: &str) -> Vec<HeaderValue> {
-    let text = |number| &*Box::leak(format!("{before}{number}").into_boxed_str());
+fn kept(before: &str, after: &str) -> Vec<HeaderValue> {
+    let text = |number| &*Box::leak(format!("{before}{number}{after}").into_boxed_str());
     (0..SMALL).map(|number| HeaderValue::from_static(text(number))).collect()
 }
 

@@ -6,7 +6,10 @@
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -48,6 +51,8 @@ pub(crate) struct Front {
     pub(crate) answer: Answer,
     on_reject: Option<Arc<OnReject>>,
     pub(crate) has_figures: bool,
+    /// Tells a layer from all others there ever were: a request may outlive the layer that counted it.
+    number: u64,
 }
 
 /// The same, as they are being said: the first mistake is kept for `build`.
@@ -60,7 +65,7 @@ pub(crate) struct FrontBuilder {
 impl FrontBuilder {
     pub(crate) fn new(scope: Scope, answer: Answer) -> Self {
         let (identity, exemptions, on_reject, has_figures) = (None, Vec::new(), None, true);
-        let front = Front { scope, identity, exemptions, answer, on_reject, has_figures };
+        let front = Front { scope, identity, exemptions, answer, on_reject, has_figures, number: 0 };
         FrontBuilder { front, wrong: None }
     }
 
@@ -107,6 +112,7 @@ impl FrontBuilder {
     }
 
     pub(crate) fn build(self) -> Result<Front, OptionError> {
+        static LAYERS: AtomicU64 = AtomicU64::new(0);
         if let Some(error) = self.wrong {
             return Err(error);
         }
@@ -115,7 +121,7 @@ impl FrontBuilder {
                             address, through declared proxies, or by a function";
             return Err(OptionError::new("scope", "`client`", accepted));
         }
-        Ok(self.front)
+        Ok(Front { number: LAYERS.fetch_add(1, Ordering::Relaxed), ..self.front })
     }
 }
 
@@ -129,6 +135,19 @@ impl Front {
         };
         // The panic was reported where it happened.
         catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Box::new(self.answer.misconfigured(&request.headers)))
+    }
+
+    /// Marks the request as counted by this layer; `false` if it was already.
+    pub(crate) fn counts(&self, extensions: &mut Extensions) -> bool {
+        let Some(counted) = extensions.get_mut::<Counted>() else {
+            extensions.insert(Counted { first: self.number, more: Vec::new() });
+            return true;
+        };
+        let is_new = counted.first != self.number && !counted.more.contains(&self.number);
+        if is_new {
+            counted.more.push(self.number);
+        }
+        is_new
     }
 
     /// The answer to a request that was refused; whoever asked to hear of it does.
@@ -179,25 +198,11 @@ impl fmt::Debug for Front {
     }
 }
 
-/// Which layers have counted a request, by their addresses. There is rarely more than one.
+/// Which layers have counted a request, by their numbers. There is rarely more than one.
 #[derive(Clone)]
 struct Counted {
-    first: usize,
-    more: Vec<usize>,
-}
-
-/// Marks the request as counted by this layer; `false` if it was already.
-pub(crate) fn counts<T>(layer: &Arc<T>, extensions: &mut Extensions) -> bool {
-    let address = Arc::as_ptr(layer).addr();
-    let Some(counted) = extensions.get_mut::<Counted>() else {
-        extensions.insert(Counted { first: address, more: Vec::new() });
-        return true;
-    };
-    let is_new = counted.first != address && !counted.more.contains(&address);
-    if is_new {
-        counted.more.push(address);
-    }
-    is_new
+    first: u64,
+    more: Vec<u64>,
 }
 
 /// The options that every layer's builder takes, written once.

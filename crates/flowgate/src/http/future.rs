@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use super::{
     body::GatedBody,
-    concurrency::{ReleaseAt, Shared},
+    concurrency::{ReleaseAt, Shared, Terms},
     figures::Figures,
     upgrade::{self, Bridge},
 };
@@ -62,7 +62,7 @@ struct Waiting<S, B> {
 /// What one under way holds besides its work.
 #[derive(Default)]
 struct Held {
-    pass: Option<(Pass, Arc<Shared>)>,
+    pass: Option<(Pass, Terms)>,
     bridge: Option<Bridge>,
     figures: Option<Figures>,
 }
@@ -78,8 +78,8 @@ where
     }
 
     /// Let in at once.
-    pub(crate) fn admitted(inner: &mut S, request: Request<B>, layer: Arc<Shared>, pass: Pass) -> Self {
-        ResponseFuture { stage: Stage::run(inner, request, layer, pass) }
+    pub(crate) fn admitted(inner: &mut S, request: Request<B>, terms: Terms, pass: Pass) -> Self {
+        ResponseFuture { stage: Stage::run(inner, request, terms, pass) }
     }
 
     /// In line.
@@ -104,13 +104,13 @@ impl<S, B> Stage<S, B>
 where
     S: Service<Request<B>>,
 {
-    fn run(inner: &mut S, mut request: Request<B>, layer: Arc<Shared>, pass: Pass) -> Self {
-        let bridge = match layer.release {
+    fn run(inner: &mut S, mut request: Request<B>, terms: Terms, pass: Pass) -> Self {
+        let bridge = match terms.release {
             ReleaseAt::Body => upgrade::bridge(&mut request),
             ReleaseAt::Headers => None,
         };
-        let future = pass.holding(layer.spot, || inner.call(request));
-        Stage::Running { future, held: Held { pass: Some((pass, layer)), bridge, figures: None } }
+        let future = pass.holding(terms.spot, || inner.call(request));
+        Stage::Running { future, held: Held { pass: Some((pass, terms)), bridge, figures: None } }
     }
 }
 
@@ -130,7 +130,7 @@ where
                     let waiting = line.take().expect("it was there a moment ago");
                     let Waiting { key, mut inner, request, layer, .. } = *waiting;
                     match answer {
-                        Ok(pass) => Stage::run(&mut inner, request, layer, pass),
+                        Ok(pass) => Stage::run(&mut inner, request, layer.terms, pass),
                         Err(refusal) => {
                             let (parts, _) = request.into_parts();
                             Stage::Refused { response: Some(layer.refuse(&key, &refusal, &parts)) }
@@ -139,7 +139,7 @@ where
                 }
                 StageProjected::Running { future, held } => {
                     let polled = match &held.pass {
-                        Some((pass, layer)) => pass.holding(layer.spot, || future.poll(cx)),
+                        Some((pass, terms)) => pass.holding(terms.spot, || future.poll(cx)),
                         None => future.poll(cx),
                     };
                     return Poll::Ready(held.end(ready!(polled)));
@@ -171,13 +171,13 @@ impl Held {
         if let Some(figures) = figures {
             figures.write(response.headers_mut());
         }
-        let Some((pass, layer)) = pass else { return Ok(response.map(|body| GatedBody::new(body, None))) };
-        layer.tell_standing(&pass, response.headers_mut());
+        let Some((pass, terms)) = pass else { return Ok(response.map(|body| GatedBody::new(body, None))) };
+        terms.tell_standing(&pass, response.headers_mut());
         let outcome = match response.status() {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => Outcome::Overloaded,
             _ => Outcome::Done,
         };
-        let kept = match (layer.release, bridge) {
+        let kept = match (terms.release, bridge) {
             (ReleaseAt::Headers, _) => {
                 pass.settle(outcome);
                 None

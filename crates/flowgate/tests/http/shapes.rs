@@ -45,6 +45,25 @@ async fn h8_one_layer_mounted_twice_is_one_gate_and_counts_once() {
 }
 
 #[tokio::test]
+async fn h8_a_request_that_outlives_its_layer_counts_at_the_next() {
+    // Seen to fail: with layers told apart by their addresses, one that is made where another was takes a request of that one
+    // for counted, and lets it through.
+    let mut extensions = http::Extensions::new();
+    for round in 0..100 {
+        let service = limit(1, |options| options).layer(service_fn(|request: Request<()>| async move {
+            let mut response = Response::new(Full::<bytes::Bytes>::default());
+            *response.extensions_mut() = request.into_parts().0.extensions;
+            Ok::<_, Infallible>(response)
+        }));
+        let mut request = Request::new(());
+        *request.extensions_mut() = extensions;
+        let (head, _) = soon(service.oneshot(request)).await.unwrap().into_parts();
+        assert!(head.headers.contains_key("concurrency-limit"), "it was not counted in round {round}");
+        extensions = head.extensions;
+    }
+}
+
+#[tokio::test]
 async fn h8_one_layer_on_many_routes_is_one_gate() {
     // Seen to fail: with a gate made in `Layer::layer`, each route has a budget of its own (the most reported bug of all) and
     // that of the layer stays empty.

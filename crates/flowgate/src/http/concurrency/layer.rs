@@ -79,9 +79,17 @@ pub enum Line {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) front: Front,
+    pub(crate) terms: Terms,
+    gate: Doors,
+}
+
+/// What a request under way has to know of its layer. It has a copy: a count of references to the layer, which all threads
+/// change with each request, would be the slowest thing about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
     pub(crate) release: ReleaseAt,
     pub(crate) spot: Spot,
-    gate: Doors,
+    has_figures: bool,
 }
 
 /// One budget, or one for each key.
@@ -208,6 +216,7 @@ impl ConcurrencyLimitBuilder {
     pub fn build(self) -> Result<ConcurrencyLimit, OptionError> {
         let spot = Spot::here();
         let front = self.front.build()?;
+        let terms = Terms { release: self.release, spot, has_figures: front.has_figures };
         let gate = self.gate.scope(front.scope.word());
         let gate = match self.max_queue {
             0 => gate.reject(),
@@ -224,7 +233,7 @@ impl ConcurrencyLimitBuilder {
             (_, Some(max_keys)) => gate.keyed().max_keys(max_keys).build().map(Doors::Many),
         };
         let gate = gate.map_err(|error| renamed(&error, self.max_queue))?;
-        Ok(ConcurrencyLimit { shared: Arc::new(Shared { front, release: self.release, spot, gate }) })
+        Ok(ConcurrencyLimit { shared: Arc::new(Shared { front, terms, gate }) })
     }
 }
 
@@ -264,8 +273,8 @@ impl Shared {
         // Who has to wait leaves its waker when it is first polled.
         let cx = Context::from_waker(Waker::noop());
         match &self.gate {
-            Doors::One(gate) => gate.begin(None, self.spot, &cx),
-            Doors::Many(gate) => gate.begin(Some(key), self.spot, &cx),
+            Doors::One(gate) => gate.begin(None, self.terms.spot, &cx),
+            Doors::Many(gate) => gate.begin(Some(key), self.terms.spot, &cx),
         }
     }
 
@@ -273,14 +282,16 @@ impl Shared {
     pub(crate) fn refuse(&self, key: &Key, refusal: &Refusal, request: &Parts) -> Response<Bytes> {
         let mut response = self.front.refuse(key, refusal, request);
         if let Some(limit) = refusal.max {
-            self.tell(limit, limit.saturating_sub(refusal.in_use), response.headers_mut());
+            self.terms.tell(limit, limit.saturating_sub(refusal.in_use), response.headers_mut());
         }
         response
     }
+}
 
+impl Terms {
     /// The figures of a pass's lane, into the head of its response.
     pub(crate) fn tell_standing(&self, pass: &Pass, headers: &mut HeaderMap) {
-        if self.front.has_figures {
+        if self.has_figures {
             let standing = pass.standing();
             if let (Some(limit), Some(remaining)) = (standing.max, standing.remaining()) {
                 self.tell(limit, remaining, headers);
@@ -289,7 +300,7 @@ impl Shared {
     }
 
     fn tell(&self, limit: u32, remaining: u32, headers: &mut HeaderMap) {
-        if self.front.has_figures {
+        if self.has_figures {
             Figures::Concurrency { limit, remaining }.write(headers);
         }
     }

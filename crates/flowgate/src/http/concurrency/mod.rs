@@ -9,4 +9,4 @@ mod service;
 pub use layer::{ConcurrencyLimit, ConcurrencyLimitBuilder, Line, ReleaseAt};
 pub use service::Concurrency;
 
-pub(crate) use layer::Shared;
+pub(crate) use layer::{Shared, Terms};

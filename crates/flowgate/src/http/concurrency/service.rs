@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use super::layer::Shared;
 use crate::gate::Begun;
-use crate::http::{body::GatedBody, front::counts, future::ResponseFuture};
+use crate::http::{body::GatedBody, future::ResponseFuture};
 
 /// A service behind a [`ConcurrencyLimit`](super::ConcurrencyLimit).
 #[derive(Clone)]
@@ -43,17 +43,15 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut parts, body) = request.into_parts();
         let key = match self.shared.front.key(&parts) {
-            Ok(key) => key.filter(|_| counts(&self.shared, &mut parts.extensions)),
+            Ok(Some(key)) if self.shared.front.counts(&mut parts.extensions) => key,
+            Ok(_) => return ResponseFuture::free(&mut self.inner, Request::from_parts(parts, body), None),
             Err(response) => return ResponseFuture::refused(*response),
-        };
-        let Some(key) = key else {
-            return ResponseFuture::free(&mut self.inner, Request::from_parts(parts, body), None);
         };
         // Asked for right here, so that the line is in the order of the calls; who has to wait leaves its waker later.
         match self.shared.enter(&key) {
             Begun::Done(Ok(pass)) => {
-                let layer = Arc::clone(&self.shared);
-                ResponseFuture::admitted(&mut self.inner, Request::from_parts(parts, body), layer, pass)
+                let request = Request::from_parts(parts, body);
+                ResponseFuture::admitted(&mut self.inner, request, self.shared.terms, pass)
             }
             Begun::Done(Err(refusal)) => ResponseFuture::refused(self.shared.refuse(&key, &refusal, &parts)),
             Begun::Waiting(enter) => {

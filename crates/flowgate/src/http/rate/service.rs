@@ -10,7 +10,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::layer::Shared;
-use crate::http::{body::GatedBody, front::counts, future::ResponseFuture};
+use crate::http::{body::GatedBody, future::ResponseFuture};
 
 /// A service behind a [`RateLimit`](super::RateLimit).
 #[derive(Clone)]
@@ -40,7 +40,7 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (mut parts, body) = request.into_parts();
         let key = match self.shared.front.key(&parts) {
-            Ok(key) => key.filter(|_| counts(&self.shared, &mut parts.extensions)),
+            Ok(key) => key.filter(|_| self.shared.front.counts(&mut parts.extensions)),
             Err(response) => return ResponseFuture::refused(*response),
         };
         let figures = match key.map(|key| self.shared.spend(&key).map_err(|refusal| (key, refusal))) {

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::layer::Shared;
-use crate::http::{body::GatedBody, front::counts, future::ResponseFuture};
+use crate::http::{body::GatedBody, future::ResponseFuture};
 
 /// A service behind a [`LoadShed`](super::LoadShed).
 #[derive(Clone)]
@@ -41,7 +41,7 @@ where
         self.shared.watch();
         let (mut parts, body) = request.into_parts();
         let is_counted = match self.shared.front.key(&parts) {
-            Ok(key) => key.is_some() && counts(&self.shared, &mut parts.extensions),
+            Ok(key) => key.is_some() && self.shared.front.counts(&mut parts.extensions),
             Err(response) => return ResponseFuture::refused(*response),
         };
         if is_counted && self.shared.share.takes() {
