@@ -11,8 +11,8 @@ use crate::record::Record;
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
 /// The queue of a server's own work: a task of it is a message to deliver, and no worker's. Who serves all queues does not serve
-/// this one; who names it does.
-pub const SERVER_QUEUE: &str = "messages";
+/// this one; who names it does. The statements of PostgreSQL have its name as well.
+pub const SERVER_QUEUE: &str = "flowgate:messages";
 /// The longest name of a queue, key, kind or dedupe id, in bytes.
 pub const MAX_NAME: usize = 512;
 /// The longest body, in bytes.

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use flowgate_tasks::{
-    NewTask, Record, Retry, TaskId,
-    store::{NewWorker, Postgres, Store, Turn, Want},
+    NewTask, Record, Retry, SERVER_QUEUE, TaskId,
+    store::{Document, NewWorker, Postgres, Shelf as _, Store, Turn, Want},
 };
 use tokio_postgres::NoTls;
 
@@ -61,4 +61,32 @@ async fn what_waits_in_tables_of_the_version_before_marks_is_run_in_its_order() 
     }
     assert_eq!(ran, [TaskId(1), TaskId(2), third]);
     assert_eq!(store.audit().await.expect("an audit"), [""; 0]);
+}
+
+// Seen to fail: without the step, `messages` stayed; without its look for a server, so did nobody else's.
+#[tokio::test]
+async fn a_servers_queue_of_the_version_before_has_its_new_name() {
+    for has_server in [true, false] {
+        let name = format!("named_{has_server}");
+        let url = flowgate_testkit::postgres::Postgres::shared().create_database(&name).expect("a database");
+        let store = Postgres::connect(&url).await.expect("a store");
+        let task = || NewTask::new("one", Vec::new()).queue("messages");
+        let sent = store.send(vec![task(), task()]).await.expect("sent");
+        store.cancel(sent[0].id).await.expect("cancelled");
+        if has_server {
+            let (kind, name) = ("server".to_owned(), "signing-keys".to_owned());
+            store.put_document(Document { kind, name, body: Vec::new(), version: None }).await.expect("kept");
+        }
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        let earlier = "DELETE FROM flowgate.migrations WHERE step > 9";
+        client.batch_execute(earlier).await.expect("an older version");
+        let store = Postgres::connect(&url).await.expect("a store");
+        let name = if has_server { SERVER_QUEUE } else { "messages" };
+        let queues = store.queues().await.expect("a look");
+        assert_eq!(queues.iter().map(|look| look.limits.name.as_str()).collect::<Vec<_>>(), [name]);
+        assert_eq!(queues[0].waiting, 1);
+        let dead = store.dead(None, 9).await.expect("a look");
+        assert_eq!(dead.iter().map(|look| look.queue.as_str()).collect::<Vec<_>>(), [name]);
+    }
 }

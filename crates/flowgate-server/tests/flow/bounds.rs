@@ -49,7 +49,7 @@ on_every_store! {
         endpoint.holds("theirs", 1).await;
         let publish = format!("/v2/publish/{}", endpoint.url("/ok/own"));
         let own = within("a", Method::POST, &publish, &[]).await.json()["messageId"].as_str().unwrap().to_owned();
-        for (what, status) in [("queue:messages", 403), ("1", 403), (theirs.as_str(), 404)] {
+        for (what, status) in [("queue:flowgate:messages", 403), ("1", 403), (theirs.as_str(), 404)] {
             let answer = within("a", Method::GET, &format!("/v2/explain?what={what}"), &[]).await;
             assert_eq!(answer.status, status, "{what}: {answer:?}");
         }
@@ -60,7 +60,7 @@ on_every_store! {
         assert!(!told.to_string().contains(&theirs), "{told}");
         let told = within("b", Method::GET, &format!("/v2/explain?what={theirs}"), &[]).await.json();
         assert_eq!(told["holders"][0]["messageId"], json!(theirs), "{told}");
-        assert!(server.get("/v2/explain?what=queue:messages").await["holders"][0].is_object());
+        assert!(server.get("/v2/explain?what=queue:flowgate:messages").await["holders"][0].is_object());
         endpoint.release(2);
     }
 

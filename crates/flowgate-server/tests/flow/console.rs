@@ -236,7 +236,7 @@ on_every_store! {
         for part in ["subject", "held_by", "facts", "help", "place"] {
             assert_eq!(said[part], key[part], "{part}");
         }
-        for (what, status) in [("key:k", 200), ("queue:messages", 200), (&*second, 200), ("key:none", 404), ("nonsense", 400)] {
+        for (what, status) in [("key:k", 200), ("queue:flowgate:messages", 200), (&*second, 200), ("key:none", 404), ("nonsense", 400)] {
             let answer = server.ask(Method::GET, &format!("/v2/explain?what={what}"), &[], "").await;
             assert_eq!(answer.status, status, "{what}: {answer:?}");
         }
@@ -251,17 +251,17 @@ on_every_store! {
         let page = log_in(&server).await;
         server.publish(&endpoint.url("/ok/x"), &[]).await;
         endpoint.came(1).await;
-        assert_eq!(page.ask(Method::POST, "/console/data/queues/messages", r#"{"max": 7, "paused": true}"#).await.status, 200);
+        assert_eq!(page.ask(Method::POST, "/console/data/queues/flowgate:messages", r#"{"max": 7, "paused": true}"#).await.status, 200);
         assert_eq!(page.ask(Method::POST, "/console/data/cluster", r#"{"max": 9}"#).await.status, 200);
         let told = page.get("/console/data/queues").await;
         assert_eq!((&told["queues"][0]["max"], &told["queues"][0]["isPaused"], &told["cluster"]["cap"]), (&json!(7), &json!(true), &json!(9)));
         assert_eq!(told["workers"][0]["name"], "flowgate serve");
-        assert_eq!(page.ask(Method::POST, "/console/data/queues/messages", r#"{"max": null, "paused": false}"#).await.status, 200);
+        assert_eq!(page.ask(Method::POST, "/console/data/queues/flowgate:messages", r#"{"max": null, "paused": false}"#).await.status, 200);
         let told = page.get("/console/data/queues").await;
         assert_eq!((&told["queues"][0]["max"], &told["queues"][0]["isPaused"]), (&Value::Null, &json!(false)));
         for (path, body, status) in [
-            ("/console/data/queues/messages", r#"{"max": 0}"#, 400),
-            ("/console/data/queues/messages", r#"{"mux": 1}"#, 400),
+            ("/console/data/queues/flowgate:messages", r#"{"max": 0}"#, 400),
+            ("/console/data/queues/flowgate:messages", r#"{"mux": 1}"#, 400),
             ("/console/data/queues/none", r#"{"max": 1}"#, 404),
             ("/console/data/cluster", "7", 400),
         ] {

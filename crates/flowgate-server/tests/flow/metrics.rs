@@ -117,7 +117,7 @@ on_every_store! {
                 assert!(started.elapsed() < DEADLINE, "{what}: not in time\n{page}");
             }
         };
-        let (dead, oldest) = ("flowgate_queue_dead{queue=\"messages\"}", "flowgate_oldest_message_seconds");
+        let (dead, oldest) = ("flowgate_queue_dead{queue=\"flowgate:messages\"}", "flowgate_oldest_message_seconds");
         told("nothing waits", oldest, &|age| age == 0.0).await;
         server.publish(&endpoint.url("/ok/later"), &[("Upstash-Delay", "1h")]).await;
         server.post("/v2/flowControl/held/pause").await;
@@ -153,7 +153,7 @@ async fn the_page_does_not_grow_with_the_keys() {
     // The page is made anew when the one that is kept is old.
     let started = Instant::now();
     let mut full = page(&server).await;
-    while sample(&full, "flowgate_queue_delayed{queue=\"messages\"}") != 100_000.0 {
+    while sample(&full, "flowgate_queue_delayed{queue=\"flowgate:messages\"}") != 100_000.0 {
         assert!(started.elapsed() < DEADLINE);
         full = page(&server).await;
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use flowgate_core::Limits;
-use flowgate_tasks::NewTask;
+use flowgate_tasks::{NewTask, SERVER_QUEUE};
 use http::Method;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -32,7 +32,7 @@ const MOST_MEMORY: u64 = 140 * 1024 * 1024;
 async fn fill(kit: &Kit, key: &str) {
     let limits = Limits::builder().max(2).build().unwrap();
     for _ in 0..WAITING / BATCH {
-        let task = || NewTask::new("deliver", vec![b'.'; 300]).queue("messages").key(key).limits(limits);
+        let task = || NewTask::new("deliver", vec![b'.'; 300]).queue(SERVER_QUEUE).key(key).limits(limits);
         kit.send_all((0..BATCH).map(|_| task()).collect()).await;
     }
 }

@@ -142,7 +142,7 @@ struct Desk {
     is_looking: bool,
     /// Whether the next turn has to lock the counters.
     wants_locks: bool,
-    /// Whether a reply was lost, so that the store may know of claims that this worker does not.
+    /// Whether a reply was lost, or came too late, so that the store may know of claims that this worker does not.
     is_unsure: bool,
     look_at: Instant,
     /// No turn before then: the store failed.
@@ -272,7 +272,7 @@ impl Desk {
                 let lost = settles.iter().filter(|settle| turned.lost.contains(&settle.task.id)).count();
                 self.ending.settled += (settles.len() - lost) as u64;
                 self.ending.lost += lost as u64;
-                self.stock.told(&starts);
+                self.is_unsure = self.stock.told(&starts);
                 for id in turned.lost {
                     self.lose(id);
                 }
@@ -289,8 +289,8 @@ impl Desk {
                 }
                 let is_full = self.held.len() >= self.options.slots() as usize;
                 // A send claims nothing ahead.
-                self.is_looking |=
-                    is_full && self.options.prefetch.is_some() && matches!(reply, Coming::Send(_));
+                let is_sent = self.options.prefetch.is_some() && matches!(reply, Coming::Send(_));
+                self.is_looking |= is_full && is_sent || self.is_unsure;
                 match turned.again {
                     Again::WhenWoken => self.backoff = SOON,
                     Again::Now => self.is_looking = true,

@@ -45,6 +45,13 @@ on_every_store! {
     }
 
     #[test]
+    async fn t3_no_name_that_one_would_give_a_queue_is_the_servers(kit: &Kit) {
+        // Seen to fail: with `messages` for the server's queue, the worker of all queues got nothing.
+        let own = kit.send(task().queue("messages")).await;
+        assert_eq!(ids(&kit.worker().await.claim(9).await), [own]);
+    }
+
+    #[test]
     async fn t3_a_lane_is_first_in_first_out(kit: &Kit) {
         // Seen to fail: with `ORDER BY place DESC` in `take`, task 100 came first.
         let sent = kit.send_all((0..100).map(|_| task()).collect()).await;

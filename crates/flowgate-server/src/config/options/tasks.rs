@@ -95,7 +95,7 @@ pub(crate) static WORKER: Section = Section {
             name: "queues",
             kind: Kind::Text("list of names, or one text with commas between them"),
             default: Default::Words("all"),
-            about: "The queues it serves; all is all but `messages`, the server's own.",
+            about: "The queues it serves; all is all but `flowgate:messages`, the server's own.",
             why: "Nothing is left waiting for a worker that nobody started.",
         },
         Opt {

@@ -16,7 +16,7 @@ macro_rules! serves {
             "EXISTS (SELECT FROM workers WHERE id = ",
             $worker,
             " AND coalesce(lanes.queue = ANY(workers.queues), \
-             lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'messages')))"
+             lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'flowgate:messages')))"
         )
     };
 }
@@ -37,7 +37,7 @@ const LOCK_CLUSTER: &str = "SELECT cap, in_use FROM cluster WHERE cap IS NOT NUL
 /// One that the worker does not serve is as if it were paused: what comes back may have held its lanes, and those are looked at:
 /// see `serves`.
 const QUEUES: &str = "SELECT id, priority, max, in_use, \
-    paused OR NOT coalesce(id = ANY((SELECT queues FROM workers WHERE id = $1)::bigint[]), name <> 'messages') AS paused FROM queues";
+    paused OR NOT coalesce(id = ANY((SELECT queues FROM workers WHERE id = $1)::bigint[]), name <> 'flowgate:messages') AS paused FROM queues";
 const LOCK_QUEUES: &str = "SELECT FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE";
 const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates FROM keys \
     WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";

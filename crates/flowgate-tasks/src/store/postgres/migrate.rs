@@ -4,7 +4,7 @@ use super::{session::failed, tls::Address};
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 10] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
     include_str!("migrations/0003_runs.sql"),
@@ -14,6 +14,7 @@ const STEPS: [&str; 9] = [
     include_str!("migrations/0007_lost_keys.sql"),
     include_str!("migrations/0008_marks.sql"),
     include_str!("migrations/0009_dead.sql"),
+    include_str!("migrations/0010_server_queue.sql"),
 ];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.

@@ -183,7 +183,8 @@ impl Postgres {
     }
 
     pub(super) async fn renew(&self, worker: WorkerId) -> Result<bool, StoreError> {
-        self.job(Line::Rest, move |shared, session| async move {
+        // Not among the rest: somebody who counts a long line there may take longer than a lease lasts.
+        self.job(Line::Upkeep, move |shared, session| async move {
             // A renewal that is lost with the server shortens a lease, and no more: nobody waits for the disk.
             let renew = format!(
                 "BEGIN; SET LOCAL synchronous_commit TO off; \
