@@ -15,7 +15,7 @@ use tokio::{
 use super::{
     clock,
     handlers::Handlers,
-    held::Held,
+    held::{Held, MANY},
     lease::{Lease, OnDrop},
     options::WorkerOptions,
     stock::Stock,
@@ -287,11 +287,17 @@ impl Desk {
                     // What ended meanwhile left places that were not taken for want of these.
                     self.replace();
                 }
-                if !turned.claimed.is_empty() {
+                let started = turned.claimed.len();
+                if started > 0 {
                     self.backoff = SOON;
                 }
                 for task in turned.claimed {
                     self.held.start(task, &self.handlers);
+                }
+                // What ended during the turn is not settled at once, if what has just started is about to end, too.
+                if started >= MANY {
+                    self.held.gather().await;
+                    self.replace();
                 }
                 let is_full = self.held.len() >= self.options.slots() as usize;
                 // A send claims nothing ahead.
