@@ -20,6 +20,9 @@ use crate::{
 
 type Outcome = Result<Vec<u8>, Failure>;
 
+/// When so many end while others are let run once, more are about to.
+pub(super) const MANY: usize = 12;
+
 /// Tasks that were claimed and not settled.
 #[derive(Default)]
 pub(super) struct Held {
@@ -66,10 +69,21 @@ impl Held {
             None => std::future::pending().await,
             Some(first) => self.end(first),
         }
-        // What is about to end goes along: short tasks are settled by the hundred.
-        tokio::task::yield_now().await;
-        while let Some(more) = self.runs.try_join_next_with_id() {
-            self.end(more);
+        self.gather().await;
+    }
+
+    /// Takes what is about to end, for as long as that comes by the dozen: short tasks are settled by the hundred, for what a turn costs
+    /// that settles one and what it waits for the disk is nearly what it costs for all.
+    pub(super) async fn gather(&mut self) {
+        loop {
+            let before = self.ended.len();
+            tokio::task::yield_now().await;
+            while let Some(more) = self.runs.try_join_next_with_id() {
+                self.end(more);
+            }
+            if self.ended.len() < before + MANY {
+                return;
+            }
         }
     }
 
@@ -239,5 +253,15 @@ mod tests {
         assert_eq!((ended.len(), left(&held)), (3, Vec::new()));
         held.put_back(ended);
         assert_eq!(left(&held), [], "the store may have heard of it");
+    }
+
+    #[tokio::test]
+    async fn short_tasks_that_started_together_are_settled_together() {
+        // Seen to fail: with `gather` letting the others run only once, most of them were left for a later turn.
+        let mut held = Held::default();
+        let handlers = Handlers::new().on_bytes("one", |_, _| async { Ok(Vec::new()) });
+        (0..500).for_each(|id| held.start(claimed(id), &handlers));
+        held.next().await;
+        assert_eq!(held.take_ended().len(), 500);
     }
 }

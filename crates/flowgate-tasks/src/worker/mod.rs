@@ -3,6 +3,7 @@
 mod clock;
 mod handlers;
 mod held;
+mod lease;
 mod options;
 mod service;
 mod stock;

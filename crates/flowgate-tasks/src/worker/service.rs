@@ -8,16 +8,22 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use flowgate_core::OptionError;
 use tokio::{
-    sync::{broadcast::error::RecvError, watch},
-    task::AbortHandle,
+    sync::broadcast::error::RecvError,
     time::{Instant, sleep_until},
 };
 
-use super::{clock, handlers::Handlers, held::Held, options::WorkerOptions, stock::Stock};
+use super::{
+    clock,
+    handlers::Handlers,
+    held::{Held, MANY},
+    lease::{Lease, OnDrop},
+    options::WorkerOptions,
+    stock::Stock,
+};
 use crate::{
     store::{
-        Again, Ahead, Claimed, End, NewWorker, Offer, Offered, Settle, Store, StoreError, Turn, Turned, Wake,
-        Want, WorkerId,
+        Again, Ahead, Claimed, End, Offer, Offered, Settle, Store, StoreError, Turn, Turned, Wake, Want,
+        WorkerId,
     },
     task::TaskId,
     upkeep::keep_up,
@@ -25,7 +31,7 @@ use crate::{
 
 /// The shortest and the longest wait before asking again for what others have locked, or of a store that failed.
 const SOON: Duration = Duration::from_millis(1);
-const LATE: Duration = Duration::from_millis(100);
+pub(super) const LATE: Duration = Duration::from_millis(100);
 
 /// What a worker did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -281,11 +287,17 @@ impl Desk {
                     // What ended meanwhile left places that were not taken for want of these.
                     self.replace();
                 }
-                if !turned.claimed.is_empty() {
+                let started = turned.claimed.len();
+                if started > 0 {
                     self.backoff = SOON;
                 }
                 for task in turned.claimed {
                     self.held.start(task, &self.handlers);
+                }
+                // What ended during the turn is not settled at once, if what has just started is about to end, too.
+                if started >= MANY {
+                    self.held.gather().await;
+                    self.replace();
                 }
                 let is_full = self.held.len() >= self.options.slots() as usize;
                 // A send claims nothing ahead.
@@ -409,75 +421,5 @@ impl Desk {
 
     fn is_done(&self) -> bool {
         self.is_closed && self.turn.is_none() && self.held.len() == 0
-    }
-}
-
-/// A worker's own view of its lease: a renewal counts from when it was asked for, so that it ends here before it ends in
-/// the store.
-struct Lease {
-    until: watch::Receiver<Option<Instant>>,
-    _beats: OnDrop,
-}
-
-struct OnDrop(AbortHandle);
-
-impl Drop for OnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl Lease {
-    /// The first one: whoever opened the store may have lost it since.
-    async fn take_when_there(
-        store: &Arc<dyn Store>,
-        options: &WorkerOptions,
-    ) -> Result<(WorkerId, Self), StoreError> {
-        loop {
-            match Lease::take(store, options).await {
-                Err(StoreError::Database { .. }) => tokio::time::sleep(LATE).await,
-                taken => return taken,
-            }
-        }
-    }
-
-    async fn take(store: &Arc<dyn Store>, options: &WorkerOptions) -> Result<(WorkerId, Self), StoreError> {
-        let asked = clock::now();
-        let new = NewWorker {
-            name: options.name.clone(),
-            slots: options.processes,
-            queues: options.queues.clone(),
-            lease: options.lease,
-        };
-        let worker = store.register(new).await?;
-        let (told, until) = watch::channel(Some(asked + options.lease));
-        let (store, lease) = (Arc::clone(store), options.lease);
-        let beats = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(lease / 3).await;
-                let asked = clock::now();
-                match store.beat(worker).await {
-                    Ok(true) => drop(told.send(Some(asked + lease))),
-                    Ok(false) => {
-                        let _ = told.send(None);
-                        return;
-                    }
-                    // It is tried again; if it stays so, the lease ends by itself.
-                    Err(_) => {}
-                }
-            }
-        });
-        Ok((worker, Lease { until, _beats: OnDrop(beats.abort_handle()) }))
-    }
-
-    /// Completes when the lease is over.
-    async fn lost(&mut self) {
-        loop {
-            let Some(until) = *self.until.borrow_and_update() else { return };
-            tokio::select! {
-                () = sleep_until(until) => return,
-                changed = self.until.changed() => if changed.is_err() { sleep_until(until).await; return },
-            }
-        }
     }
 }

@@ -1,0 +1,86 @@
+//! A worker's lease: taken, renewed, and known to be over before the store gives what it held to others.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::watch,
+    task::AbortHandle,
+    time::{Instant, sleep_until},
+};
+
+use super::{clock, options::WorkerOptions, service::LATE};
+use crate::store::{NewWorker, Store, StoreError, WorkerId};
+
+/// A worker's own view of its lease: a renewal counts from when it was asked for, so that it ends here before it ends in
+/// the store.
+pub(super) struct Lease {
+    until: watch::Receiver<Option<Instant>>,
+    _beats: OnDrop,
+}
+
+/// Ends a task of the runtime with whoever holds it.
+pub(super) struct OnDrop(pub(super) AbortHandle);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Lease {
+    /// The first one: whoever opened the store may have lost it since.
+    pub(super) async fn take_when_there(
+        store: &Arc<dyn Store>,
+        options: &WorkerOptions,
+    ) -> Result<(WorkerId, Self), StoreError> {
+        loop {
+            match Lease::take(store, options).await {
+                Err(StoreError::Database { .. }) => tokio::time::sleep(LATE).await,
+                taken => return taken,
+            }
+        }
+    }
+
+    pub(super) async fn take(
+        store: &Arc<dyn Store>,
+        options: &WorkerOptions,
+    ) -> Result<(WorkerId, Self), StoreError> {
+        let asked = clock::now();
+        let new = NewWorker {
+            name: options.name.clone(),
+            slots: options.processes,
+            queues: options.queues.clone(),
+            lease: options.lease,
+        };
+        let worker = store.register(new).await?;
+        let (told, until) = watch::channel(Some(asked + options.lease));
+        let (store, lease) = (Arc::clone(store), options.lease);
+        let beats = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(lease / 3).await;
+                let asked = clock::now();
+                match store.beat(worker).await {
+                    Ok(true) => drop(told.send(Some(asked + lease))),
+                    Ok(false) => {
+                        let _ = told.send(None);
+                        return;
+                    }
+                    // It is tried again; if it stays so, the lease ends by itself.
+                    Err(_) => {}
+                }
+            }
+        });
+        Ok((worker, Lease { until, _beats: OnDrop(beats.abort_handle()) }))
+    }
+
+    /// Completes when the lease is over.
+    pub(super) async fn lost(&mut self) {
+        loop {
+            let Some(until) = *self.until.borrow_and_update() else { return };
+            tokio::select! {
+                () = sleep_until(until) => return,
+                changed = self.until.changed() => if changed.is_err() { sleep_until(until).await; return },
+            }
+        }
+    }
+}
