@@ -31,6 +31,12 @@ const SERVE_HELP: &str = "\
 The API is that of QStash v2: point its official clients at the address, with the token that is printed. A store of the form
 postgres://user@host/database makes this server one of a fleet.";
 
+const HELP: &str = "\
+Begin with `flowgate serve --dev`: it says where its console is, and what to paste.
+
+publish, keys, top, dlq, runs, run and schedule ask a running server: --url and --token, or QSTASH_URL and QSTASH_TOKEN.
+token, worker, send, queues, tasks, task, key and explain open the store itself: --store, or FLOWGATE_STORE.";
+
 const DEMO_HELP: &str = "\
 Paths:
   GET /               both gates, live
@@ -59,7 +65,7 @@ one stops at once.";
 
 /// One gate for everything in flight: bounds how much runs at once and how often it starts.
 #[derive(Debug, Parser)]
-#[command(name = "flowgate", version)]
+#[command(name = "flowgate", version, after_help = HELP)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -115,19 +121,19 @@ pub(crate) enum Command {
     #[command(after_help = WORKER_HELP)]
     Worker(WorkerOptions),
 
-    /// Send a task
+    /// Send a task for a worker to run
     Send(SendOptions),
 
-    /// Show the queues: what runs, what waits and which caps hold; or change them
+    /// Show the queues of tasks: what runs, what waits and which caps hold; or change them
     Queues(QueuesOptions),
 
-    /// Show what runs, what waits, and what will not run again
+    /// Show the tasks: what runs, what waits, and what will not run again
     Tasks(TasksOptions),
 
     /// Cancel a task, or try a dead one again
     Task(TaskOptions),
 
-    /// Pause a key, or pin its limits
+    /// Pause a key of tasks, or pin its limits
     Key(KeyOptions),
 
     /// Say why something waits: the limit, who holds it, the place in line, and what would help

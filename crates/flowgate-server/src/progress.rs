@@ -32,11 +32,6 @@ impl Progress {
         Progress { is_shown: io::stderr().is_terminal(), drawn: None }
     }
 
-    /// Whether anybody sees it: what only it needs need not be found out otherwise.
-    pub(crate) fn is_shown(&self) -> bool {
-        self.is_shown
-    }
-
     /// So much of so much is done.
     pub(crate) fn bar(&mut self, what: &str, done: u64, all: u64) {
         self.draw(|| bar(what, done, all));

@@ -28,6 +28,7 @@ pub mod worker;
 
 pub use client::Client;
 pub use crontab::Crontab;
+pub use flowgate_core::Limits;
 pub use record::{Record, Unreadable};
 pub use task::{DEFAULT_QUEUE, MAX_BODY, MAX_NAME, MAX_WEIGHT, NewTask, Retry, SERVER_QUEUE, TaskId, When};
 pub use upkeep::keep_up;

@@ -60,6 +60,8 @@ pub(super) struct Letter {
     pub(super) id: TaskId,
     pub(super) message: Message,
     answer: Option<Answered>,
+    /// Why its last try failed, in words.
+    reason: String,
     /// The run that it ended.
     run: Option<RunHead>,
 }
@@ -273,8 +275,8 @@ pub(super) fn size(look: &TaskLook) -> usize {
 impl Letter {
     /// The letter of a dead task, if it is a message that failed.
     async fn of(desk: &Desk, look: &TaskLook) -> Result<Option<Letter>, Problem> {
-        let TaskState::Dead { reason, .. } = &look.state else { return Ok(None) };
-        if reason == "cancelled" {
+        let TaskState::Dead { reason: how, error } = &look.state else { return Ok(None) };
+        if how == "cancelled" {
             return Ok(None);
         }
         let Some(message) = desk.message_of(look) else { return Ok(None) };
@@ -285,7 +287,8 @@ impl Letter {
             Some(part) => desk.run_alone(&part.run).await?.map(|run| RunHead::from_bytes(&run.head)),
             None => None,
         };
-        Ok(Some(Letter { id: look.id, message, answer: failed.and_then(|entry| entry.answer), run }))
+        let (answer, reason) = (failed.and_then(|entry| entry.answer), error.clone());
+        Ok(Some(Letter { id: look.id, message, answer, reason, run }))
     }
 
     fn view(&self, desk: &Desk) -> Value {
@@ -296,6 +299,7 @@ impl Letter {
             // Nobody answered.
             None => drop(view.insert("responseStatus".into(), json!(0))),
         }
+        view.insert("reason".into(), json!(self.reason));
         if let Some(run) = &self.run {
             view.insert("workflowCreatedAt".into(), json!(run.created));
             view.insert("workflowUrl".into(), json!(run.url));

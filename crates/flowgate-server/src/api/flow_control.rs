@@ -14,7 +14,8 @@ use super::{
 use crate::{message::name, office::Desk};
 
 const PAGE: u32 = 500;
-const MOST: usize = 10_000;
+/// More are not told at once.
+pub(crate) const MOST_KEYS: usize = 10_000;
 /// Keys of queues are told with the queues.
 const OF_QUEUES: char = '/';
 
@@ -23,7 +24,7 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     let wanted = asked.one("search").unwrap_or_default().to_owned();
     let mut found: Vec<Value> = Vec::new();
     let mut after = String::new();
-    while found.len() < MOST {
+    while found.len() < MOST_KEYS {
         let page = desk.store.keys(after, PAGE).await?;
         let Some(last) = page.last() else { break };
         after = last.key.key.clone();
@@ -36,7 +37,7 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     let mut recent = desk.recent_keys();
     recent.retain(|spent| spent.key.key.contains(&wanted) && !known.contains(spent.key.key.as_str()));
     if !recent.is_empty() {
-        found.extend(recent.iter().take(MOST.saturating_sub(found.len())).map(view));
+        found.extend(recent.iter().take(MOST_KEYS.saturating_sub(found.len())).map(view));
         found.sort_by(|one, other| one["flowControlKey"].as_str().cmp(&other["flowControlKey"].as_str()));
     }
     ok(found)

@@ -59,6 +59,7 @@ const EVENT: &[(&str, &str)] = &[
 /// What it has as a dead letter beside.
 const LETTER: &[(&str, &str)] = &[
     ("dlqId", "text"),
+    ("reason", "text"),
     ("responseStatus", "whole"),
     ("responseHeader?", "headers"),
     ("responseBody?", "text"),
@@ -197,6 +198,7 @@ const SHAPES: &[Shape] = &[
             ("labels?", "texts"),
             ("flowControlKey?", "text"),
             ("dlqId?", "text"),
+            ("reason?", "text"),
             ("invoker?", "Invoker"),
             ("failureFunction?", "FailureFunction"),
             ("steps", "Steps[]"),

@@ -392,8 +392,8 @@ pub(crate) struct ExplainOptions {
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 
-    /// The number of a task, or key:NAME, or queue:NAME
-    #[arg(value_name = "TASK|key:NAME|queue:NAME")]
+    /// The number of a task, the id of a message, or key:NAME, or queue:NAME
+    #[arg(value_name = "TASK|MESSAGE|key:NAME|queue:NAME")]
     pub(crate) what: String,
 
     /// As JSON, for programs

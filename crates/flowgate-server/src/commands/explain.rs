@@ -9,12 +9,24 @@ use super::{
     store::{print, print_json, with_known},
     table::Table,
 };
-use crate::{cli::ExplainOptions, office::Recorded};
+use crate::{
+    cli::ExplainOptions,
+    office::{Recorded, task_named},
+};
 
 /// Prints why it waits, or what became of it.
 pub(crate) fn explain(options: &ExplainOptions) -> Result<(), Failure> {
-    let subject: Subject = options.what.parse()?;
+    let what = options.what.as_str();
+    let is_name = ["msg_", "dlq_"].iter().any(|kind| what.starts_with(kind));
+    let given: Option<Subject> = if is_name { None } else { Some(what.parse()?) };
     with_known(&options.store, async move |store, _| {
+        let subject = match given {
+            Some(subject) => subject,
+            None => {
+                let task = task_named(store.as_ref(), what).await?;
+                Subject::Task(task.ok_or_else(|| Failure::Unknown(format!("message `{what}`")))?)
+            }
+        };
         let told = explain_with(store.as_ref(), &subject, &Recorded::whole(store.as_ref())).await?;
         let told = told.ok_or_else(|| Failure::Unknown(subject.to_string()))?;
         if options.json {

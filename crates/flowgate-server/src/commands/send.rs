@@ -25,8 +25,8 @@ use crate::{
 
 /// How long the result of a task is kept whose sender waits for it.
 const KEPT: Duration = Duration::from_secs(3600);
-/// How often somebody who waits at a terminal is shown where the task stands.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often it is looked where a task stands that somebody waits for.
+const LOOK: Duration = Duration::from_millis(200);
 /// How many lines are stored together.
 const BATCH: usize = 1_000;
 
@@ -73,14 +73,15 @@ fn queue(options: &SendOptions, config: &Config) -> Result<String, Failure> {
 /// Waits for the end of a task, and shows meanwhile where it stands.
 async fn wait(client: &Client, id: TaskId) -> Result<Option<State>, Failure> {
     let mut progress = Progress::new();
-    let end = client.wait(id);
-    if !progress.is_shown() {
-        return Ok(end.await?);
-    }
-    let mut end = std::pin::pin!(end);
+    let mut end = std::pin::pin!(client.wait(id));
     loop {
-        if let Some(look) = client.look(id).await? {
-            progress.say(&format!("task {id}: {}", state_of(&look)));
+        // Who shares a file is not told of what others end there.
+        match client.look(id).await? {
+            None => return Ok(None),
+            Some(TaskLook { state: state @ (State::Done { .. } | State::Dead { .. }), .. }) => {
+                return Ok(Some(state));
+            }
+            Some(look) => progress.say(&format!("task {id}: {}", state_of(&look))),
         }
         if let Ok(end) = tokio::time::timeout(LOOK, &mut end).await {
             return Ok(end?);

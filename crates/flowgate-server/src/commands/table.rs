@@ -17,6 +17,11 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| plain(&cell)).collect());
     }
 
+    /// The table; or that there is none of what it would list.
+    pub(crate) fn text_or(&self, none: &str) -> String {
+        if self.rows.len() == 1 { format!("{none}\n") } else { self.text() }
+    }
+
     /// The table, each line ended and without spaces at its end.
     pub(crate) fn text(&self) -> String {
         let width = |column: usize| {

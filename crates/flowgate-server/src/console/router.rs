@@ -6,6 +6,7 @@ use axum::{
     Router,
     extract::FromRef,
     middleware,
+    response::Redirect,
     routing::{get, post},
 };
 use flowgate::{Gate, KeyedGate, OptionError, http::ConcurrencyLimit};
@@ -100,6 +101,8 @@ pub(crate) fn routes(console: Console) -> Router {
     // A stream holds no slot of the API for as long as it lasts: it has a gate of its own.
     let watched = Router::new().route("/console/live", get(live::live)).layer(check());
     let open = Router::new()
+        // What one opens who has only the address.
+        .route("/", get(async || Redirect::to("/console")))
         .route("/console", get(assets::page))
         .route("/console/", get(assets::page))
         .route("/console/{*page}", get(assets::page))

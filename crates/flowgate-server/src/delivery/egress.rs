@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{config::Proxy, office::Answered};
 
-/// More of an answer is not read.
+/// More of an answer is not read, unless somebody says otherwise.
 pub(super) const MOST_OF_AN_ANSWER: usize = 1024 * 1024;
 const IDLE: Duration = Duration::from_secs(60);
 /// For each host behind TLS.
@@ -36,6 +36,8 @@ pub(crate) struct Egress {
     client: Client<HttpsConnector<Road>, Full<Bytes>>,
     denies_private: bool,
     proxy: Option<Proxy>,
+    /// More of an answer is not read.
+    most: usize,
 }
 
 /// How requests leave.
@@ -80,6 +82,9 @@ pub(crate) enum NoAnswer {
     Late(Duration),
     #[error("{0}")]
     Broken(String),
+    /// It answered, and is not what was asked for.
+    #[error("{0}")]
+    Unfit(&'static str),
 }
 
 impl NoAnswer {
@@ -104,12 +109,17 @@ impl Egress {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(https);
-        Ok(Egress { plain, client, denies_private, proxy })
+        Ok(Egress { plain, client, denies_private, proxy, most: MOST_OF_AN_ANSWER })
     }
 
     /// One that goes straight to whoever is asked.
     pub(crate) fn straight() -> Self {
         Egress::new(&Outward::default()).expect("there is no file that something could be wrong with")
+    }
+
+    /// The same, for answers of up to so many bytes.
+    pub(crate) fn reading(self, most: usize) -> Self {
+        Egress { plain: self.plain.reading(most), most, ..self }
     }
 
     /// Sends a request and reads its answer, all within `timeout`.
@@ -137,21 +147,21 @@ impl Egress {
                 return self.plain.ask(request).await;
             }
             let asked = self.client.request(request.map(Full::new));
-            read(asked.await.map_err(|error| NoAnswer::broken(&error))?).await
+            read(asked.await.map_err(|error| NoAnswer::broken(&error))?, self.most).await
         };
         tokio::time::timeout(timeout, asked).await.unwrap_or(Err(NoAnswer::Late(timeout)))
     }
 }
 
-async fn read(response: Response<Incoming>) -> Result<Answer, NoAnswer> {
+async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, NoAnswer> {
     let (head, mut body) = response.into_parts();
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| NoAnswer::broken(&error))?;
         let Ok(data) = frame.into_data() else { continue };
-        let room = MOST_OF_AN_ANSWER - read.len();
+        let room = most - read.len();
         read.extend_from_slice(&data[..data.len().min(room)]);
-        if read.len() == MOST_OF_AN_ANSWER {
+        if read.len() == most {
             break;
         }
     }

@@ -333,6 +333,7 @@ fn outcome(verdict: &Verdict) -> Outcome {
 pub(super) fn words(answer: &Result<Answer, NoAnswer>) -> String {
     match answer {
         Ok(answer) => format!("the endpoint answered {}", answer.status.as_u16()),
+        Err(NoAnswer::Unfit(why)) => (*why).to_owned(),
         Err(error) => format!("the endpoint did not answer: {error}"),
     }
 }

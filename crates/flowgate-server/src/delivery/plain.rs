@@ -27,11 +27,18 @@ pub(super) struct Plain {
     /// Who is asked for all of them, if there is one.
     proxy: Option<Proxy>,
     idle: Lines,
+    /// More of an answer is not read.
+    most: usize,
 }
 
 impl Plain {
     pub(super) fn new(road: Road, proxy: Option<Proxy>) -> Self {
-        Plain { road, proxy, idle: Lines::default() }
+        Plain { road, proxy, idle: Lines::default(), most: MOST_OF_AN_ANSWER }
+    }
+
+    /// The same, for answers of up to so many bytes.
+    pub(super) fn reading(self, most: usize) -> Self {
+        Plain { most, ..self }
     }
 
     /// Sends a request, on an idle connection if there is one that lives, and reads its answer.
@@ -82,7 +89,7 @@ impl Plain {
                 return Err(NoAnswer::Broken("there was no time to wait for an answer".to_owned()));
             }
         };
-        let body = read(&mut line).await?;
+        let body = read(&mut line, self.most).await?;
         self.idle.give_back(place, line);
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
@@ -125,12 +132,12 @@ impl Host<'_> {
 }
 
 /// As much of an answer as is read. Where more would come, the connection is not one that can be used again.
-async fn read(line: &mut Line) -> Result<Bytes, NoAnswer> {
+async fn read(line: &mut Line, most: usize) -> Result<Bytes, NoAnswer> {
     let mut all = Bytes::new();
     let mut more = BytesMut::new();
     while let Some(frame) = poll_fn(|cx| line.poll_frame(cx)).await {
         let Ok(mut data) = frame.map_err(|why| NoAnswer::broken(&why))?.into_data() else { continue };
-        data.truncate(MOST_OF_AN_ANSWER - all.len() - more.len());
+        data.truncate(most - all.len() - more.len());
         if all.is_empty() && more.is_empty() {
             // Most answers come in one piece, and stay where they are.
             all = data;
@@ -140,7 +147,7 @@ async fn read(line: &mut Line) -> Result<Bytes, NoAnswer> {
             }
             more.extend_from_slice(&data);
         }
-        if all.len() + more.len() == MOST_OF_AN_ANSWER {
+        if all.len() + more.len() == most {
             break;
         }
     }

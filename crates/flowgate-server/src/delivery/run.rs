@@ -63,7 +63,7 @@ impl Courier {
             false => wrong_endpoint(&part, &head, &attempt),
         };
         if let Some(why) = why {
-            attempt.answer = Err(NoAnswer::Broken(why.to_owned()));
+            attempt.answer = Err(NoAnswer::Unfit(why));
             attempt.verdict = Verdict::Failed;
         }
         self.write_down(&parcel, &attempt).await;

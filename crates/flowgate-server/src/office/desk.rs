@@ -292,7 +292,17 @@ fn bound(count: usize, size: usize) -> Result<(), Fault> {
 async fn mark(store: &Arc<dyn Shelf>) -> Result<String, StoreError> {
     let (kind, name) = ("server".to_owned(), "mark".to_owned());
     let body = random_text(8).into_bytes();
-    store.put_document(Document { kind: kind.clone(), name: name.clone(), body, version: Some(0) }).await?;
-    let found = store.document(kind, name).await?;
-    Ok(found.map(|found| secrets::text(found.body)).unwrap_or_default())
+    store.put_document(Document { kind, name, body, version: Some(0) }).await?;
+    Ok(known_mark(&**store).await?.unwrap_or_default())
+}
+
+async fn known_mark(store: &dyn Shelf) -> Result<Option<String>, StoreError> {
+    let found = store.document("server".to_owned(), "mark".to_owned()).await?;
+    Ok(found.map(|found| secrets::text(found.body)))
+}
+
+/// The task behind the name of a message or of a dead letter, if it can be one of this store.
+pub(crate) async fn task_named(store: &dyn Shelf, name: &str) -> Result<Option<TaskId>, StoreError> {
+    let numbers = known_mark(store).await?.map(Numbers::of);
+    Ok(numbers.and_then(|numbers| numbers.read_message(name).or_else(|| numbers.read_dead(name))))
 }

@@ -1,7 +1,7 @@
 //! What the API, the deliveries and the schedules have in common: one way in for messages, their log, and what is kept.
 //!
 //! Reading order: [`desk`] takes messages in; [`posting`] makes them tasks, [`traced`] puts them in a trace; [`journal`] writes what happens to them, in the
-//! form that [`note`] owns, and [`service_times`] reads from it how long deliveries take; [`secrets`] has tokens and signing keys; [`queues`], [`groups`] and [`schedules`] are documents ([`shelved`] lists them), and
+//! form that [`note`] owns, and [`service_times`] reads from it how long deliveries take; [`secrets`] has tokens and signing keys, and [`trouble`] says when the store it reads them from is away; [`queues`], [`groups`] and [`schedules`] are documents ([`shelved`] lists them), and
 //! [`cron`] says when a schedule is due. [`runs`] are runs of workflows. All of them see the store through [`scoped`], as one
 //! namespace has it.
 
@@ -20,9 +20,10 @@ mod secrets;
 mod service_times;
 mod shelved;
 mod traced;
+mod trouble;
 
 pub(crate) use cron::Cron;
-pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, MOST_OF_A_REQUEST, Refused, Sending};
+pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, MOST_OF_A_REQUEST, Refused, Sending, task_named};
 pub(crate) use groups::{Endpoint, Group};
 pub(crate) use journal::{Journal, Tally};
 pub(crate) use note::{Answered, Entry, Stage};
@@ -36,3 +37,4 @@ pub(crate) use schedules::{Schedule, TICK, Tick};
 pub(crate) use scoped::NOBODY;
 pub(crate) use secrets::{DEV_TOKEN, Secrets, is_same, kept_as, random_text};
 pub(crate) use service_times::Recorded;
+pub(crate) use trouble::store_failed;

@@ -1,6 +1,7 @@
 //! Tokens and signing keys: made here, kept in the store, compared in constant time, never written to a log.
 
 use std::{
+    mem,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
@@ -15,6 +16,7 @@ use ring::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::trouble::{store_answers, store_failed};
 use crate::{
     clock,
     delivery::{Signer, SigningKeys},
@@ -77,10 +79,17 @@ impl Secrets {
 
     /// Keeps up with what other servers change, until dropped.
     pub(crate) async fn keep_up(self: Arc<Self>) {
+        let mut is_away = false;
         loop {
             tokio::time::sleep(REFRESH).await;
             // A store that cannot be reached changes nothing.
-            let _ = self.refresh().await;
+            match self.refresh().await {
+                Ok(()) => store_answers(mem::take(&mut is_away)),
+                Err(error) => {
+                    is_away = true;
+                    store_failed(&error);
+                }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Uri};
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use crate::{
     terminal::{json, plain_lines},
 };
 
+/// More than a server tells at once.
+const MOST_OF_AN_ANSWER: usize = 64 * 1024 * 1024;
 /// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -28,7 +30,7 @@ impl<'a> Server<'a> {
     pub(crate) fn new(options: &'a ServerOptions) -> Result<Self, Failure> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
-        Ok(Server { options, runtime, egress: Egress::straight() })
+        Ok(Server { options, runtime, egress: Egress::straight().reading(MOST_OF_AN_ANSWER) })
     }
 
     /// Where it is.
@@ -54,7 +56,8 @@ impl<'a> Server<'a> {
         if uri.host().is_none() {
             return Err(Failure::Url(url.to_owned()));
         }
-        let token = self.options.token.as_deref().unwrap_or(DEV_TOKEN);
+        let given = self.options.token.as_deref().filter(|token| !token.is_empty());
+        let token = given.unwrap_or(DEV_TOKEN);
         let mut request =
             Request::builder().method(method).uri(uri).header("authorization", format!("Bearer {token}"));
         for (name, value) in headers {
@@ -65,9 +68,16 @@ impl<'a> Server<'a> {
         let unreachable = |why: String| Failure::Unreachable { url: url.to_owned(), why };
         let answer = self.runtime.block_on(self.egress.send(request, PATIENCE));
         let answer = answer.map_err(|error| unreachable(why(url, &error.to_string())))?;
+        if answer.body.len() == MOST_OF_AN_ANSWER {
+            let text = "the answer is longer than 64 MiB; ask for less of it, with --count or --search";
+            return Err(Failure::Refused(text.to_owned()));
+        }
         let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         if answer.status.is_success() {
             return Ok(told);
+        }
+        if answer.status == StatusCode::UNAUTHORIZED && given.is_none() {
+            return Err(Failure::NoToken);
         }
         let said = told["error"]
             .as_str()

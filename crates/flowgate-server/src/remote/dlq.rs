@@ -39,10 +39,10 @@ pub(crate) fn dlq(options: &DlqOptions) -> Result<(), Failure> {
 }
 
 fn table(letters: &[Value]) -> String {
-    let mut table = Table::new(&["id", "status", "label", "url"]);
+    let mut table = Table::new(&["id", "label", "url", "why"]);
     for letter in letters {
-        let fields = ["dlqId", "responseStatus", "label", "url"];
+        let fields = ["dlqId", "label", "url", "reason"];
         table.row(fields.iter().map(|field| text(&letter[*field])).collect());
     }
-    table.text()
+    table.text_or("no dead letters")
 }

@@ -12,6 +12,11 @@ pub(crate) enum Failure {
     #[error("no server answers on {url}: {why}; is it running? choose another with --url")]
     Unreachable { url: String, why: String },
 
+    #[error(
+        "the server wants a token: give one with --token or QSTASH_TOKEN; `flowgate token create` makes one, where its store is"
+    )]
+    NoToken,
+
     /// The server's own words.
     #[error("{0}")]
     Refused(String),

@@ -8,7 +8,7 @@ use super::{
     failure::Failure,
     options::{KeyAction, KeysOptions, OneKey},
 };
-use crate::commands::Table;
+use crate::{api::MOST_KEYS, commands::Table};
 
 const HEADING: [&str; 6] = ["key", "in flight", "waiting", "max", "rate", "state"];
 
@@ -19,7 +19,11 @@ pub(crate) fn keys(options: &KeysOptions) -> Result<(), Failure> {
     let server = Server::new(&options.server)?;
     let search = options.search.as_deref().map(|text| format!("?search={}", part(text))).unwrap_or_default();
     let found = server.ask(Method::GET, &format!("/v2/flowControl{search}"))?;
-    server.print(&found, |found| table(found.as_array().map_or(&[], Vec::as_slice)))
+    let keys = found.as_array().map_or(&[][..], Vec::as_slice);
+    server.print(&found, |_| {
+        let more = format!("the first {}; --search finds others\n", keys.len());
+        table(keys) + if keys.len() >= MOST_KEYS { &more } else { "" }
+    })
 }
 
 fn one(action: &KeyAction) -> Result<(), Failure> {
@@ -88,5 +92,5 @@ fn table(keys: &[Value]) -> String {
             states.collect::<Vec<_>>().join(", "),
         ]);
     }
-    table.text()
+    table.text_or("no flow-control keys")
 }

@@ -36,6 +36,7 @@ impl std::fmt::Debug for ServerOptions {
 
 /// How a message is delivered.
 #[derive(Clone, Debug, Args)]
+#[command(group(clap::ArgGroup::new("limits").args(["parallelism", "rate"]).multiple(true)))]
 pub(super) struct Settings {
     /// What is sent
     #[arg(long, short, value_name = "TEXT", default_value = "")]
@@ -49,8 +50,8 @@ pub(super) struct Settings {
     #[arg(long, value_name = "METHOD")]
     pub(super) method: Option<String>,
 
-    /// The flow-control key
-    #[arg(long, value_name = "KEY")]
+    /// The flow-control key, with --parallelism, --rate or both
+    #[arg(long, value_name = "KEY", requires = "limits")]
     pub(super) key: Option<String>,
 
     /// How many of the key may be in flight at once
@@ -261,9 +262,9 @@ pub(super) struct OneSchedule {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunsOptions {
-    /// Only runs in this state: started, success, failed or canceled
-    #[arg(long, value_name = "STATE")]
-    pub(super) state: Option<String>,
+    /// Only runs in this state
+    #[arg(long, value_name = "STATE", ignore_case = true)]
+    pub(super) state: Option<RunState>,
 
     /// Only runs of workflows whose URL begins so
     #[arg(long, value_name = "URL")]
@@ -279,6 +280,27 @@ pub(crate) struct RunsOptions {
 
     #[command(flatten)]
     pub(super) server: ServerOptions,
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum RunState {
+    Started,
+    Success,
+    Failed,
+    Canceled,
+}
+
+impl RunState {
+    /// As the API calls it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            RunState::Started => "RUN_STARTED",
+            RunState::Success => "RUN_SUCCESS",
+            RunState::Failed => "RUN_FAILED",
+            RunState::Canceled => "RUN_CANCELED",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Args)]

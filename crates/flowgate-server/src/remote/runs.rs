@@ -16,7 +16,7 @@ const WIDTH: u64 = 24;
 pub(crate) fn runs(options: &RunsOptions) -> Result<(), Failure> {
     let mut path = format!("/v2/workflows/events?count={}", options.count);
     if let Some(state) = &options.state {
-        path += &format!("&state=RUN_{}", part(&state.to_ascii_uppercase()));
+        path += &format!("&state={}", state.word());
     }
     for (name, value) in [("workflowUrl", &options.workflow), ("label", &options.label)] {
         if let Some(value) = value {
@@ -85,7 +85,7 @@ fn table(runs: &[Value]) -> String {
             text(&run["workflowUrl"]),
         ]);
     }
-    table.text()
+    table.text_or("no runs")
 }
 
 fn state(run: &Value) -> String {
@@ -140,8 +140,11 @@ fn timeline(run: &Value) -> String {
     }
     told += &table.text();
     if let Some(took) = took(run) {
-        let result = run["workflowRunResponse"].as_str().map(|text| format!(": {}", short(text)));
-        told += &format!("\nended after {}{}\n", span(took), result.unwrap_or_default());
+        // A result may be long; why it failed is told whole.
+        let result = run["workflowRunResponse"].as_str().map(short);
+        let brought = run["reason"].as_str().map(str::to_owned).or(result);
+        let brought = brought.map(|brought| format!(": {brought}")).unwrap_or_default();
+        told += &format!("\nended after {}{brought}\n", span(took));
     }
     if let Some(call) = run["failureFunction"].as_object() {
         let state = call.get("state").map(text).unwrap_or_default();

@@ -58,5 +58,5 @@ fn table(schedules: &[Value]) -> String {
         let id = text(&schedule["scheduleId"]);
         table.row(vec![id, text(&schedule["cron"]), state.to_owned(), text(&schedule["destination"])]);
     }
-    table.text()
+    table.text_or("no schedules")
 }

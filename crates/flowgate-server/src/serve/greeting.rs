@@ -1,6 +1,6 @@
 //! What the server says on the terminal.
 //!
-//! Owns the words. The `curl` line works as pasted.
+//! Owns the words. The lines for another terminal work as pasted.
 
 use std::net::SocketAddr;
 
@@ -21,33 +21,32 @@ pub(super) fn greeting(at: SocketAddr, gateway: Option<&str>, store: &StoreAt, t
     let gateway = gateway.map_or_else(String::new, |url| format!("the gateway listens on {url}\n"));
     let url = format!("http://{}", reached_at(at));
     let version = env!("CARGO_PKG_VERSION");
-    let (shown, note) = match token {
-        Token::Dev => (DEV_TOKEN, "  (the public one for development; QSTASH_DEV=true finds it by itself)"),
-        Token::New(token) => (token.as_str(), "  (made just now, and not shown again)"),
-        Token::Known => ("$QSTASH_TOKEN", "  (one that you have; `flowgate token create` makes another)"),
+    let (login, kind) = match token {
+        Token::Dev => (
+            "open it: on this machine nobody has to log in",
+            "the public one for development; QSTASH_DEV=true finds it by itself",
+        ),
+        Token::New(_) => ("log in with the token", "the one below, made just now; it is not shown again"),
+        Token::Known => ("log in with the token", "one that you have; `flowgate token create` makes another"),
     };
-    let console = match token {
-        Token::Dev => "  (open it: on this machine nobody has to log in)",
-        _ => "  (log in with the token)",
-    };
-    let bearer = if matches!(token, Token::Known) {
-        format!("\"Authorization: Bearer {shown}\"")
-    } else {
-        format!("'Authorization: Bearer {shown}'")
+    let token = match token {
+        Token::Dev => format!(" QSTASH_TOKEN='{DEV_TOKEN}'"),
+        Token::New(token) => format!(" QSTASH_TOKEN='{token}'"),
+        Token::Known => String::new(),
     };
     format!(
         "\
 flowgate {version} listens on {url}/v2 (the QStash API)
 {gateway}
-  console         {url}/console{console}
-  store           {store}
-  QSTASH_URL      {url}
-  QSTASH_TOKEN    {shown}{note}
+  console   {url}/console  ({login})
+  store     {store}
+  token     {kind}
 
-Paste into another terminal: a message for a key that has two at once and twenty a minute, and the keys:
+Paste into another terminal: where the server is, a message for a key that has two at once and twenty a minute, and the keys:
 
-  curl -X POST '{url}/v2/publish/{url}/health' -H {bearer} -H 'Upstash-Flow-Control-Key: try' -H 'Upstash-Flow-Control-Value: parallelism=2, rate=20, period=1m' -d 'hello'
-  curl '{url}/v2/flowControl' -H {bearer}
+  export QSTASH_URL='{url}'{token}
+  curl -X POST \"$QSTASH_URL/v2/publish/$QSTASH_URL/health\" -H \"Authorization: Bearer $QSTASH_TOKEN\" -H 'Upstash-Flow-Control-Key: try' -H 'Upstash-Flow-Control-Value: parallelism=2, rate=20, period=1m' -d 'hello'
+  curl \"$QSTASH_URL/v2/flowControl\" -H \"Authorization: Bearer $QSTASH_TOKEN\"
 
 Ctrl-C drains and stops."
     )

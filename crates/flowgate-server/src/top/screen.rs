@@ -60,8 +60,12 @@ fn head(url: &str, now: &Snapshot, before: Option<&Snapshot>) -> Vec<String> {
             let cap = store.cluster.cap.map_or(String::new(), |cap| format!(" of {cap}"));
             let workers = &store.workers;
             format!(
-                "{}{cap} in use in all; {} workers, {} of {} slots",
-                store.cluster.in_use, workers.count, workers.in_use, workers.slots
+                "{}{cap} in use in all; {} worker{}, {} of {} slots",
+                store.cluster.in_use,
+                workers.count,
+                if workers.count == 1 { "" } else { "s" },
+                workers.in_use,
+                workers.slots
             )
         }
         None => "THE STORE IS AWAY".to_owned(),

@@ -69,6 +69,9 @@ impl RunLog<'_> {
         if let Some(flow) = &head.spec.flow {
             put("flowControlKey", json!(flow.key));
         }
+        if let Some(failed) = &head.failed {
+            put("reason", json!(failed.error));
+        }
         if let Some(letter) = head.failed.as_ref().and_then(Failed::letter) {
             put("dlqId", json!((self.dead)(letter)));
         }
@@ -413,6 +416,7 @@ mod tests {
         let failed = told(RunState::Failed, Some(2), &[INIT, FIRST], &[(1, delivered)]);
         assert_eq!(shape(&failed)[2], "next:STEP_FAILED");
         assert_eq!((&failed["dlqId"], &failed["workflowState"]), (&json!("dlq_2"), &json!("RUN_FAILED")));
+        assert!(failed["reason"].is_string() && live["reason"].is_null(), "why, where it failed");
         let done = told(RunState::Done, None, &[INIT, FIRST], &[]);
         assert_eq!(shape(&done), ["sequential:STEP_SUCCESS", "sequential:STEP_SUCCESS"]);
     }

@@ -185,10 +185,12 @@ async fn the_greeting_has_lines_that_work_as_pasted() {
     // Seen to fail: with the port that was asked for (0) instead of the real one.
     let kit = Kit::sqlite();
     let server = kit.server_with(&[]);
-    let lines: Vec<&str> = server.greeting.lines().filter(|line| line.starts_with("  curl ")).collect();
-    let [publish, keys] = lines[..] else { panic!("{}", server.greeting) };
+    let is_pasted = |line: &&str| ["  export ", "  curl "].iter().any(|word| line.starts_with(word));
+    let lines: Vec<&str> = server.greeting.lines().filter(is_pasted).collect();
+    let [export, publish, keys] = lines[..] else { panic!("{}", server.greeting) };
     let pasted = |line: &str| -> Value {
-        let output = std::process::Command::new("sh").args(["-c", &format!("{line} -sS")]).output().unwrap();
+        let script = format!("{export}\n{line} -sS");
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         serde_json::from_str(&said).unwrap_or_else(|_| panic!("{line}: {said}"))
     };

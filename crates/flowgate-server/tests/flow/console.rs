@@ -307,11 +307,9 @@ async fn s3_the_page_runs_nothing_from_elsewhere_and_development_needs_no_token(
         StatusCode::BAD_REQUEST,
         "a foreign name that leads to this machine"
     );
-    assert!(
-        server.greeting.contains(&format!("console         {}/console", server.url())),
-        "{}",
-        server.greeting
-    );
+    let root = server.ask_plainly(Method::GET, "/", &[], "").await;
+    assert_eq!((root.status, root.header("location")), (StatusCode::SEE_OTHER, "/console"));
+    assert!(server.greeting.contains(&format!("console   {}/console", server.url())), "{}", server.greeting);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

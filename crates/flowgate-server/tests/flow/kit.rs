@@ -207,7 +207,9 @@ impl Server {
         });
         let after = |text: &str| greeting.split(text).nth(1).unwrap().trim().to_owned();
         let address = after("listens on http://").split('/').next().unwrap().parse().unwrap();
-        let token = after("QSTASH_TOKEN ").split_whitespace().next().unwrap().to_owned();
+        // One that was made before is not told.
+        let token = greeting.split("QSTASH_TOKEN='").nth(1).and_then(|rest| rest.split('\'').next());
+        let token = token.unwrap_or_default().to_owned();
         let client = Client::builder(TokioExecutor::new()).build_http();
         Server { child, address, token, greeting, said, client }
     }

@@ -68,7 +68,7 @@ fn t8_a_cap_that_is_reached_is_named_with_its_holders_the_place_and_what_would_h
             ])
         );
         let verdict = told["verdict"].as_str().expect("a text");
-        let begins = "queue `email` has no free slot: 1 of max_concurrency 1 in use; 1 stand before it; it should start in about ";
+        let begins = "queue `email` has no free slot: 1 of max_concurrency 1 in use; 1 stands before it; it should start in about ";
         assert!(verdict.starts_with(begins), "{verdict}");
         assert_eq!(limits(&explained(place, &ids[2].to_string())), ["cluster-cap"]);
         let queue = explained(place, "queue:email");

@@ -5,7 +5,11 @@ use std::time::Duration;
 use flowgate_core::{Rate, Shape};
 use serde::Serialize;
 
-use super::{answer::Running, times::Served, words::span};
+use super::{
+    answer::Running,
+    times::Served,
+    words::{span, stand},
+};
 
 /// A moment in the future, as well as it can be known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,7 +37,7 @@ impl Estimate {
             Shape::Bucket { .. } => ahead.saturating_mul(period) / rate_of,
         };
         let in_ms = millis(wait).saturating_add(later);
-        let because = format!("its key starts {rate}, and {ahead} stand before it");
+        let because = format!("its key starts {rate}, and {ahead} {} before it", stand(ahead));
         Estimate { in_ms, is_exact: ahead == 0, because }
     }
 
@@ -52,9 +56,10 @@ impl Estimate {
         let first = free.get((ahead % slots) as usize).copied().unwrap_or_default();
         let in_ms = first.saturating_add((ahead / slots).saturating_mul(mean));
         let because = format!(
-            "the last {} took {} each on average, {slots} run at once, and {ahead} stand before it",
+            "the last {} took {} each on average, {slots} run at once, and {ahead} {} before it",
             served.count,
-            span(mean)
+            span(mean),
+            stand(ahead)
         );
         Estimate { in_ms, is_exact: false, because }
     }
@@ -75,8 +80,9 @@ impl Estimate {
         let first = mean / holders.len().max(1) as u64;
         let in_ms = first.saturating_add(rounds.saturating_mul(mean.saturating_mul(2)));
         let because = format!(
-            "those that run have been running for {} on average, and {ahead} stand before it",
-            span(mean)
+            "those that run have been running for {} on average, and {ahead} {} before it",
+            span(mean),
+            stand(ahead)
         );
         Some(Estimate { in_ms, is_exact: false, because })
     }

@@ -7,7 +7,7 @@ use super::{
     estimate::Estimate,
     quoted::quoted,
 };
-use crate::store::MOST_COUNTED;
+use crate::{store::MOST_COUNTED, task::SERVER_QUEUE};
 
 /// The answer in one sentence.
 pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&Estimate>) -> String {
@@ -32,8 +32,9 @@ pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&
     });
     if ahead > 0 {
         let is_of_queue = place.is_some_and(|place| ahead == place.ahead_in_queue);
+        let stand = stand(ahead);
         let ahead = if is_of_queue { counted(ahead) } else { ahead.to_string() };
-        text += &format!("; {ahead} stand before it");
+        text += &format!("; {ahead} {stand} before it");
         if held_by.is_empty() {
             text += ", those of a better priority first";
         }
@@ -98,6 +99,11 @@ pub(super) fn reason(limit: &Limit) -> String {
     }
 }
 
+/// What so many do.
+pub(super) fn stand(ahead: u64) -> &'static str {
+    if ahead == 1 { "stands" } else { "stand" }
+}
+
 /// What would free it.
 pub(super) fn help(limit: &Limit) -> Vec<String> {
     let one = |text: String| vec![text];
@@ -126,6 +132,9 @@ pub(super) fn help(limit: &Limit) -> Vec<String> {
             "`flowgate queues set --cluster-wide-cap {}` gives the cluster more slots, at once",
             cap + 1
         )),
+        Limit::NoWorker { queue } if queue == SERVER_QUEUE => {
+            one("`flowgate serve` with this store delivers it".to_owned())
+        }
         Limit::NoWorker { queue } => {
             let queue = quoted(queue);
             one(format!("`flowgate worker --queue {queue} -- <command>` starts a worker for it"))

@@ -58,6 +58,24 @@ fn many_may_open_a_new_file_at_once() {
     });
 }
 
+#[test]
+fn s2_a_file_that_cannot_be_opened_is_told_with_what_is_in_the_way() {
+    // Seen to fail: as SQLite says it, "unable to open database file" for the first two of them.
+    let folder = Folder::new();
+    let within = folder.file().parent().expect("a folder").to_owned();
+    std::fs::write(folder.file(), "Dear diary, this is no database at all, but a page of text.")
+        .expect("a file");
+    let cases = [
+        (within.join("missing/store.db"), "there is no folder "),
+        (within, " is a folder; name a file in it"),
+        (folder.file(), " is no SQLite file; name another"),
+    ];
+    for (path, told) in cases {
+        let error = Sqlite::open(&path).map(drop).expect_err("no store").to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn two_stores_on_one_file_share_its_tasks() {
     let folder = Folder::new();

@@ -26,7 +26,7 @@ const PAGES = [
   { path: "schedules", name: "Schedules", icon: "schedules", make: schedulesPage },
   { path: "gateway", name: "Gateway", icon: "gateway", make: gatewayPage },
 ];
-const STATES = { live: "Live", lost: "Reconnecting", off: "Connecting" };
+const STATES = { live: "Live", lost: "Offline", off: "Connecting" };
 
 const app = document.getElementById("app");
 let shown = null;
@@ -124,6 +124,12 @@ function shell() {
   return main;
 }
 
+// Moves the list and nothing else: what a browser scrolls into view is where its Tab key goes on from, past the way to the content.
+function reveal(item) {
+  const [own, all] = [item, item.parentElement].map((node) => node.getBoundingClientRect());
+  item.parentElement.scrollLeft += Math.min(0, own.left - all.left) + Math.max(0, own.right - all.right);
+}
+
 function draw() {
   if (current() === null) return;
   let main = document.getElementById("main");
@@ -134,11 +140,12 @@ function draw() {
   for (const item of app.querySelectorAll(".nav-item")) {
     const isHere = item.dataset.page === page?.path;
     item.setAttribute("aria-current", isHere ? "page" : "false");
-    if (isHere) item.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (isHere) reveal(item);
   }
   if (!page || (name && !page.one)) {
     document.title = "Flowgate";
     fill(main, h("div", { class: "empty" }, h("h2", null, "There is no such page"), link("keys", { class: "button" }, "Flow control")));
+    live.watch([]);
     return;
   }
   document.title = `${page.path === "keys" ? keyOf(name) || page.name : name || page.name} · Flowgate`;

@@ -71,7 +71,7 @@ export function gatewayPage() {
     label: "The server's own gates",
     id: (gate) => gate.name,
     columns: [
-      { title: "Gate", kind: "name", make: text((gate) => gate.name, "strong cut") },
+      { title: "Gate", kind: "wide", make: text((gate) => gate.name, "strong") },
       { title: "Limits", kind: "wide", make: text((gate) => gate.limits, "cut") },
       { title: "In use", kind: "flight", make: used },
       { title: "Waiting", kind: "num", make: text((gate) => (gate.queue === 0 ? "–" : number(gate.waiting))) },

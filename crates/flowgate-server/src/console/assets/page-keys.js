@@ -213,6 +213,7 @@ export function keysPage({ go }) {
 
   const words = (page) => {
     if (shown.length === 0) return page.next ? "none among those looked at: look further" : "";
+    if (shown.length === 1) return shown[0].flowControlKey;
     return `${shown[0].flowControlKey} … ${shown.at(-1).flowControlKey}`;
   };
 

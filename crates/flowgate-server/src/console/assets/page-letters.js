@@ -28,11 +28,11 @@ export function lettersPage({ go, link }) {
       { title: "Message", kind: "id", make(cell) { let known = ""; return (letter) => { if (known === letter.messageId) return; known = letter.messageId; cell.replaceChildren(link(`messages/${letter.messageId}`, { class: "mono link", title: letter.messageId }, short(letter.messageId))); }; } },
       { title: "Where", kind: "wide", make: text((letter) => host(letter.url), "cut") },
       { title: "Key or queue", kind: "side", make: text((letter) => letter.flowControlKey ?? letter.queueName ?? "", "cut") },
-      { title: "Answer", kind: "num", make: text((letter) => letter.responseStatus || "none") },
+      { title: "Why", kind: "wide", make: text((letter) => letter.reason.replace(/^the endpoint (did not answer: )?/, ""), "cut") },
       {
         title: "",
         say: "Controls",
-        kind: "do",
+        kind: "do long",
         make: actions((letter) => letter.dlqId, (last, letter) => [
           button("retry", isOfRun(letter) ? "Resume" : "Retry", () => retry(last()), { testid: "retry", label: isOfRun(letter) ? `Resume ${letter.workflowRunId}` : `Retry ${letter.messageId}` }),
           button("trash", "Delete", () => drop(last()), { isIcon: true, kind: "plain", testid: "delete", label: `Delete ${letter.messageId}` }),

@@ -1,19 +1,22 @@
 // Runs: workflows as they go, and one of them as a timeline of its steps.
 
 import { h, fill } from "./dom.js";
-import { button, act, confirm } from "./dialogs.js";
+import { button, act, confirm, toast } from "./dialogs.js";
 import { list, pager, search, text } from "./list.js";
 import { day, host, moment, number, pretty, short, span } from "./format.js";
-import { get, keyPath, part, remove } from "./server.js";
+import { get, keyPath, part, post, remove } from "./server.js";
 import * as live from "./live.js";
 import { heading } from "./page-key.js";
 import { code } from "./page-messages.js";
 
+const TOLD = { CALLBACK_INPROGRESS: "is being told", CALLBACK_SUCCESS: "was told", CALLBACK_FAIL: "could not be told" };
 const RUNS = { RUN_STARTED: ["flight", "running"], RUN_SUCCESS: ["well", "done"], RUN_FAILED: ["bad", "failed"], RUN_CANCELED: ["plain", "cancelled"] };
 const STEPS = { STEP_SUCCESS: ["well", "done"], STEP_PROGRESS: ["flight", "running"], STEP_RETRY: ["wait", "retrying"], STEP_FAILED: ["bad", "failed"], STEP_CANCELED: ["plain", "cancelled"] };
 const badge = (states, state) => h("span", { class: `badge ${states[state]?.[0] ?? ""}` }, states[state]?.[1] ?? state);
 const ended = (run) => run.workflowRunCompletedAt ?? null;
 const stepsOf = (run) => (run.steps ?? []).flatMap((group) => group.steps ?? []);
+// Those that are done, but for the one that only takes the payload.
+const done = (run) => stepsOf(run).filter((step) => step.state === "STEP_SUCCESS" && step.stepType !== "Initial").length;
 const ask = (params) => get("workflows/events", { groupBy: "workflowRunId", ...params });
 
 function absent() {
@@ -34,7 +37,7 @@ export function runsPage({ go, link }) {
       { title: "Run", kind: "id", make(cell) { let known = ""; return ({ workflowRunId: id }) => { if (known === id) return; known = id; fill(cell, link(`runs/${part(id)}`, { class: "mono link", title: id }, short(id))); }; } },
       { title: "Workflow", kind: "wide", make: text((run) => host(run.workflowUrl ?? ""), "cut") },
       { title: "Key", kind: "side", make: text((run) => run.flowControlKey ?? "", "cut") },
-      { title: "Steps", kind: "num side", make: text((run) => number(stepsOf(run).length)) },
+      { title: "Steps", kind: "num side", make: text((run) => number(done(run))) },
       { title: "Took", kind: "num", make: text((run) => span((ended(run) ?? Date.now()) - run.workflowRunCreatedAt)) },
     ],
   });
@@ -156,16 +159,24 @@ export function runPage({ name: id, go, link }) {
     drawn = next;
     fill(state, badge(RUNS, run.workflowState));
     const cancel = async () => { if (await confirm("Cancel this run?", "Its steps that wait will not start.", "Cancel the run")) await act(() => remove(`workflows/runs/${part(id)}`, { cancel: true }), "The run is cancelled").then(load); };
-    fill(tools, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? link(keyPath(run.flowControlKey), { class: "button" }, `Key ${run.flowControlKey}`) : null);
+    const again = async (how) => {
+      const told = await act(() => post(`workflows/dlq/${how}`, { dlqIds: run.dlqId }));
+      const next = told?.workflowRuns?.[0]?.workflowRunId;
+      if (next) go(`runs/${part(next)}`);
+      else if (told) toast("This run was begun again before.", "bad");
+    };
+    const begin = run.dlqId ? [button("retry", "Resume", () => again("resume"), { testid: "resume" }), button("retry", "Restart", () => again("restart"), { testid: "restart" })] : [];
+    fill(tools, begin, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? link(keyPath(run.flowControlKey), { class: "button" }, `Key ${run.flowControlKey}`) : null);
     const facts = [
       ["Workflow", run.workflowUrl],
       ["Started", day(run.workflowRunCreatedAt)],
       ended(run) ? ["Ended", day(ended(run))] : null,
+      run.reason ? ["Why it failed", run.reason] : null,
       ["Took", span((ended(run) ?? Date.now()) - run.workflowRunCreatedAt)],
       run.flowControlKey ? ["Key", run.flowControlKey] : null,
       run.labels ? ["Labels", run.labels.join(", ")] : null,
       run.invoker ? ["Invoked by", run.invoker.workflowRunId] : null,
-      run.failureFunction ? ["Failure function", run.failureFunction.state] : null,
+      run.failureFunction ? ["Failure function", TOLD[run.failureFunction.state] ?? run.failureFunction.state] : null,
     ].filter(Boolean);
     // What was opened stays open while the run goes on.
     const opened = [...body.querySelectorAll("details")].map((node) => node.open);

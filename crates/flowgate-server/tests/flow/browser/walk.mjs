@@ -79,7 +79,7 @@ await browse(async (page) => {
   // A dead letter, sent again once the endpoint is well.
   const { messageId } = await publish(there.url("/fail/warehouse"), { "Upstash-Retries": "0" });
   await go(page, "letters");
-  await reads(page, "the letter is there", "tbody", /warehouse/);
+  await reads(page, "the letter is there, and why", "tbody", /warehouse[\s\S]*answered 500/);
   there.state.isWell = true;
   const came = there.state.came;
   await page.click("tbody tr [data-do=retry]");
@@ -127,6 +127,9 @@ await browse(async (page) => {
   await reads(page, "the other has failed", row(failed), /failed/);
   await page.click(`${row(failed)} a.link`);
   await reads(page, "and says why", ".timeline", /1 failed try/);
+  await reads(page, "for all of it", ".facts", /Why it failed/);
+  await page.click(".tools [data-do=restart]");
+  await until("it is begun again, on a page of its own", async () => /\/runs\/wfr_/.test(page.url()) && !page.url().endsWith(failed));
 
   // The theme that is chosen stays.
   await page.click("[data-do=theme]");

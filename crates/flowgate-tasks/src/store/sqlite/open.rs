@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use super::error::Fault;
 use crate::store::StoreError;
@@ -60,7 +60,26 @@ pub(super) fn writer(path: &Path) -> Result<Opened, StoreError> {
         let file = Some(log(&writer)?);
         Ok(Opened { writer, file })
     };
-    open().map_err(|fault| fault.while_it("opened the file"))
+    open().map_err(|fault| match path_fault(path, &fault) {
+        Some(why) => StoreError::Database { doing: "opened the file", why },
+        None => fault.while_it("opened the file"),
+    })
+}
+
+/// What about the path keeps it from being opened, where SQLite only says that it cannot. Nothing is opened to find out: who closes
+/// a file gives up all locks that its process has on it.
+fn path_fault(path: &Path, fault: &Fault) -> Option<String> {
+    let Fault::Sql(error) = fault else { return None };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match error.sqlite_error_code()? {
+        _ if path.is_dir() => Some(format!("{} is a folder; name a file in it", path.display())),
+        _ if !folder.is_dir() => Some(format!("there is no folder {}; make it first", folder.display())),
+        ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
+            Some(format!("this user may not write to {}, or not to its folder", path.display()))
+        }
+        ErrorCode::NotADatabase => Some(format!("{} is no SQLite file; name another", path.display())),
+        _ => None,
+    }
 }
 
 /// A store that ends with its connection.
@@ -87,7 +106,7 @@ fn switch_to_wal(db: &Connection) -> Result<(), Fault> {
     // Two processes that switch a new file at the same moment may each find it locked by the other, at once.
     for _ in 0..1000 {
         match db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)) {
-            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             other => return other.map(drop).map_err(Fault::from),
