@@ -7,7 +7,10 @@ mod tasks;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum, builder::BoolishValueParser};
+use clap::{
+    Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+    builder::BoolishValueParser,
+};
 use flowgate::Period;
 
 use crate::{
@@ -301,6 +304,23 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "accepted: an address and a port, like 127.0.0.1:8080 or [::1]:0")
 }
 
+impl Cli {
+    /// What was asked for, of this process.
+    pub(crate) fn read() -> Self {
+        let found = taking_negatives(Cli::command()).get_matches();
+        Cli::from_arg_matches(&found).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// A number below zero is a value like others: it is refused with what is accepted, and not as an option that nobody knows.
+fn taking_negatives(command: clap::Command) -> clap::Command {
+    let takes = |arg: clap::Arg| match !arg.is_positional() && arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(takes).mut_subcommands(taking_negatives)
+}
+
 fn whole<const LEAST: u32>(text: &str) -> Result<u32, String> {
     text.parse()
         .ok()
@@ -322,11 +342,18 @@ fn time(text: &str) -> Result<Duration, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        taking_negatives(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn s2_a_number_below_zero_is_told_what_is_accepted() {
+        // Seen to fail: with the command line as it is, `-1` was an argument that nobody expected.
+        let arguments = ["flowgate", "send", "x", "--retries", "-1"];
+        let told = taking_negatives(Cli::command()).try_get_matches_from(arguments).expect_err("no number");
+        assert!(told.to_string().contains("accepted: a whole number from 0"), "{told}");
     }
 
     #[test]

@@ -32,15 +32,13 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser;
-
 use cli::{Cli, Command};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = match Cli::read().command {
         Command::Serve(options) => commands::serve(&options),
         Command::Simulate(options) => simulate::simulate(&options).map_err(commands::Failure::from),
         Command::Demo(options) => demo::serve(&options).map_err(commands::Failure::from),

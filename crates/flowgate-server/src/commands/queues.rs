@@ -98,7 +98,7 @@ fn change(options: &SetOptions) -> Result<(), Failure> {
 }
 
 async fn change_one(store: &dyn Store, name: &str, options: &SetOptions) -> Result<(), Failure> {
-    let known = store.queues().await?.into_iter().find(|look| look.limits.name == name);
+    let known = store.queues_counted(0).await?.into_iter().find(|look| look.limits.name == name);
     let unsaid = || QueueLimits { name: name.to_owned(), priority: UNSAID, max: None };
     let mut limits = known.map_or_else(unsaid, |look| look.limits);
     if let Some(max) = options.max_concurrency {

@@ -99,7 +99,7 @@ pub(super) async fn change(
 ) -> Answer {
     let change = read(&body)?;
     let store = &console.desk.store;
-    let queues = store.queues().await?;
+    let queues = store.queues_counted(0).await?;
     let known = queues.into_iter().find(|queue| queue.limits.name == name);
     let known = known.ok_or_else(|| Problem::missing("queue", &name))?;
     if let Some(max) = change.max {

@@ -20,6 +20,8 @@ const FRESH: Duration = Duration::from_secs(5);
 /// And readiness so often: it has to notice sooner.
 const READY: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(2);
+/// No more of a queue's line is counted: what a look costs must not grow with what waits.
+pub(crate) const MOST_OF_A_LINE: u32 = 100_000;
 
 /// The store at one moment.
 #[derive(Debug)]
@@ -69,8 +71,12 @@ impl Watch {
 
     async fn look(&self) -> Result<Figures, StoreError> {
         let arrears = self.store.arrears(QUEUE.to_owned());
-        let (cluster, queues, workers, Arrears { dead, oldest }) =
-            tokio::try_join!(self.store.cluster(), self.store.queues(), self.store.workers(), arrears)?;
+        let (cluster, queues, workers, Arrears { dead, oldest }) = tokio::try_join!(
+            self.store.cluster(),
+            self.store.queues_counted(MOST_OF_A_LINE),
+            self.store.workers(),
+            arrears
+        )?;
         let oldest = match oldest {
             Some(oldest) => age(oldest),
             // All that nobody holds was looked at: none of it is in line.

@@ -12,6 +12,7 @@ mod page;
 mod reference;
 mod routes;
 
+pub(crate) use figures::MOST_OF_A_LINE;
 pub(crate) use meter::{Meter, Outcome};
 pub(crate) use page::GatewayLook;
 pub(crate) use reference::reference;

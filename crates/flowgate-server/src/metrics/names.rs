@@ -125,12 +125,15 @@ pub(super) static CLUSTER_CAP: Metric =
     gauge("flowgate_cluster_cap", &[], "How many tasks may be, over all; left out while there is no cap.");
 pub(super) static QUEUE_IN_USE: Metric =
     gauge("flowgate_queue_in_use", &[QUEUE], "Tasks of a queue that are claimed or running.");
-pub(super) static QUEUE_WAITING: Metric =
-    gauge("flowgate_queue_waiting", &[QUEUE], "Tasks that stand in line.");
+pub(super) static QUEUE_WAITING: Metric = gauge(
+    "flowgate_queue_waiting",
+    &[QUEUE],
+    "Tasks that stand in line; of a queue up to 100,000 are counted, those that are delayed among them.",
+);
 pub(super) static QUEUE_DELAYED: Metric = gauge(
     "flowgate_queue_delayed",
     &[QUEUE],
-    "Tasks that are not in line yet: delayed, or between attempts.",
+    "Tasks that are not in line yet: delayed, or between attempts; counted as those in line are.",
 );
 pub(super) static QUEUE_MAX: Metric = gauge(
     "flowgate_queue_max",

@@ -13,6 +13,7 @@ use tokio::{sync::Mutex, time::timeout};
 use crate::{
     clock::{self, Stopwatch},
     gateway::Handle,
+    metrics::MOST_OF_A_LINE,
     office::Desk,
 };
 
@@ -75,7 +76,7 @@ impl Viewer {
         let store = &self.desk.store;
         let (cluster, queues, workers, keys) = tokio::try_join!(
             store.cluster(),
-            store.queues(),
+            store.queues_counted(MOST_OF_A_LINE),
             store.workers(),
             store.busiest_keys(MOST_KEYS)
         )?;

@@ -37,7 +37,7 @@ pub(crate) async fn agree(store: &dyn Store, config: &Config) -> Result<Agreed, 
         )),
         _ => {}
     }
-    let known = store.queues().await?;
+    let known = store.queues_counted(0).await?;
     for queue in &config.queues {
         let says = (queue.priority, queue.max_concurrency.map(u32::from));
         let has = known.iter().find(|look| look.limits.name == queue.name);

@@ -18,7 +18,7 @@ pub(crate) async fn queue(store: &dyn Store, config: &Config, name: &str) -> Res
     if known.iter().any(|queue| queue == name) {
         return Ok(());
     }
-    for look in store.queues().await? {
+    for look in store.queues_counted(0).await? {
         if look.limits.name == name {
             return Ok(());
         }
