@@ -1,6 +1,7 @@
 //! Whether a cap for each key holds over many processes, and how much of what it allows is used.
 
 use super::{
+    bare,
     contestant::{Cap, Contestant, OURS, ROLL},
     fleet::Fleet,
     overlap::Judgement,
@@ -15,6 +16,7 @@ use crate::{
 const OVER: &str = "cap: starts over it";
 const MOST: &str = "cap: the most at once";
 const SHARE: &str = "cap: share of the slots in use";
+const BARE: &str = "cap: share of the slots in use, beside what a bare durable commit leaves";
 const KEYS: u32 = 10;
 /// How long a task takes, in milliseconds.
 const TASK: u32 = 20;
@@ -40,7 +42,7 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
         [OVER, SHARE].into_iter().flat_map(cases)
     };
     let (hard, soft): (Vec<_>, Vec<_>) = (of(Kind::Hard).collect(), of(Kind::Soft).collect());
-    let wants_hard = suite.wants_any(&[&hard[..], &cases_of(&[OVER, MOST, SHARE])].concat());
+    let wants_hard = suite.wants_any(&[&hard[..], &cases_of(&[OVER, MOST, SHARE]), &[BARE]].concat());
     let wants_soft = suite.wants_any(&soft);
     let count = if suite.is_quick() { 400 } else { 2_000 };
     for processes in PROCESSES {
@@ -55,6 +57,9 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
         let ours = Contestant::ours();
         let ours = ours.and_then(|ours| judge(suite, stage, &ours, (Kind::Hard, processes), count));
         tell_ours(suite, Kind::Hard, processes, ours);
+        if processes == PROCESSES[0] {
+            tell_bare(suite, stage, ours)?;
+        }
         let peers = ROLL.iter().filter(|contestant| !contestant.is_ours());
         for peer in peers.filter(|_| processes == PROCESSES[0]) {
             if let Some(judgement) = judge(suite, stage, peer, (Kind::Hard, processes), count) {
@@ -88,6 +93,14 @@ fn tell_ours(suite: &mut Suite, kind: Kind, processes: u32, ours: Option<Judgeme
     suite.add(over.alone(figure(|ours| ours.over as f64)));
     let share = Question::new(case(SHARE, kind, processes), "%").goal(Goal::ours_at_least(97.0));
     suite.add(share.alone(figure(|ours| ours.share * 100.0)));
+}
+
+/// Ours beside a slot that is empty for no longer than one commit takes.
+fn tell_bare(suite: &mut Suite, stage: &Stage, ours: Option<Judgement>) -> Result<(), String> {
+    let floor = bare::share(TASK, bare::commit(suite, stage)?) * 100.0;
+    let ours = ours.map_or(f64::NAN, |ours| ours.share * 100.0);
+    suite.add(Question::new(BARE, "%").against(bare::NAME).beside(ours, floor));
+    Ok(())
 }
 
 /// The name of a case of ours.

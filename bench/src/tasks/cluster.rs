@@ -1,6 +1,7 @@
 //! Whether a cap over everything holds over many processes, and how much of it is in use while work waits.
 
 use super::{
+    bare,
     contestant::{Contestant, ROLL},
     fleet::Fleet,
     overlap::{Judgement, Record},
@@ -14,6 +15,7 @@ use crate::{
 const MOST: &str = "cluster cap of 20: the most at once";
 const AVERAGE: &str = "cluster cap of 20: in use on average while work waits";
 const BESIDE: &str = "cluster cap of 20: in use on average while work waits, horsies";
+const BARE: &str = "cluster cap of 20: in use on average, beside what a bare durable commit leaves";
 const CAP: u32 = 20;
 const FLEET: Fleet = Fleet {
     processes: 4,
@@ -28,7 +30,7 @@ const FLEET: Fleet = Fleet {
 };
 
 pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
-    if !suite.wants_any(&[MOST, AVERAGE, BESIDE]) {
+    if !suite.wants_any(&[MOST, AVERAGE, BARE, BESIDE]) {
         return Ok(());
     }
     let share = if suite.is_quick() { 10 } else { 1 };
@@ -42,6 +44,8 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     let question = Question::new(MOST, "tasks").goal(Goal::ours_at_most(f64::from(CAP)));
     suite.add(question.alone(f64::from(judged.most)));
     suite.add(Question::new(AVERAGE, "tasks").goal(Goal::ours_at_least(19.5)).alone(judged.average));
+    let floor = bare::share(FLEET.task_ms, bare::commit(suite, stage)?) * f64::from(CAP);
+    suite.add(Question::new(BARE, "tasks").against(bare::NAME).beside(judged.average, floor));
     let Some(horsies) = ROLL.iter().find(|contestant| contestant.name == "horsies") else { return Ok(()) };
     match judge(horsies, share.max(4)) {
         Ok(theirs) => {

@@ -4,8 +4,9 @@
 //! [`cap`], [`cluster`], [`flat`], [`neighbour`], [`steady`]. What they stand on: [`stage`] has the servers and the programs,
 //! [`contestant`] who takes part, [`running`] one program at work, [`fleet`] many of them, [`own`] a store of ours in this
 //! process, [`ledger`] what the server counts, [`overlap`] judges a cap from the handlers' own clocks, [`standings`] keeps
-//! everybody's figures and sets ours beside them.
+//! everybody's figures and sets ours beside them; [`bare`] is the one commit that no hard cap can do without.
 
+mod bare;
 pub(crate) mod cap;
 pub(crate) mod cluster;
 mod contestant;
