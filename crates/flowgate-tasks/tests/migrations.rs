@@ -90,3 +90,18 @@ async fn a_servers_queue_of_the_version_before_has_its_new_name() {
         assert_eq!(dead.iter().map(|look| look.queue.as_str()).collect::<Vec<_>>(), [name]);
     }
 }
+
+// Seen to fail: with the step for lz4 left out of `STEPS`, no column of the leases is compressed that way.
+#[tokio::test]
+async fn what_a_claim_takes_is_compressed_the_quick_way_where_the_server_can() {
+    let url = flowgate_testkit::postgres::Postgres::shared().create_database("lz4").expect("a database");
+    Postgres::connect(&url).await.expect("a store");
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    let asked = "SELECT 'lz4' = ANY(enumvals), (SELECT count(*) FROM pg_attribute \
+        WHERE attrelid = 'flowgate.leases'::regclass AND attcompression = 'l') \
+        FROM pg_settings WHERE name = 'default_toast_compression'";
+    let told = client.query_one(asked, &[]).await.expect("an answer");
+    let (can, columns): (bool, i64) = (told.get(0), told.get(1));
+    assert_eq!(columns, if can { 7 } else { 0 });
+}

@@ -40,6 +40,21 @@ on_every_store! {
     }
 
     #[test]
+    async fn t6_the_first_tasks_of_a_key_are_served_whether_or_not_one_of_them_waits(kit: &Kit) {
+        // Seen to fail: with `or_insert(true)` in SQLite's `Sender::store`, the lane that the delayed one had made stayed idle.
+        let delayed = keyed("new", max(9)).delay(10 * SECOND);
+        let sent = kit.send_all(vec![delayed, keyed("new", max(9)), keyed("new", max(8))]).await;
+        let worker = kit.worker().await;
+        let claimed = worker.claim(9).await;
+        let mut first = ids(&claimed);
+        first.sort();
+        assert_eq!(first, [sent[1], sent[2]], "other limits are another line");
+        worker.done(claimed).await;
+        assert_eq!(kit.pass(10 * SECOND).await.due, 1);
+        assert_eq!(ids(&worker.claim(9).await), [sent[0]]);
+    }
+
+    #[test]
     async fn t6_what_is_too_late_is_not_started_and_says_so(kit: &Kit) {
         // Seen to fail: with `good_until` left out of `take`, the late one was claimed.
         let short = kit.send(task().good_until(When::After(5 * SECOND))).await;

@@ -4,7 +4,7 @@ use super::{session::failed, tls::Address};
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 10] = [
+const STEPS: [&str; 11] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
     include_str!("migrations/0003_runs.sql"),
@@ -15,6 +15,7 @@ const STEPS: [&str; 10] = [
     include_str!("migrations/0008_marks.sql"),
     include_str!("migrations/0009_dead.sql"),
     include_str!("migrations/0010_server_queue.sql"),
+    include_str!("migrations/0011_lz4.sql"),
 ];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.
@@ -42,6 +43,7 @@ async fn steps(client: &mut tokio_postgres::Client) -> Result<usize, tokio_postg
     transaction
         .batch_execute(
             "SET LOCAL client_min_messages = warning;
+             SET LOCAL jit TO off;
              CREATE SCHEMA IF NOT EXISTS flowgate;
              SET LOCAL search_path TO flowgate;
              CREATE TABLE IF NOT EXISTS migrations (step integer PRIMARY KEY)",

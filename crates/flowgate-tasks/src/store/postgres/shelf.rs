@@ -7,7 +7,7 @@ use super::{
     connect::{Line, Postgres},
     look,
     rows::{stored, tick},
-    session::{failed, flight},
+    session::failed,
 };
 use crate::{
     store::{
@@ -38,8 +38,10 @@ const OLDEST: &str = "SELECT first.id, queues.name AS queue, keys.name AS key, l
     JOIN lanes ON lanes.id = first.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     WHERE place IS NOT NULL AND queues.name = $1 ORDER BY first.id LIMIT 1";
 
-pub(super) const ADD_NOTES: &str =
-    "INSERT INTO notes (task, at, body) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])";
+/// A transaction of its own, whose commit nobody waits for: what is committed after it, the end of its tasks above all, is on disk
+/// after it.
+pub(super) const ADD_NOTES: &str = "INSERT INTO notes (task, at, body) SELECT noted.* \
+    FROM set_config('synchronous_commit', 'off', true), unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS noted";
 
 pub(super) type Values = Vec<Box<dyn ToSql + Sync + Send>>;
 
@@ -60,22 +62,11 @@ impl Postgres {
 
 impl Shelf for Postgres {
     fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
-        self.job(Line::Rest, move |_, mut session| async move {
+        self.job(Line::Rest, move |_, session| async move {
             let tasks: Vec<i64> = notes.iter().map(|note| note.task.0).collect();
             let at: Vec<i64> = notes.iter().map(|note| stored(note.at)).collect();
             let bodies: Vec<Vec<u8>> = notes.into_iter().map(|note| note.body).collect();
-            // Nobody waits for the disk: what is committed after them, the end of their task above all, is on disk after them.
-            session.begin();
-            let written = flight!(
-                session.run("BEGIN; SET LOCAL synchronous_commit TO off"),
-                session.query(ADD_NOTES, [&tasks, &at, &bodies]),
-                session.run("COMMIT"),
-            );
-            match written {
-                Ok(_) => session.end(),
-                Err(_) => drop(session.roll_back().await),
-            }
-            written.map(drop)
+            session.query(ADD_NOTES, [&tasks, &at, &bodies]).await.map(drop)
         })
     }
 

@@ -9,6 +9,8 @@ use super::error::Fault;
 
 /// Nothing in line.
 pub(super) const IDLE: i64 = 0;
+/// To be looked at.
+pub(super) const READY: i64 = 1;
 /// Held by its key.
 pub(super) const HELD: i64 = 2;
 /// Held by a rate, until its `wake_at`.
@@ -32,35 +34,32 @@ pub(super) fn take_numbers(db: &Connection, count: u32) -> Result<i64, Fault> {
 
 /// The row of a queue, which is made if it is not known.
 pub(super) fn queue(db: &Connection, name: &str) -> Result<i64, Fault> {
-    row_named(db, name, "SELECT id FROM queues WHERE name = ?1", "INSERT INTO queues (name) VALUES (?1)")
+    let find = "SELECT id FROM queues WHERE name = ?1";
+    if let Some(id) = db.prepare_cached(find)?.query_row([name], |row| row.get(0)).optional()? {
+        return Ok(id);
+    }
+    Ok(db.prepare_cached("INSERT INTO queues (name) VALUES (?1)")?.insert([name])?)
 }
 
 /// The row of a key, which is made if it is not known.
 pub(super) fn key(db: &Connection, name: &str) -> Result<i64, Fault> {
-    row_named(
-        db,
-        name,
-        "SELECT id FROM keys WHERE name = ?1",
-        "INSERT INTO keys (name, latest) SELECT ?1, latest FROM cluster",
-    )
+    match key_sent(db, name)? {
+        Some((id, _)) => Ok(id),
+        None => make_key(db, name, ""),
+    }
 }
 
-/// The row of a key, which is made if it is not known, and the newest limits sent with it.
-pub(super) fn key_sent(db: &Connection, name: &str) -> Result<(i64, String), Fault> {
+/// The row of a key and the newest limits sent with it, if it is known.
+pub(super) fn key_sent(db: &Connection, name: &str) -> Result<Option<(i64, String)>, Fault> {
     let find = "SELECT id, sent FROM keys WHERE name = ?1";
-    let found =
-        db.prepare_cached(find)?.query_row([name], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    match found {
-        Some(found) => Ok(found),
-        None => Ok((key(db, name)?, String::new())),
-    }
+    Ok(db.prepare_cached(find)?.query_row([name], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
-fn row_named(db: &Connection, name: &str, find: &str, make: &str) -> Result<i64, Fault> {
-    if let Some(id) = db.prepare_cached(find)?.query_row([name], |row| row.get(0)).optional()? {
-        return Ok(id);
-    }
-    Ok(db.prepare_cached(make)?.insert([name])?)
+/// The row of a key that is not known: these limits are the first sent with it. One row by its values, for which SQLite keeps no
+/// copy of the pages it writes; for rows of a `SELECT` it does.
+pub(super) fn make_key(db: &Connection, name: &str, limits: &str) -> Result<i64, Fault> {
+    let make = "INSERT INTO keys (name, sent, latest) VALUES (?1, ?2, (SELECT latest FROM cluster))";
+    Ok(db.prepare_cached(make)?.insert([name, limits])?)
 }
 
 /// The row of a lane, which is made if it is not known. Key 0 is none.
@@ -70,8 +69,18 @@ pub(super) fn lane(db: &Connection, queue: i64, key: i64, priority: i16, limits:
     if let Some(id) = db.prepare_cached(find)?.query_row(values, |row| row.get(0)).optional()? {
         return Ok(id);
     }
-    let make = "INSERT INTO lanes (key, queue, priority, limits) VALUES (?1, ?2, ?3, ?4)";
-    Ok(db.prepare_cached(make)?.insert(values)?)
+    make_lane(db, (queue, key), (priority, limits), IDLE)
+}
+
+/// The row of a lane that is not known, in this state.
+pub(super) fn make_lane(
+    db: &Connection,
+    (queue, key): (i64, i64),
+    (priority, limits): (i16, &str),
+    state: i64,
+) -> Result<i64, Fault> {
+    let make = "INSERT INTO lanes (key, queue, priority, limits, state) VALUES (?1, ?2, ?3, ?4, ?5)";
+    Ok(db.prepare_cached(make)?.insert(params![key, queue, priority, limits, state])?)
 }
 
 /// Something stands in this lane's line.
@@ -93,10 +102,12 @@ pub(super) fn set(db: &Connection, lane: i64, state: i64, wake_at: Option<Tick>)
     Ok(())
 }
 
-/// Slots of a key came back: the lanes it held are looked at again.
+/// Slots of a key came back: the lanes it held are looked at again. Most keys hold none, and an update that changes the index it
+/// goes by costs a table of its own.
 pub(super) fn release(db: &Connection, key: i64) -> Result<(), Fault> {
-    db.prepare_cached("UPDATE lanes SET state = 1 WHERE key = ?1 AND state = 2")?.execute([key])?;
-    Ok(())
+    let mut held = db.prepare_cached("SELECT id FROM lanes WHERE key = ?1 AND state = 2")?;
+    let held: Vec<i64> = held.query_map([key], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    held.into_iter().try_for_each(|lane| look_again(db, lane))
 }
 
 /// The limits of a key changed: all of its lanes are looked at again.

@@ -2,7 +2,7 @@
 //!
 //! Owns the way from a task as its sender describes it to its row, and back again for one that was dead.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -72,10 +72,18 @@ pub(super) fn send(hand: &mut Hand<'_>, tasks: &[NewTask]) -> Result<Vec<Sent>, 
 pub(super) struct Sender<'a> {
     queues: HashMap<&'a str, i64>,
     lanes: HashMap<(&'a str, Option<&'a str>, i16, String), i64>,
-    filled: HashMap<i64, ()>,
+    /// The lanes that got something, and whether they are known to be ready.
+    filled: HashMap<i64, bool>,
     notes: Vec<NewNote>,
-    /// The last limits seen for each key, and its row.
-    keys: HashMap<&'a str, (i64, String)>,
+    keys: HashMap<&'a str, Key>,
+}
+
+struct Key {
+    id: i64,
+    /// The last limits seen for it.
+    sent: String,
+    /// Whether it was made here: then it has no lanes but those of this sender.
+    is_new: bool,
 }
 
 impl<'a> Sender<'a> {
@@ -93,11 +101,11 @@ impl<'a> Sender<'a> {
     /// Stores one, whatever its dedupe id is.
     pub(super) fn store(&mut self, hand: &mut Hand<'_>, task: &'a NewTask, id: i64) -> Result<(), Fault> {
         let now = hand.now;
-        let lane = self.lane(hand, task)?;
         let start = task.start.map(|start| start.resolve(now)).filter(|start| *start > now);
         let line = start.map_or(Line::Place(id), Line::Until);
+        let lane = self.lane(hand, task, line)?;
         match line {
-            Line::Place(_) => drop(self.filled.insert(lane, ())),
+            Line::Place(_) => drop(self.filled.entry(lane).or_insert(false)),
             Line::Until(_) => hand.wakes.push(Wake::Due),
         }
         let good_until = task.good_until.map(|until| until.resolve(now));
@@ -110,18 +118,21 @@ impl<'a> Sender<'a> {
     /// Has the lanes looked at that got something, and writes what is noted of the tasks. To be done once, at the end.
     pub(super) fn fill(self, hand: &mut Hand<'_>) -> Result<(), Fault> {
         shelf::write_notes(hand.db, &self.notes)?;
-        for lane in self.filled.into_keys() {
-            lanes::fill(hand.db, lane)?;
+        for (lane, is_ready) in self.filled {
+            if !is_ready {
+                lanes::fill(hand.db, lane)?;
+            }
             hand.wake();
         }
         Ok(())
     }
 
-    fn lane(&mut self, hand: &mut Hand<'_>, task: &'a NewTask) -> Result<i64, Fault> {
+    /// The task's lane. One that has to be made for a new key is made ready, for whatever stands in line.
+    fn lane(&mut self, hand: &mut Hand<'_>, task: &'a NewTask, line: Line) -> Result<i64, Fault> {
         let limits = terms::to_text(task.limits.as_ref());
-        let key = match task.key.as_deref() {
+        let (key, is_new) = match task.key.as_deref() {
             Some(name) => self.key(hand, name, &limits)?,
-            None => 0,
+            None => (0, false),
         };
         let names = (task.queue.as_str(), task.key.as_deref(), task.priority, limits);
         if let Some(&lane) = self.lanes.get(&names) {
@@ -131,30 +142,44 @@ impl<'a> Sender<'a> {
             Some(&queue) => queue,
             None => *self.queues.entry(names.0).or_insert(lanes::queue(hand.db, names.0)?),
         };
-        let lane = lanes::lane(hand.db, queue, key, names.2, &names.3)?;
+        let lane = match (is_new, line) {
+            (true, Line::Place(_)) => {
+                let lane = lanes::make_lane(hand.db, (queue, key), (names.2, &names.3), lanes::READY)?;
+                self.filled.insert(lane, true);
+                lane
+            }
+            _ => lanes::lane(hand.db, queue, key, names.2, &names.3)?,
+        };
         self.lanes.insert(names, lane);
         Ok(lane)
     }
 
-    /// The key's row; if these limits are new to it, they are its newest.
-    fn key(&mut self, hand: &mut Hand<'_>, name: &'a str, limits: &str) -> Result<i64, Fault> {
-        if !self.keys.contains_key(name) {
-            self.keys.insert(name, lanes::key_sent(hand.db, name)?);
+    /// The key's row, and whether it is new; if these limits are new to it, they are its newest.
+    fn key(&mut self, hand: &mut Hand<'_>, name: &'a str, limits: &str) -> Result<(i64, bool), Fault> {
+        let key = match self.keys.entry(name) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(match lanes::key_sent(hand.db, name)? {
+                Some((id, sent)) => Key { id, sent, is_new: false },
+                None => {
+                    let id = lanes::make_key(hand.db, name, limits)?;
+                    Key { id, sent: limits.to_owned(), is_new: true }
+                }
+            }),
+        };
+        if !limits.is_empty() && key.sent != limits {
+            let sql = "UPDATE keys SET sent = ?2 WHERE id = ?1 AND sent <> ?2 RETURNING latest";
+            let latest: Option<bool> = hand
+                .db
+                .prepare_cached(sql)?
+                .query_row(params![key.id, limits], |row| row.get(0))
+                .optional()?;
+            if latest == Some(true) {
+                lanes::release_all(hand.db, key.id)?;
+                hand.wake();
+            }
+            limits.clone_into(&mut key.sent);
         }
-        let (id, known) = &self.keys[name];
-        let id = *id;
-        if limits.is_empty() || known == limits {
-            return Ok(id);
-        }
-        let sql = "UPDATE keys SET sent = ?2 WHERE id = ?1 AND sent <> ?2 RETURNING latest";
-        let latest: Option<bool> =
-            hand.db.prepare_cached(sql)?.query_row(params![id, limits], |row| row.get(0)).optional()?;
-        if latest == Some(true) {
-            lanes::release_all(hand.db, id)?;
-            hand.wake();
-        }
-        self.keys.insert(name, (id, limits.to_owned()));
-        Ok(id)
+        Ok((key.id, key.is_new))
     }
 }
 
