@@ -102,12 +102,13 @@ pub(super) fn set(db: &Connection, lane: i64, state: i64, wake_at: Option<Tick>)
     Ok(())
 }
 
-/// Slots of a key came back: the lanes it held are looked at again. Most keys hold none, and an update that changes the index it
-/// goes by costs a table of its own.
+/// Slots of a key came back: the lanes it held are looked at again. Mostly it held none, and to see that costs less than an update
+/// that finds nothing.
 pub(super) fn release(db: &Connection, key: i64) -> Result<(), Fault> {
-    let mut held = db.prepare_cached("SELECT id FROM lanes WHERE key = ?1 AND state = 2")?;
-    let held: Vec<i64> = held.query_map([key], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    held.into_iter().try_for_each(|lane| look_again(db, lane))
+    if db.prepare_cached("SELECT 1 FROM lanes WHERE key = ?1 AND state = 2")?.exists([key])? {
+        db.prepare_cached("UPDATE lanes SET state = 1 WHERE key = ?1 AND state = 2")?.execute([key])?;
+    }
+    Ok(())
 }
 
 /// The limits of a key changed: all of its lanes are looked at again.
