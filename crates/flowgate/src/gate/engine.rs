@@ -141,7 +141,7 @@ impl Engine {
             && express.lacks(weight)
             && (!holding::is_any() || holding::held(self.desk.address(), 0).is_none())
         {
-            return Poll::Ready(Err(self.refused(key, spot, express.turned(weight))));
+            return Poll::Ready(Err(self.refused(key, spot, &express.turned(weight))));
         }
         let (desk, ask) = self.ask(key, weight);
         let locked = match ask.key {
@@ -190,7 +190,7 @@ impl Engine {
     ) -> Answer {
         match entry {
             Entry::In(admission) => Poll::Ready(Ok(self.admitted(desk, key, admission))),
-            Entry::Out(turned) => Poll::Ready(Err(self.refused(key, spot, turned))),
+            Entry::Out(turned) => Poll::Ready(Err(self.refused(key, spot, &turned))),
             Entry::Line(place) => {
                 let depth = place.depth;
                 wait.expect("nobody else is in line").stand(desk, place);
@@ -230,7 +230,7 @@ impl Engine {
                 Ok(()) => return Ok(()),
                 Err(Missed::Refused(until)) => {
                     let turned = Turned { retry_after: Some(until.since(now)), ..Turned::new(Reason::Rate) };
-                    return Err(self.refused(key, spot, turned));
+                    return Err(self.refused(key, spot, &turned));
                 }
                 Err(Missed::Away) => {}
             }
@@ -252,7 +252,7 @@ impl Engine {
             entry = self.try_with_room(desk, |state| state.check(&ask));
         }
         match entry {
-            Entry::Out(turned) => Err(self.refused(key, spot, turned)),
+            Entry::Out(turned) => Err(self.refused(key, spot, &turned)),
             _ => Ok(()),
         }
     }
@@ -269,17 +269,16 @@ impl Engine {
     }
 
     #[inline(never)]
-    pub(crate) fn refused(&self, key: Option<&Name<'_>>, asked_at: Spot, turned: Turned) -> Refusal {
-        let Turned { reason, in_use, waiting, max, retry_after, held_at } = turned;
-        let key = key.map(Name::to_key);
+    pub(crate) fn refused(&self, key: Option<&Name<'_>>, asked_at: Spot, turned: &Turned) -> Refusal {
+        let (key, reason) = (key.map(Name::to_key), turned.reason);
         self.meta.count_refusal(reason);
         self.meta.tell(key.as_ref(), What::Rejected { reason });
         let mut refusal = Refusal::new(Arc::clone(&self.meta.ident), key, reason);
-        refusal.in_use = in_use;
-        refusal.waiting = waiting;
-        refusal.max = max;
-        refusal.retry_after = retry_after;
-        refusal.places = held_at.map(|held_at| (held_at, asked_at));
+        refusal.in_use = turned.in_use;
+        refusal.waiting = turned.waiting;
+        refusal.max = turned.max;
+        refusal.retry_after = turned.retry_after;
+        refusal.places = turned.held_at.map(|held_at| (held_at, asked_at));
         refusal
     }
 

@@ -97,7 +97,7 @@ impl<'a> Enter<'a> {
 
     /// Apart, so that the fast path need not make room for what this one needs.
     #[inline(never)]
-    fn now_slowly(self) -> Result<Pass, Refusal> {
+    fn now_slowly(&self) -> Result<Pass, Refusal> {
         match self.engine.enter(self.key.as_ref(), self.attempt.weight, self.attempt.spot, None) {
             Poll::Ready(answer) => answer,
             Poll::Pending => unreachable!("without a waker nobody waits"),
@@ -211,7 +211,7 @@ impl Attempt {
                     if reason == Reason::Reentrant { holding::held(desk.address(), lane) } else { None };
                 let held_at = held.map(|(_, spot)| spot);
                 let turned = Turned { in_use, waiting, max, held_at, ..Turned::new(reason) };
-                Err(engine.refused(key, self.spot, turned))
+                Err(engine.refused(key, self.spot, &turned))
             }
         };
         if let Stage::Waiting(_, place) = std::mem::replace(&mut self.stage, Stage::Done) {
