@@ -121,8 +121,17 @@ impl Kit {
         self.upkeep().await
     }
 
+    /// As a process does it: what was locked by the end of a turn that has replied is done a moment later.
     pub(crate) async fn upkeep(&self) -> Kept {
-        self.store.upkeep().await.expect("upkeep")
+        let mut kept = self.store.upkeep().await.expect("upkeep");
+        for _ in 0..20 {
+            let is_in_vain = kept.due + kept.expired + kept.recovered == 0;
+            if !is_in_vain || kept.next != Some(Duration::ZERO) {
+                break;
+            }
+            kept = self.store.upkeep().await.expect("upkeep");
+        }
+        kept
     }
 
     pub(crate) async fn send(&self, task: NewTask) -> TaskId {
