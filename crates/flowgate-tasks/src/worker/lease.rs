@@ -15,7 +15,7 @@ use crate::store::{NewWorker, Store, StoreError, WorkerId};
 /// the store.
 pub(super) struct Lease {
     until: watch::Receiver<Option<Instant>>,
-    _beats: OnDrop,
+    beats: OnDrop,
 }
 
 /// Ends a task of the runtime with whoever holds it.
@@ -70,7 +70,14 @@ impl Lease {
                 }
             }
         });
-        Ok((worker, Lease { until, _beats: OnDrop(beats.abort_handle()) }))
+        Ok((worker, Lease { until, beats: OnDrop(beats.abort_handle()) }))
+    }
+
+    /// Ends it for good. It may only look over from here, the store having been away: renewed once more, it would keep in the store what the
+    /// worker has given up.
+    pub(super) fn end(&mut self) {
+        self.beats.0.abort();
+        self.until = watch::channel(None).1;
     }
 
     /// Completes when the lease is over.

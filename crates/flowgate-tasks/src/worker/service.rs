@@ -388,6 +388,7 @@ impl Desk {
 
     /// The lease ran out: what ran here belongs to others, so it is stopped, and the worker begins anew.
     async fn start_over(&mut self) -> Result<(), StoreError> {
+        self.lease.end();
         self.ending.lost += self.held.len() as u64;
         self.held.give_up().await;
         self.stock = Stock::default();
@@ -395,6 +396,7 @@ impl Desk {
         match Lease::take(&self.store, &self.options).await {
             Ok(taken) => {
                 (self.worker, self.lease) = taken;
+                self.is_unsure = false;
                 self.look();
                 Ok(())
             }
