@@ -2,7 +2,7 @@
 
 use flowgate_core::Tick;
 
-use super::{columns::nanos, rows::stored};
+use super::{columns::nanos, connect::Lease, rows::stored, send::SHARE_LANES, session::flight};
 use crate::{
     record::Parts,
     store::{End, Settle, StoreError},
@@ -62,6 +62,26 @@ pub(super) struct Results {
 }
 
 impl Again {
+    /// The lanes that something goes back to, each once, as they are locked.
+    pub(super) fn lanes_in_order(&self) -> Vec<i64> {
+        let mut lanes = self.lanes.clone();
+        lanes.sort_unstable();
+        lanes.dedup();
+        lanes
+    }
+
+    /// Puts them back, if told to. Before anything is taken: what goes back to the front of its line is the first to be taken again.
+    pub(super) async fn put_back(&self, session: &Lease, is_time: bool) -> Result<(), StoreError> {
+        let lanes = self.lanes_in_order();
+        let Again { ids, lanes: to, attempts, weights, due, good, records } = self;
+        let goes_back = is_time && !lanes.is_empty();
+        let (_, _) = flight!(
+            session.query_if(goes_back, SHARE_LANES, [&lanes]),
+            session.query_if(goes_back, ADD_AGAIN, [ids, to, attempts, weights, due, good, records]),
+        )?;
+        Ok(())
+    }
+
     /// Whether something of it waits for a moment.
     pub(super) fn is_delayed(&self) -> bool {
         self.due.iter().any(Option::is_some)

@@ -1,8 +1,8 @@
 //! A turn: settle and claim in one transaction, in three flights of statements.
 //!
 //! First flight: what is given back is fenced and its keys are locked; counters and lanes that may run are read, and their keys
-//! locked where nobody else has them. Then the plan decides. Second flight: tasks move into one lease. Third flight: counts,
-//! lane states and ends are written, and all of it commits.
+//! locked where nobody else has them. Then the plan decides. Second flight: tasks that are to run again go back to their lines, and tasks move
+//! into one lease. Third flight: counts, lane states and the other ends are written, and all of it commits.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -15,7 +15,9 @@ use super::{
     connect::{Lease, Line, Postgres, Shared},
     gather::{self, Asked, Begun, Filling},
     idle::{self, Rest},
-    marks, rows,
+    marks,
+    memory::Memory,
+    rows,
     scene::{self, Loaded},
     send::{DELAYED, READY_LANES, SHARE_LANES},
     session::{Params, flight},
@@ -149,8 +151,12 @@ pub(super) async fn transact(
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
     // What is held from now on hides the others no more.
     plan.has_more |= has_more && !(plan.grants.is_empty() && plan.held.is_empty());
-    let stuck = fit(session, &scene, &mut plan.grants, (&heavy, shared)).await?;
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
+    let weighs = plan.grants.iter().any(|grant| heavy.contains(&scene.lanes[grant.lane].id));
+    let ((), stuck) = flight!(
+        ends.again.put_back(session, weighs),
+        fit(session, &scene, &mut plan.grants, (&heavy, shared)),
+    )?;
     let is_plain = starts.is_empty() && ahead.is_none() && ends.is_empty() && stuck.is_empty();
     let grants = &plan.grants;
     let way = match is_plain {
@@ -159,7 +165,11 @@ pub(super) async fn transact(
         _ => Way::Written,
     };
     let taking = take(session, &scene, &plan.grants, (worker, shared), way);
-    let (taken, ()) = flight!(taking, session.run_if(way != Way::Written, "COMMIT"))?;
+    let ((), taken, ()) = flight!(
+        ends.again.put_back(session, !weighs),
+        taking,
+        session.run_if(way != Way::Written, "COMMIT"),
+    )?;
     let (short, is_full) = book(&mut scene, &plan.grants, &taken, &stuck);
     let last = plan.grants.last().map(|grant| scene.lanes[grant.lane].id);
     let again = again(
@@ -190,17 +200,22 @@ pub(super) async fn transact(
             Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead, refused))).await?
         }
     };
-    if let Some(lane) = last {
-        shared.turning.cursor.store(lane, Ordering::Relaxed);
-    }
-    shared.turning.settled(&settles, &asked.whole);
-    for claimed in [&taken, &ahead] {
-        shared.turning.claimed(worker, claimed);
-        shared.turning.marks.add(claimed.iter().map(|task| task.place.lane));
-    }
+    remember(&shared.turning, &asked, last, [&taken, &ahead]);
     let lost = lost(&settles, &back, missed);
     let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
     Ok(Turnout { turned, short, begun, makes_room })
+}
+
+/// What is good to know for the next turns, once this one is over.
+fn remember(turning: &Memory, asked: &Asked<'_>, last: Option<i64>, claimed: [&[Claimed]; 2]) {
+    if let Some(lane) = last {
+        turning.cursor.store(lane, Ordering::Relaxed);
+    }
+    turning.settled(asked.settles, &asked.whole);
+    for claimed in claimed {
+        turning.claimed(asked.worker, claimed);
+        turning.marks.add(claimed.iter().map(|task| task.place.lane));
+    }
 }
 
 /// A send tells the workers of its own process itself; a worker that asks again finds what there is.

@@ -8,7 +8,7 @@ use super::{
     ahead,
     connect::Lease,
     rows,
-    send::{DELAYED, READY_LANES, SHARE_LANES},
+    send::{DELAYED, READY_LANES},
     session::flight,
     settle::{self, Ends},
 };
@@ -66,25 +66,9 @@ pub(super) async fn write(
 ) -> Result<Vec<Claimed>, StoreError> {
     let Ends { again: returned, dead, results, awaited } = ends;
     let cluster = scene.cluster.change() as i32;
-    let mut lanes: Vec<i64> = returned.lanes.clone();
-    lanes.sort_unstable();
-    lanes.dedup();
+    let lanes = returned.lanes_in_order();
     let (goes_back, now) = (!lanes.is_empty(), rows::stored(scene.now));
-    let (_, _, _, _, _, _, _, _, _, _, _, _, _, ahead, _) = flight!(
-        session.query_if(goes_back, SHARE_LANES, [&lanes]),
-        session.query_if(
-            goes_back,
-            settle::ADD_AGAIN,
-            [
-                &returned.ids,
-                &returned.lanes,
-                &returned.attempts,
-                &returned.weights,
-                &returned.due,
-                &returned.good,
-                &returned.records,
-            ],
-        ),
+    let (_, _, _, _, _, _, _, _, _, _, _, ahead, _) = flight!(
         session.query_if(
             !dead.ids.is_empty(),
             settle::ADD_DEAD,

@@ -51,7 +51,8 @@ pub(super) struct Laws {
     pub(super) cap: Option<u32>,
     pub(super) queues: [Queue; QUEUES.len()],
     pub(super) keys: [Key; KEYS.len()],
-    /// What goes back to its line in the turn that is judged: whether it stands there already is the store's choice.
+    /// What goes back to its line in the turn that is judged. Others of its lane do not come before it; whether those of other lanes do is
+    /// the store's choice.
     pub(super) going_back: BTreeSet<TaskId>,
     last_id: i64,
     joined: u64,
@@ -97,15 +98,11 @@ impl Laws {
             return Some("it is too late");
         }
         let lane = |task: &Task| (task.sent.queue, task.sent.key, task.sent.priority, task.sent.terms);
-        let is_before = |(other_id, other): (&TaskId, &Task)| {
+        let is_before = |other: &Task| {
             let is_good = other.good_until.is_none_or(|until| until > self.step);
-            let is_there = !self.going_back.contains(other_id);
-            matches!(other.spot, Spot::Line(its) if its < place)
-                && is_there
-                && is_good
-                && lane(other) == lane(task)
+            matches!(other.spot, Spot::Line(its) if its < place) && is_good && lane(other) == lane(task)
         };
-        if self.tasks.iter().any(is_before) {
+        if self.tasks.values().any(is_before) {
             return Some("another one stands before it");
         }
         let queue = &self.queues[task.sent.queue];
