@@ -113,15 +113,22 @@ impl Courier {
         }
         let bare = Message::bare(&bytes).map_err(Failure::last)?;
         let parcel = Parcel { task: context.id, message, bare };
-        let retried = courier.failed_before(&context).await?;
-        let attempt = courier.attempt(&parcel, retried).await;
-        courier.tell(&parcel, &attempt).await?;
-        courier.tell_queue(&parcel.message, &attempt.verdict).await?;
+        match courier.deliver_parcel(&context, &parcel).await {
+            Ok(()) => Ok(Vec::new()),
+            Err(failure) => Err(courier.keep_its_place(&parcel.message, failure).await),
+        }
+    }
+
+    async fn deliver_parcel(&self, context: &Context, parcel: &Parcel) -> Result<(), Failure> {
+        let retried = self.failed_before(context).await?;
+        let attempt = self.attempt(parcel, retried).await;
+        self.tell(parcel, &attempt).await?;
+        self.tell_queue(&parcel.message, &attempt.verdict).await?;
         match attempt.verdict {
-            Verdict::Delivered => Ok(Vec::new()),
+            Verdict::Delivered => Ok(()),
             Verdict::Failed => Err(Failure::last(words(&attempt.answer))),
             Verdict::Again(wait) => {
-                let wait = courier.wait_in_order(&parcel.message, wait).await?;
+                let wait = self.wait_in_order(&parcel.message, wait).await?;
                 Err(Failure::new(words(&attempt.answer)).after(wait))
             }
         }

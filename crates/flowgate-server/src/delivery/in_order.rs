@@ -17,6 +17,7 @@ use crate::{
 
 /// How long a callback that is in line, or under way, holds its queue without a word.
 const GRACE: Duration = Duration::from_secs(60);
+const A_MOMENT: Duration = Duration::from_millis(500);
 
 impl Courier {
     /// Whether its queue has one at a time, so that there is an order to keep.
@@ -36,6 +37,16 @@ impl Courier {
             }
             _ => Ok(wait),
         }
+    }
+
+    /// What failed here and not at the endpoint, the store being away most likely, goes back to its place in its queue as well, or others would
+    /// overtake it; after a moment, so that it does not go round and round.
+    pub(super) async fn keep_its_place(&self, message: &Message, failure: Failure) -> Failure {
+        if message.head.queue.is_none() || failure.is_final || failure.retry_after.is_some() {
+            return failure;
+        }
+        tokio::time::sleep(A_MOMENT).await;
+        failure.after(Duration::ZERO)
     }
 
     /// What the outcome of an attempt means for the queue that waits for this message.
