@@ -33,6 +33,12 @@ pub(crate) fn loom(root: &Path, options: &[String]) -> io::Result<ExitStatus> {
         .status()
 }
 
+/// Runs the servers under fire for so long.
+pub(crate) fn soak(root: &Path, length: Option<&str>) -> io::Result<ExitStatus> {
+    let test = ["test", "--release", "--package", "flowgate-server", "--test", "soak", "--", "--nocapture"];
+    cargo(root).args(test).env("FLOWGATE_SOAK", length.unwrap_or("10m")).status()
+}
+
 fn with_loom(flags: Option<OsString>) -> OsString {
     let mut flags = flags.unwrap_or_default();
     if !flags.is_empty() {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The names of the commands, in the order of the help.
-pub(crate) const NAMES: [&str; 6] = ["tidy", "snippets", "docs", "loom", "bench", "help"];
+pub(crate) const NAMES: [&str; 7] = ["tidy", "snippets", "docs", "loom", "soak", "bench", "help"];
 
 /// What `cargo xtask help` prints.
 pub(crate) const HELP: &str = "\
@@ -22,6 +22,9 @@ Usage: cargo xtask <command>
   loom [option]...    Model-check the slot and line code under loom. Options go
                       to `cargo test`. LOOM_MAX_PREEMPTIONS is 3 unless set:
                       more finds more, and takes much longer.
+  soak [time]         Kill servers and their database again and again for so
+                      long (10m unless said) while messages come, and see that
+                      every promise holds. Tests do it for a few seconds.
   bench <suite> [option]...
                       Measure ours beside the peers and print a table of ratios;
                       with `--json`, one line per case. Start with `gates`.
@@ -30,7 +33,7 @@ Usage: cargo xtask <command>
 `cargo test -p xtask` runs tidy and snippets too.
 
 Exit status: 0 all well, 1 offences found, 2 command line not understood;
-docs, loom and bench end with the status of what they ran.
+docs, loom, soak and bench end with the status of what they ran.
 ";
 
 /// A command line that was understood.
@@ -41,6 +44,8 @@ pub(crate) enum Command {
     Docs,
     /// Further options for `cargo test`.
     Loom(Vec<String>),
+    /// For how long.
+    Soak(Option<String>),
     /// The suite and its options.
     Bench(Vec<String>),
     Help,
@@ -68,6 +73,13 @@ impl Command {
             "snippets" => Self::Snippets,
             "docs" => Self::Docs,
             "loom" => return Ok(Self::Loom(rest.to_vec())),
+            "soak" => match rest.get(1) {
+                None => return Ok(Self::Soak(rest.first().cloned())),
+                Some(argument) => {
+                    let (command, argument) = (name.clone(), argument.clone());
+                    return Err(UsageError::Unexpected { command, argument });
+                }
+            },
             "bench" if rest.is_empty() => return Err(UsageError::NoSuite),
             "bench" => return Ok(Self::Bench(rest.to_vec())),
             "help" | "-h" | "--help" => Self::Help,
@@ -89,7 +101,8 @@ impl fmt::Display for UsageError {
             Self::UnknownCommand(name) => write!(to, "unknown command `{name}`: {} are accepted", names()),
             Self::NoSuite => write!(to, "`bench` wants a suite: `cargo xtask bench gates`"),
             Self::Unexpected { command, argument } => {
-                write!(to, "`{command}` takes no arguments, but got `{argument}`")
+                let takes = if command == "soak" { "one time, such as `30m`" } else { "no arguments" };
+                write!(to, "`{command}` takes {takes}, but got `{argument}`")
             }
         }
     }
@@ -115,6 +128,8 @@ mod tests {
         assert_eq!(parse("snippets"), Ok(Command::Snippets));
         assert_eq!(parse("docs"), Ok(Command::Docs));
         assert_eq!(parse("loom --locked"), Ok(Command::Loom(words("--locked"))));
+        assert_eq!(parse("soak"), Ok(Command::Soak(None)));
+        assert_eq!(parse("soak 30m"), Ok(Command::Soak(Some("30m".to_owned()))));
         assert_eq!(parse("bench gates --json"), Ok(Command::Bench(words("gates --json"))));
         assert_eq!(parse("bench gates --help"), Ok(Command::Bench(words("gates --help"))));
         for line in ["help", "--help", "-h", "tidy --help", "bench -h"] {
@@ -124,12 +139,13 @@ mod tests {
 
     #[test]
     fn a_mistake_names_the_value_and_what_is_accepted() {
-        let all = "`tidy`, `snippets`, `docs`, `loom`, `bench`, `help` are accepted";
+        let all = "`tidy`, `snippets`, `docs`, `loom`, `soak`, `bench`, `help` are accepted";
         for (line, message) in [
             ("", format!("no command given: {all}")),
             ("tody", format!("unknown command `tody`: {all}")),
             ("tody --help", format!("unknown command `tody`: {all}")),
             ("bench", "`bench` wants a suite: `cargo xtask bench gates`".to_owned()),
+            ("soak 1m 2m", "`soak` takes one time, such as `30m`, but got `2m`".to_owned()),
             ("tidy now", "`tidy` takes no arguments, but got `now`".to_owned()),
         ] {
             assert_eq!(parse(line).expect_err("the line is wrong").to_string(), message);

@@ -44,6 +44,7 @@ fn run(command: &Command, root: &Path) -> io::Result<ExitCode> {
         Command::Snippets => Ok(report("snippets", &snippets::check(&Tree::load(root)?))),
         Command::Docs => docs::write(root).map(exit_code),
         Command::Loom(options) => cargo::loom(root, options).map(exit_code),
+        Command::Soak(length) => cargo::soak(root, length.as_deref()).map(exit_code),
         Command::Bench(words) => cargo::bench(root, words).map(exit_code),
         Command::Help => {
             print!("{}", command::HELP);
