@@ -38,6 +38,11 @@ impl Lane {
     }
 }
 
+/// Whether somebody wants to be called back for it. Not in the queue, which would wait for that.
+pub(crate) fn has_callback(lane: &Lane, number: usize) -> bool {
+    !lane.is_in_order && number % 25 == 3
+}
+
 /// Numbers that need not be good, the same in each run.
 pub(crate) struct Chance(u64);
 

@@ -19,7 +19,7 @@ use tokio::{task::JoinSet, time::timeout};
 
 use crate::{
     fire::Fleet,
-    lanes::{Chance, LANES, Lane},
+    lanes::{Chance, LANES, Lane, has_callback},
     witness::Witness,
 };
 
@@ -115,6 +115,9 @@ impl Shared {
                 .header("upstash-flow-control-value", lane.limits());
             if number % 50 == 7 {
                 request = request.header("upstash-delay", "1s");
+            }
+            if has_callback(lane, number) {
+                request = request.header("upstash-callback", self.witness.callback(lane, number));
             }
         }
         let request = request.body(Full::new(Bytes::from(number.to_string()))).unwrap();

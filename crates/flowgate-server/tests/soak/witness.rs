@@ -1,7 +1,7 @@
 //! The endpoint: it sees every delivery, and says whether what it saw was promised.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt::Write as _,
     future::pending,
     net::SocketAddr,
@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     kit::DEADLINE,
-    lanes::{LANES, Lane},
+    lanes::{LANES, Lane, has_callback},
 };
 
 /// One of so many fails when it first comes.
@@ -38,6 +38,9 @@ struct Seen {
     /// How often each message came, and whether it was answered well.
     messages: Vec<(u32, bool)>,
     answered: usize,
+    /// Who wants to be called back for what was answered well, and was not yet.
+    uncalled: HashSet<usize>,
+    called: HashSet<usize>,
     breaches: Vec<String>,
 }
 
@@ -69,8 +72,10 @@ impl Witness {
             changed: Arc::default(),
             address: listener.local_addr().unwrap(),
         };
-        let app =
-            Router::new().route("/{lane}/{number}", axum::routing::post(receive)).with_state(witness.clone());
+        let app = Router::new()
+            .route("/{lane}/{number}", axum::routing::post(receive))
+            .route("/{lane}/{number}/done", axum::routing::post(hear))
+            .with_state(witness.clone());
         tokio::spawn(axum::serve(listener, app).into_future());
         witness
     }
@@ -78,6 +83,11 @@ impl Witness {
     /// Where a message goes.
     pub(crate) fn url(&self, lane: &Lane, number: usize) -> String {
         format!("http://{}/{}/{number}", self.address, lane.name)
+    }
+
+    /// Who is to be called when it was answered.
+    pub(crate) fn callback(&self, lane: &Lane, number: usize) -> String {
+        self.url(lane, number) + "/done"
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -97,7 +107,7 @@ impl Witness {
     /// Waits until all of so many were; an error if they do not come.
     pub(crate) async fn has_all(&self, sent: usize) -> Result<(), String> {
         let wait = async {
-            while self.answered() < sent {
+            while self.answered() < sent || !self.seen().uncalled.is_empty() {
                 // Whoever answers meanwhile is seen at the next look.
                 let _ = timeout(Duration::from_millis(100), self.changed.notified()).await;
             }
@@ -107,7 +117,8 @@ impl Witness {
             let is_missing =
                 |number: &usize| !seen.messages.get(*number).is_some_and(|(_, is_well)| *is_well);
             let missing: Vec<usize> = (0..sent).filter(is_missing).take(ENOUGH).collect();
-            format!("{} of {sent} never came: {missing:?}, …", sent - seen.answered)
+            let called = format!("and these were never told of: {:?}", seen.uncalled);
+            format!("{} of {sent} never came: {missing:?}, …; {called}", sent - seen.answered)
         })
     }
 
@@ -131,7 +142,9 @@ impl Witness {
     pub(crate) fn told(&self) -> String {
         let seen = self.seen();
         let came: u32 = seen.messages.iter().map(|(came, _)| came).sum();
-        let mut told = format!("{} messages, delivered {came} times; of", seen.answered);
+        let called = seen.called.len();
+        let mut told =
+            format!("{} messages, delivered {came} times, {called} with a callback; of", seen.answered);
         for lane in &LANES {
             let (all, most) = seen.lanes.get(lane.name).map_or((0, 0), |seen| (seen.answered, seen.most));
             write!(told, " `{}` {all}, {most} at once;", lane.name).unwrap();
@@ -197,7 +210,21 @@ async fn receive(
     if !std::mem::replace(&mut seen.messages[number].1, true) {
         seen.answered += 1;
         seen.lanes.entry(lane.name).or_default().answered += 1;
+        if has_callback(lane, number) && !seen.called.contains(&number) {
+            seen.uncalled.insert(number);
+        }
         witness.changed.notify_waiters();
     }
     (StatusCode::OK, [("x-endpoint", "well")])
+}
+
+/// Somebody is called back: also for an attempt that failed, or that a kill made again.
+async fn hear(State(witness): State<Witness>, Path((_, number)): Path<(String, usize)>, body: String) {
+    let told: serde_json::Value = serde_json::from_str(&body).unwrap();
+    if told["status"] == 200 {
+        let mut seen = witness.seen();
+        seen.uncalled.remove(&number);
+        seen.called.insert(number);
+        witness.changed.notify_waiters();
+    }
 }
