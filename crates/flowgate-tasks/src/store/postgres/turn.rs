@@ -2,7 +2,8 @@
 //!
 //! First flight: what is given back is fenced and its keys are locked; counters and lanes that may run are read, and their keys
 //! locked where nobody else has them. Then the plan decides. Second flight: tasks move into one lease. Third flight: counts,
-//! lane states and ends are written, and all of it commits.
+//! lane states and ends are written, and all of it commits. Where there is nothing to decide, one statement is all of it
+//! ([`super::swap`]).
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -20,6 +21,7 @@ use super::{
     send::{DELAYED, READY_LANES, SHARE_LANES},
     session::{Params, flight},
     settle::{self, Ends},
+    swap::{self, swap},
     write::{self, Call, Changes, write},
 };
 use crate::{
@@ -48,6 +50,7 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
         ahead::TAKE_AHEAD_OF_KEYS,
         ahead::REFUSE,
         FITTING,
+        swap::SWAP,
         SHARE_LANES,
         READY_LANES,
         DELAYED,
@@ -103,8 +106,7 @@ async fn run(
 ) -> Result<(Turned, Option<Rest>), StoreError> {
     let whole = ending.map_or_else(|| shared.turning.whole(&turn.settles), |lease| HashSet::from([lease]));
     session.begin();
-    let begin = gather::begin(&session);
-    match Box::pin(transact(shared, &session, worker, (turn, whole), None, begin)).await {
+    match turn_out(shared, &session, worker, turn, whole).await {
         Ok(Turnout { turned, short, .. }) => {
             session.end();
             let asks_again = turned.again != Again::WhenWoken;
@@ -119,7 +121,22 @@ async fn run(
     }
 }
 
+/// In one statement, if nothing has to be decided; else as a plan decides.
+async fn turn_out(
+    shared: &Shared,
+    session: &Lease,
+    worker: WorkerId,
+    turn: Turn,
+    whole: HashSet<i64>,
+) -> Result<Turnout, StoreError> {
+    if let Some(turnout) = swap(shared, session, worker, (&turn, &whole)).await? {
+        return Ok(turnout);
+    }
+    Box::pin(transact(shared, session, worker, (turn, whole), None, gather::begin(session))).await
+}
+
 /// What came of the transaction.
+#[derive(Default)]
 pub(super) struct Turnout {
     pub(super) turned: Turned,
     /// The lanes that had less than they might have started.
@@ -193,6 +210,7 @@ pub(super) async fn transact(
     if let Some(lane) = last {
         shared.turning.cursor.store(lane, Ordering::Relaxed);
     }
+    shared.turning.steady.see(&scene, &plan.grants, way);
     shared.turning.settled(&settles, &asked.whole);
     for claimed in [&taken, &ahead] {
         shared.turning.claimed(worker, claimed);
