@@ -34,6 +34,7 @@ const AHEAD_LEASE: Duration = Duration::from_millis(200);
 pub(super) struct Plan {
     pub(super) workers: usize,
     pub(super) slots: u32,
+    /// 0: no task has a key.
     pub(super) keys: usize,
     pub(super) max_per_key: u32,
     /// Over everything that runs: of the cluster where caps are hard, of the queue where they are soft.
@@ -188,7 +189,7 @@ impl Fleet {
                 if let Some(links) = plan.tasks.checked_div(plan.chains) {
                     return link(number, links - 1, (plan.keys, plan.max_per_key));
                 }
-                if plan.ahead > 0 && number.is_multiple_of(2) {
+                if plan.keys == 0 || plan.ahead > 0 && number.is_multiple_of(2) {
                     return patient(NewTask::json("work", &plan.keys).expect("a number"));
                 }
                 let key = number % plan.keys;

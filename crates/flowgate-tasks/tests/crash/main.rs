@@ -20,15 +20,15 @@ fn kills() -> usize {
 }
 
 fn survive(store: &str, ahead: u32) {
-    survive_with(store, ahead, 0);
+    survive_with(store, ahead, 0, 5);
 }
 
-fn survive_with(store: &str, ahead: u32, chains: usize) {
+fn survive_with(store: &str, ahead: u32, chains: usize, keys: usize) {
     let plan = Plan {
         chains,
         workers: 3,
         slots: 4,
-        keys: 5,
+        keys,
         max_per_key: 2,
         cap: 9,
         ahead,
@@ -75,7 +75,16 @@ fn s1_killed_workers_lose_nothing_and_break_no_cap_on_postgres() {
 #[test]
 fn s1_killed_workers_that_send_lose_nothing_and_break_no_cap_on_postgres() {
     let postgres = flowgate_testkit::postgres::Postgres::shared();
-    survive_with(&postgres.create_database("chain_crash").expect("a database"), 0, 8);
+    survive_with(&postgres.create_database("chain_crash").expect("a database"), 0, 8, 5);
+}
+
+// Nearly every turn of these is a swap.
+// Seen to fail: with leases that a swap gives back left where they are, it came to no end.
+#[cfg(feature = "postgres")]
+#[test]
+fn s1_killed_workers_of_tasks_without_keys_lose_nothing_and_break_no_cap_on_postgres() {
+    let postgres = flowgate_testkit::postgres::Postgres::shared();
+    survive_with(&postgres.create_database("plain_crash").expect("a database"), 0, 0, 0);
 }
 
 // Seen to fail: as on SQLite.

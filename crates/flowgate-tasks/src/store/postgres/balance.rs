@@ -35,21 +35,24 @@ macro_rules! taken {
          RETURNING id, lane, place, attempt, weight, good_until, record) "
     };
 }
-/// What was taken goes into one lease.
+/// What was taken goes into one lease of the worker $5, from now on.
 macro_rules! leased {
-    () => {
-        " INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records) \
-         SELECT $5, $4, array_agg(id), array_agg(lane), array_agg(attempt + 1), array_agg(weight), array_agg(coalesce(good_until, 0)), \
+    ($now:literal) => {
+        concat!(
+            " INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records) \
+         SELECT $5, ", $now, ", array_agg(id), array_agg(lane), array_agg(attempt + 1), array_agg(weight), array_agg(coalesce(good_until, 0)), \
          array_agg(record) FROM (SELECT * FROM taken ORDER BY lane, place, id) AS taken HAVING count(*) > 0 \
-         RETURNING id, ids, lanes, attempts, weights, goods, records"
+         RETURNING id, since, ids, lanes, attempts, weights, goods, records"
+        )
     };
 }
+pub(super) use leased;
 
 pub(super) const TAKE: &str = concat!(
     "WITH grants AS (\
      SELECT * FROM unnest($1::bigint[], $2::int[], $3::bool[], $6::bigint[]) AS granted (lane, count, alone, low)), ",
     taken!(),
-    leased!()
+    leased!("$4")
 );
 
 /// The same; what is missing was counted and is not there, so it comes back: of the cluster, then of the queue $8, then of keys that are
@@ -68,7 +71,7 @@ pub(super) const TAKE_BALANCED: &str = concat!(
      held AS (SELECT lanes.id FROM lanes JOIN fewer ON lanes.key = fewer.key WHERE state = 2 \
      ORDER BY lanes.id FOR NO KEY UPDATE OF lanes), \
      of_lanes AS (UPDATE lanes SET state = 1 FROM held WHERE lanes.id = held.id AND state = 2)",
-    leased!()
+    leased!("$4")
 );
 
 pub(super) const STATEMENTS: [&str; 2] = [TAKE, TAKE_BALANCED];

@@ -20,6 +20,7 @@ macro_rules! serves {
         )
     };
 }
+pub(super) use serves;
 
 /// No turn looks at more lanes of one queue than these, nor at fewer than these.
 const MOST_LANES: u32 = 512;

@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicI64},
 };
 
-use super::{idle, marks};
+use super::{idle, marks, swap};
 use crate::store::{Claimed, Settle, WorkerId};
 
 /// What a process remembers between turns. Nothing depends on it but speed and fairness.
@@ -19,6 +19,8 @@ pub(super) struct Memory {
     /// How long to wait before lanes are looked at again that could not be made idle.
     pub(super) idling: idle::Backoff,
     pub(super) marks: marks::Marks,
+    /// Whether the next turn may be like the last.
+    pub(super) steady: swap::Steady,
     /// The tasks of each lease that this process has not settled yet, and whose lease it is.
     open: Mutex<HashMap<i64, Open>>,
 }

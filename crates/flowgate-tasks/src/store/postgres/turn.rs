@@ -1,8 +1,9 @@
 //! A turn: settle and claim in one transaction, in three flights of statements.
 //!
 //! First flight: what is given back is fenced and its keys are locked; counters and lanes that may run are read, and their keys
-//! locked where nobody else has them. Then the plan decides. Second flight: tasks that are to run again go back to their lines, and tasks move
-//! into one lease. Third flight: counts, lane states and the other ends are written, and all of it commits.
+//! locked where nobody else has them. Then the plan decides. Second flight: tasks that are to run again go back to their lines, and
+//! tasks move into one lease. Third flight: counts, lane states and the other ends are written, and all of it commits. Where there is
+//! nothing to decide, one statement is all of it ([`super::swap`]).
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -22,6 +23,7 @@ use super::{
     send::{DELAYED, READY_LANES, SHARE_LANES},
     session::{Params, flight},
     settle::{self, Ends},
+    swap::{self, swap},
     write::{self, Call, Changes, write},
 };
 use crate::{
@@ -50,6 +52,7 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
         ahead::TAKE_AHEAD_OF_KEYS,
         ahead::REFUSE,
         FITTING,
+        swap::SWAP,
         SHARE_LANES,
         READY_LANES,
         DELAYED,
@@ -105,8 +108,7 @@ async fn run(
 ) -> Result<(Turned, Option<Rest>), StoreError> {
     let whole = ending.map_or_else(|| shared.turning.whole(&turn.settles), |lease| HashSet::from([lease]));
     session.begin();
-    let begin = gather::begin(&session);
-    match Box::pin(transact(shared, &session, worker, (turn, whole), None, begin)).await {
+    match turn_out(shared, &session, worker, turn, whole).await {
         Ok(Turnout { turned, short, .. }) => {
             session.end();
             let asks_again = turned.again != Again::WhenWoken;
@@ -121,7 +123,22 @@ async fn run(
     }
 }
 
+/// In one statement, if nothing has to be decided; else as a plan decides.
+async fn turn_out(
+    shared: &Shared,
+    session: &Lease,
+    worker: WorkerId,
+    turn: Turn,
+    whole: HashSet<i64>,
+) -> Result<Turnout, StoreError> {
+    if let Some(turnout) = swap(shared, session, worker, (&turn, &whole)).await? {
+        return Ok(turnout);
+    }
+    Box::pin(transact(shared, session, worker, (turn, whole), None, gather::begin(session))).await
+}
+
 /// What came of the transaction.
+#[derive(Default)]
 pub(super) struct Turnout {
     pub(super) turned: Turned,
     /// The lanes that had less than they might have started.
@@ -200,6 +217,7 @@ pub(super) async fn transact(
             Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead, refused))).await?
         }
     };
+    shared.turning.steady.see(&scene, &plan.grants, way);
     remember(&shared.turning, &asked, last, [&taken, &ahead]);
     let lost = lost(&settles, &back, missed);
     let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
