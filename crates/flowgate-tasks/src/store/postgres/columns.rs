@@ -17,17 +17,18 @@ use crate::{
 /// Lanes that get a task of more than one slot.
 pub(super) const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
 
-/// A lane that is gone leaves a null, which is refused: then nothing is stored. A number from before its lane was shared may be before
-/// the lane's mark.
+/// Where a lane is gone, all are null, which is refused: then nothing is stored. They are looked for once, not for each task. A number
+/// from before its lane was shared may be before the lane's mark.
 pub(super) const ADD_TASKS: &str = concat!(
     "WITH told AS MATERIALIZED (\
-    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, lanes.id AS lane, asked.id AS named, weight, record, note, noted_at, nr, now, \
+    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, \
+    CASE WHEN (SELECT count(*) FROM flowgate.lanes WHERE id = ANY($12::bigint[])) = cardinality($12::bigint[]) THEN asked.lane END AS lane, \
+    asked.id AS named, weight, record, note, noted_at, nr, now, \
     CASE WHEN due_from_now THEN now + due ELSE due END AS due, \
     CASE WHEN good_from_now THEN now + good ELSE good END AS good \
     FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[], $9::bytea[], $10::bigint[]) \
     WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, note, noted_at, nr) \
-    CROSS JOIN (SELECT flowgate.now_ns($11) AS now) AS clock \
-    LEFT JOIN flowgate.lanes ON lanes.id = asked.lane ORDER BY nr OFFSET 0), \
+    CROSS JOIN (SELECT flowgate.now_ns($11) AS now) AS clock ORDER BY nr OFFSET 0), \
     noted AS (",
     put_on_sheets!(
         "(SELECT id AS task, noted_at AS at, note AS body, nr::int AS seat FROM told WHERE note IS NOT NULL) AS noted"
@@ -149,7 +150,7 @@ impl Columns {
     }
 
     /// As [`ADD_TASKS`] takes them.
-    fn params<'a>(&'a self, told: &'a Option<i64>) -> Params<'a, 11> {
+    fn params<'a>(&'a self, told: &'a Option<i64>) -> Params<'a, 12> {
         [
             &self.ids,
             &self.lanes,
@@ -162,6 +163,7 @@ impl Columns {
             &self.notes,
             &self.noted_at,
             told,
+            &self.all_lanes,
         ]
     }
 
