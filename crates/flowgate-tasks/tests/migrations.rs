@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use flowgate_core::Tick;
 use flowgate_tasks::{
     NewTask, Record, Retry, SERVER_QUEUE, TaskId,
-    store::{Document, NewWorker, Postgres, Shelf as _, Store, Turn, Want},
+    store::{Document, NewNote, NewWorker, NoteQuery, Postgres, Shelf as _, Store, Turn, Want},
 };
 use tokio_postgres::NoTls;
 
@@ -20,6 +21,11 @@ const BEFORE_MARKS: [&str; 7] = [
     include_str!("../src/store/postgres/migrations/0006_latest.sql"),
     include_str!("../src/store/postgres/migrations/0007_lost_keys.sql"),
 ];
+
+/// Makes the tables what they were before notes stood on sheets.
+const WITHOUT_SHEETS: &str = "SET search_path TO flowgate; DELETE FROM migrations WHERE step > 11; DROP TABLE sheets CASCADE; \
+    DROP FUNCTION add_note; DROP SEQUENCE note_batches; \
+    CREATE TABLE notes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task bigint NOT NULL, at bigint NOT NULL, body bytea NOT NULL)";
 
 // Seen to fail: with the step for marks left out of `STEPS`, no worker could be made known: there is no column `minds_marks`.
 #[tokio::test]
@@ -79,8 +85,8 @@ async fn a_servers_queue_of_the_version_before_has_its_new_name() {
         }
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
         tokio::spawn(connection);
-        let earlier = "DELETE FROM flowgate.migrations WHERE step > 9";
-        client.batch_execute(earlier).await.expect("an older version");
+        client.batch_execute(WITHOUT_SHEETS).await.expect("an older version");
+        client.batch_execute("DELETE FROM migrations WHERE step > 9").await.expect("an older version still");
         let store = Postgres::connect(&url).await.expect("a store");
         let name = if has_server { SERVER_QUEUE } else { "messages" };
         let queues = store.queues().await.expect("a look");
@@ -104,4 +110,35 @@ async fn what_a_claim_takes_is_compressed_the_quick_way_where_the_server_can() {
     let told = client.query_one(asked, &[]).await.expect("an answer");
     let (can, columns): (bool, i64) = (told.get(0), told.get(1));
     assert_eq!(columns, if can { 7 } else { 0 });
+}
+
+// Seen to fail: without `setval` in the step, what was written later stood among what was there.
+#[tokio::test]
+async fn notes_of_the_version_before_sheets_are_there_in_their_order_and_it_may_write_on() {
+    let url = flowgate_testkit::postgres::Postgres::shared().create_database("sheets").expect("a database");
+    Postgres::connect(&url).await.expect("a store");
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    client.batch_execute(WITHOUT_SHEETS).await.expect("an older version");
+    let write = "INSERT INTO notes (task, at, body) SELECT 1 + nr * 37 % 200, nr, \
+        convert_to(repeat('x', CASE WHEN nr % 100 = 0 THEN 9000 ELSE 1 END), 'UTF8') FROM generate_series(1, 1500) AS nr";
+    client.batch_execute(write).await.expect("its notes");
+    let store = Postgres::connect(&url).await.expect("a store");
+    let late = "INSERT INTO notes (task, at, body) VALUES (7, 1501, 'x')";
+    client.batch_execute(late).await.expect("the older version still writes");
+    store
+        .write_notes(vec![NewNote { task: TaskId(8), at: Tick::from_nanos(1502), body: vec![1] }])
+        .await
+        .expect("written");
+    let all = NoteQuery { most: 2000, ..NoteQuery::default() };
+    let told = store.notes(all.clone()).await.expect("notes");
+    let moments: Vec<u64> = told.iter().map(|note| note.at.as_nanos()).collect();
+    assert!(moments.iter().copied().eq((1..=1502).rev()), "{moments:?}");
+    assert_eq!(told.iter().filter(|note| note.body.len() == 9000).count(), 15);
+    let of_one = store.notes(NoteQuery { tasks: vec![TaskId(7)], ..all }).await.expect("notes");
+    let moments = of_one.iter().map(|note| note.at.as_nanos());
+    let written = (1..=1500).filter(|nr| 1 + nr * 37 % 200 == 7).chain([1501]).rev();
+    assert_eq!(moments.collect::<Vec<_>>(), written.collect::<Vec<_>>());
+    let seen = client.query_one("SELECT count(*), max(at) FROM notes", &[]).await.expect("a look");
+    assert_eq!((seen.get::<_, i64>(0), seen.get::<_, i64>(1)), (1502, 1502));
 }

@@ -167,7 +167,9 @@ async fn a_file_of_the_version_before_has_its_servers_queue_under_the_new_name()
         }
         drop(store);
         let by_hand = rusqlite::Connection::open(folder.file()).expect("the file");
-        by_hand.execute_batch("PRAGMA user_version = 7").expect("an older version");
+        let earlier = "DROP TABLE sheets; PRAGMA user_version = 7; CREATE TABLE notes
+            (id INTEGER PRIMARY KEY AUTOINCREMENT, task INTEGER NOT NULL, at INTEGER NOT NULL, body BLOB NOT NULL)";
+        by_hand.execute_batch(earlier).expect("an older version");
         drop(by_hand);
         let store = Sqlite::open(folder.file()).expect("a store");
         let name = if has_server { SERVER_QUEUE } else { "messages" };

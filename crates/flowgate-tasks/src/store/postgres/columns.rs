@@ -5,6 +5,7 @@ use tokio_postgres::{Row, Transaction};
 use super::{
     connect::{Lease, Shared},
     gather::Filling,
+    notes::put_on_sheets,
     send::{Batch, Named, SHARE_LANES},
     session::{Params, failed, flight},
 };
@@ -16,21 +17,27 @@ use crate::{
 /// Lanes that get a task of more than one slot.
 pub(super) const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
 
-/// A lane that is gone leaves a null, which is refused: then nothing is stored. A number from before its lane was shared may be before
-/// the lane's mark.
-pub(super) const ADD_TASKS: &str = "WITH told AS MATERIALIZED (\
-    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, lanes.id AS lane, asked.id AS named, weight, record, note, noted_at, now, \
+/// Where a lane is gone, all are null, which is refused: then nothing is stored. They are looked for once, not for each task. A number
+/// from before its lane was shared may be before the lane's mark.
+pub(super) const ADD_TASKS: &str = concat!(
+    "WITH told AS MATERIALIZED (\
+    SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, \
+    CASE WHEN (SELECT count(*) FROM flowgate.lanes WHERE id = ANY($12::bigint[])) = cardinality($12::bigint[]) THEN asked.lane END AS lane, \
+    asked.id AS named, weight, record, note, noted_at, nr, now, \
     CASE WHEN due_from_now THEN now + due ELSE due END AS due, \
     CASE WHEN good_from_now THEN now + good ELSE good END AS good \
     FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[], $9::bytea[], $10::bigint[]) \
     WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, note, noted_at, nr) \
-    CROSS JOIN (SELECT flowgate.now_ns($11) AS now) AS clock \
-    LEFT JOIN flowgate.lanes ON lanes.id = asked.lane ORDER BY nr OFFSET 0), \
-    noted AS (INSERT INTO flowgate.notes (task, at, body) SELECT id, noted_at, note FROM told WHERE note IS NOT NULL) \
-    INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
+    CROSS JOIN (SELECT flowgate.now_ns($11) AS now) AS clock ORDER BY nr OFFSET 0), \
+    noted AS (",
+    put_on_sheets!(
+        "(SELECT id AS task, noted_at AS at, note AS body, nr::int AS seat FROM told WHERE note IS NOT NULL) AS noted"
+    ),
+    ") INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
     SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN \
     greatest(id, CASE WHEN named IS NOT NULL THEN (SELECT low FROM flowgate.marks WHERE marks.lane = told.lane) END) END, 0, weight, \
-    CASE WHEN due > now THEN due END, good, record FROM told RETURNING id";
+    CASE WHEN due > now THEN due END, good, record FROM told RETURNING id",
+);
 
 /// Whoever had the keys may have said of their lanes that they are held. A statement sees what was there when it began, so
 /// the keys are waited for by one of its own, before the one that looks at the lanes.
@@ -143,7 +150,7 @@ impl Columns {
     }
 
     /// As [`ADD_TASKS`] takes them.
-    fn params<'a>(&'a self, told: &'a Option<i64>) -> Params<'a, 11> {
+    fn params<'a>(&'a self, told: &'a Option<i64>) -> Params<'a, 12> {
         [
             &self.ids,
             &self.lanes,
@@ -156,6 +163,7 @@ impl Columns {
             &self.notes,
             &self.noted_at,
             told,
+            &self.all_lanes,
         ]
     }
 

@@ -32,6 +32,7 @@ mod look;
 mod marks;
 mod memory;
 mod migrate;
+mod notes;
 mod notify;
 mod rows;
 mod runs;

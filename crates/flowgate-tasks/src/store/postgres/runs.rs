@@ -11,10 +11,10 @@ use super::{
     connect::{Lease, Line, Postgres, Shared},
     direct,
     lanes::LaneName,
+    notes,
     rows::tick,
     send::{self, Batch, Named},
     session::{Tries, flight},
-    shelf,
     turn::Turnout,
 };
 use crate::{
@@ -69,7 +69,7 @@ const RUNS: &str = "SELECT name, id, state, version, created, ended, head FROM r
     ORDER BY name DESC LIMIT $4";
 
 /// What is read often, on the connection for everything else.
-pub(super) const READS: &[&str] = &[RUN, STEPS, LIVE_RUN, RUNS, shelf::ADD_NOTES];
+pub(super) const READS: &[&str] = &[RUN, STEPS, LIVE_RUN, RUNS, notes::ADD_NOTES];
 
 /// What came of a change so far: the steps that are new, or why there is none.
 enum Written {

@@ -38,11 +38,6 @@ const OLDEST: &str = "SELECT first.id, queues.name AS queue, keys.name AS key, l
     JOIN lanes ON lanes.id = first.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     WHERE place IS NOT NULL AND queues.name = $1 ORDER BY first.id LIMIT 1";
 
-/// A transaction of its own, whose commit nobody waits for: what is committed after it, the end of its tasks above all, is on disk
-/// after it.
-pub(super) const ADD_NOTES: &str = "INSERT INTO notes (task, at, body) SELECT noted.* \
-    FROM set_config('synchronous_commit', 'off', true), unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS noted";
-
 pub(super) type Values = Vec<Box<dyn ToSql + Sync + Send>>;
 
 impl Postgres {
@@ -62,34 +57,11 @@ impl Postgres {
 
 impl Shelf for Postgres {
     fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
-        self.job(Line::Rest, move |_, session| async move {
-            let tasks: Vec<i64> = notes.iter().map(|note| note.task.0).collect();
-            let at: Vec<i64> = notes.iter().map(|note| stored(note.at)).collect();
-            let bodies: Vec<Vec<u8>> = notes.into_iter().map(|note| note.body).collect();
-            session.query(ADD_NOTES, [&tasks, &at, &bodies]).await.map(drop)
-        })
+        Box::pin(self.add_notes(notes))
     }
 
     fn notes(&self, query: NoteQuery) -> Reply<'_, Vec<Note>> {
-        const ALL: &str = "SELECT id, task, at, body FROM notes WHERE id < $1 ORDER BY id DESC LIMIT $2";
-        const SOME: &str =
-            "SELECT id, task, at, body FROM notes WHERE task = ANY($3) AND id < $1 ORDER BY id DESC LIMIT $2";
-        Box::pin(async move {
-            let mut values: Values =
-                vec![Box::new(query.before.unwrap_or(i64::MAX)), Box::new(i64::from(query.most))];
-            let is_some = !query.tasks.is_empty();
-            if is_some {
-                values.push(Box::new(query.tasks.iter().map(|task| task.0).collect::<Vec<i64>>()));
-            }
-            let rows = self.rows(if is_some { SOME } else { ALL }, values).await?;
-            let note = |row: &Row| Note {
-                id: row.get(0),
-                task: TaskId(row.get(1)),
-                at: tick(row.get(2)),
-                body: row.get(3),
-            };
-            Ok(rows.iter().map(note).collect())
-        })
+        Box::pin(self.read_notes(query))
     }
 
     fn put_document(&self, document: Document) -> Reply<'_, bool> {
@@ -202,22 +174,16 @@ impl Shelf for Postgres {
     }
 
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
-        // Notes of what is alive or a dead letter stay. Others are looked for up to the first that is not old.
-        const SQL: &str = "WITH old AS (DELETE FROM notes WHERE id IN (SELECT note.id FROM notes AS note \
-            WHERE note.id < coalesce((SELECT id FROM notes WHERE at >= $1 ORDER BY id LIMIT 1), 9223372036854775807) \
-            AND NOT EXISTS (SELECT FROM dead WHERE dead.id = note.task) \
-            AND NOT EXISTS (SELECT FROM tasks WHERE tasks.id = note.task) \
-            AND note.task NOT IN (SELECT held.id FROM leases CROSS JOIN LATERAL unnest(ids) AS held (id) \
-            WHERE held.id <> ALL(done)) ORDER BY note.id LIMIT $3) RETURNING 1), \
-            gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $2 ORDER BY at LIMIT $3) RETURNING 1), \
-            ended AS (DELETE FROM runs WHERE name IN (SELECT name FROM runs WHERE ended < $2 ORDER BY ended LIMIT $3 / 10) \
+        const SQL: &str = "WITH \
+            gone AS (DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < $1 ORDER BY at LIMIT $2) RETURNING 1), \
+            ended AS (DELETE FROM runs WHERE name IN (SELECT name FROM runs WHERE ended < $1 ORDER BY ended LIMIT $2 / 10) \
             RETURNING name), \
             left_over AS (DELETE FROM steps WHERE run IN (SELECT name FROM ended)) \
-            SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM gone) + (SELECT count(*) FROM ended)";
+            SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM ended)";
         Box::pin(async move {
-            let values: Values =
-                vec![Box::new(stored(notes_before)), Box::new(stored(dead_before)), Box::new(BATCH)];
-            Ok(self.rows(SQL, values).await?.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
+            let notes = self.prune_notes(notes_before).await?;
+            let rows = self.rows(SQL, vec![Box::new(stored(dead_before)), Box::new(BATCH)]).await?;
+            Ok(notes + rows.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
         })
     }
 }

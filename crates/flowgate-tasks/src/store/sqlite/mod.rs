@@ -17,6 +17,7 @@ mod lanes;
 mod leases;
 mod limits;
 mod look;
+mod notes;
 mod open;
 mod runs;
 mod send;

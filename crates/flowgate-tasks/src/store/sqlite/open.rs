@@ -16,7 +16,7 @@ use super::error::Fault;
 use crate::store::StoreError;
 
 /// Each brings the tables from its index to the next version.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
     include_str!("migrations/0003_runs.sql"),
@@ -25,6 +25,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0006_latest.sql"),
     include_str!("migrations/0007_dead.sql"),
     include_str!("migrations/0008_server_queue.sql"),
+    include_str!("migrations/0009_sheets.sql"),
 ];
 /// Longer than any commit of another process.
 const BUSY: Duration = Duration::from_secs(30);

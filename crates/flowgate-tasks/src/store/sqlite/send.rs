@@ -7,7 +7,7 @@ use std::collections::{HashMap, hash_map::Entry};
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{error::Fault, lanes, lanes::moment, shelf, threads::Hand};
+use super::{error::Fault, lanes, lanes::moment, notes, threads::Hand};
 use crate::{
     store::{NewNote, Sent, Wake},
     task::{Dedupe, NewTask, TaskId},
@@ -117,7 +117,7 @@ impl<'a> Sender<'a> {
 
     /// Has the lanes looked at that got something, and writes what is noted of the tasks. To be done once, at the end.
     pub(super) fn fill(self, hand: &mut Hand<'_>) -> Result<(), Fault> {
-        shelf::write_notes(hand.db, &self.notes)?;
+        notes::write(hand.db, &self.notes)?;
         for (lane, is_ready) in self.filled {
             if !is_ready {
                 lanes::fill(hand.db, lane)?;

@@ -1,7 +1,5 @@
 //! Notes, documents and lists.
 
-use std::{collections::HashMap, sync::LazyLock};
-
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -9,7 +7,7 @@ use super::{
     error::Fault,
     keys,
     lanes::{moment, tick},
-    leases, look, runs,
+    leases, look, notes, runs,
     store::Sqlite,
 };
 use crate::{
@@ -27,11 +25,11 @@ const BATCH: u32 = 2000;
 
 impl Shelf for Sqlite {
     fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
-        self.threads.write("wrote notes", move |hand| write_notes(hand.db, &notes))
+        self.threads.write("wrote notes", move |hand| notes::write(hand.db, &notes))
     }
 
     fn notes(&self, query: NoteQuery) -> Reply<'_, Vec<Note>> {
-        self.threads.read("read notes", move |db, _| notes(db, &query))
+        self.threads.read("read notes", move |db, _| notes::read(db, &query))
     }
 
     fn put_document(&self, document: Document) -> Reply<'_, bool> {
@@ -141,97 +139,13 @@ impl Shelf for Sqlite {
 
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
         self.threads.write("removed what is old", move |hand| {
-            let mut removed = old_notes(hand.db, moment(notes_before))?;
+            let mut removed = notes::prune(hand.db, moment(notes_before))?;
             let sql = "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < ?1 ORDER BY at LIMIT ?2)";
             removed += hand.db.prepare_cached(sql)?.execute(params![moment(dead_before), BATCH])?;
             removed += runs::prune(hand.db, moment(dead_before), BATCH / 10)?;
             Ok(removed as u64)
         })
     }
-}
-
-/// Removes notes of tasks that are neither alive nor dead letters. They are looked for up to the first that is not old: how far
-/// that is depends on what is kept, not on how long the log is.
-fn old_notes(db: &Connection, before: i64) -> Result<usize, Fault> {
-    let sql = "SELECT note.id, note.task FROM notes AS note
-        WHERE note.id < coalesce((SELECT id FROM notes WHERE at >= ?1 ORDER BY id LIMIT 1), 9223372036854775807)
-        AND NOT EXISTS (SELECT 1 FROM dead WHERE dead.id = note.task)
-        AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.id = note.task) ORDER BY note.id LIMIT ?2";
-    let mut statement = db.prepare_cached(sql)?;
-    let found = statement.query_map(params![before, BATCH], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let found: Vec<(i64, i64)> = found.collect::<Result<_, _>>()?;
-    let mut statement = db.prepare_cached("DELETE FROM notes WHERE id = ?1")?;
-    let (mut removed, mut held) = (0, HashMap::new());
-    for (id, task) in found {
-        let is_held = match held.get(&task) {
-            Some(is_held) => *is_held,
-            None => {
-                let is_held = leases::holder(db, TaskId(task))?.is_some();
-                held.insert(task, is_held);
-                is_held
-            }
-        };
-        if !is_held {
-            removed += statement.execute([id])?;
-        }
-    }
-    Ok(removed)
-}
-
-/// So many notes are written by one statement, as many as fit the first time. Each statement also looks up and writes where the
-/// numbers of notes have got to, which takes about as long as a note itself.
-const TOGETHER: [usize; 3] = [64, 8, 1];
-
-/// How such a statement is put, for each of these.
-static WRITE_NOTES: LazyLock<[String; 3]> = LazyLock::new(|| {
-    TOGETHER.map(|count| {
-        let rows = vec!["(?, ?, ?)"; count].join(", ");
-        format!("INSERT INTO notes (task, at, body) VALUES {rows}")
-    })
-});
-
-/// Writes these notes, in this order.
-pub(super) fn write_notes(db: &Connection, mut notes: &[NewNote]) -> Result<(), Fault> {
-    for (count, sql) in TOGETHER.into_iter().zip(&*WRITE_NOTES) {
-        if notes.len() < count {
-            continue;
-        }
-        let mut statement = db.prepare_cached(sql)?;
-        while let Some((together, rest)) = notes.split_at_checked(count) {
-            for (index, note) in together.iter().enumerate() {
-                statement.raw_bind_parameter(index * 3 + 1, note.task.0)?;
-                statement.raw_bind_parameter(index * 3 + 2, moment(note.at))?;
-                statement.raw_bind_parameter(index * 3 + 3, &note.body)?;
-            }
-            statement.raw_execute()?;
-            notes = rest;
-        }
-    }
-    Ok(())
-}
-
-fn notes(db: &Connection, query: &NoteQuery) -> Result<Vec<Note>, Fault> {
-    let before = query.before.unwrap_or(i64::MAX);
-    let read = |row: &Row<'_>| {
-        Ok(Note { id: row.get(0)?, task: TaskId(row.get(1)?), at: tick(row.get(2)?), body: row.get(3)? })
-    };
-    if query.tasks.is_empty() {
-        let sql = "SELECT id, task, at, body FROM notes WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
-        let mut statement = db.prepare_cached(sql)?;
-        let found = statement.query_map(params![before, query.most], read)?;
-        return Ok(found.collect::<Result<_, _>>()?);
-    }
-    let sql = "SELECT id, task, at, body FROM notes WHERE task = ?3 AND id < ?1 ORDER BY id DESC LIMIT ?2";
-    let mut statement = db.prepare_cached(sql)?;
-    let mut all: Vec<Note> = Vec::new();
-    for task in &query.tasks {
-        let found = statement.query_map(params![before, query.most, task.0], read)?;
-        all.extend(found.collect::<Result<Vec<_>, _>>()?);
-    }
-    all.sort_unstable_by_key(|note| std::cmp::Reverse(note.id));
-    all.dedup_by_key(|note| note.id);
-    all.truncate(query.most as usize);
-    Ok(all)
 }
 
 fn document(row: &Row<'_>) -> rusqlite::Result<Document> {
