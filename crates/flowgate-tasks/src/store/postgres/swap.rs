@@ -34,6 +34,10 @@ use crate::{
     store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
 };
 
+/// No more tasks than these: what is saved is the same for one and for many, and the statement locks what the ordinary turn only deletes. A
+/// drain of 500 at a time took the server 6.5 µs for a task, and 5.8 without.
+const MOST: u32 = 64;
+
 /// $3: the worker has no slot but those that come back.
 pub(super) const SWAP: &str = concat!(
     "WITH fits AS MATERIALIZED (SELECT now_ns($4) AS now FROM lanes JOIN queues ON queues.id = lanes.queue CROSS JOIN cluster \
@@ -101,7 +105,7 @@ pub(super) async fn swap(
     let count = settles.len() as u32;
     let is_spent = want.slots == count;
     // One that takes as much of a queue as it may in one pass has to look again.
-    if count > want.slots || count >= want.per_queue {
+    if count > want.slots.min(MOST) || count >= want.per_queue {
         return Ok(None);
     }
     let Some(place) = shared.turning.steady.place(settles)? else { return Ok(None) };
