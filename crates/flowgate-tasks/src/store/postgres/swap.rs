@@ -1,8 +1,8 @@
 //! A turn in one statement: what ended in a lane is replaced by as many from the same lane, and nothing else changes.
 //!
-//! Once a worker is busy nearly every turn is such a one, and to read what a plan decides by takes longer than all the rest of it but the
-//! commit. Here the statement itself asks whether the plan could decide anything else. If so, or if it does not find all that it would
-//! take, it changes nothing, and an ordinary turn follows. What a process remembers of its last turn says only whether to try.
+//! Once a worker without keys is busy nearly every turn is such a one, and to read what a plan decides by was a third of it. Here the
+//! statement itself asks whether the plan could decide anything else. If so, or if it does not find all that it would take, it changes
+//! nothing, and an ordinary turn follows. What a process remembers of its last turn says only whether to try.
 //!
 //! Why the laws hold. **Caps**: as many are taken as come back, so no count changes, and none is written; it is done only while no
 //! more are out than each cap allows. Whoever changes a cap waits for the table of leases, which the statement has before it looks: it is
