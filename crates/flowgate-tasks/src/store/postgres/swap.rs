@@ -1,8 +1,8 @@
 //! A turn in one statement: what ended in a lane is replaced by as many from the same lane, and nothing else changes.
 //!
-//! Once a worker is busy nearly every turn is such a one, and to read what a plan decides by takes longer than all the rest of it but the
-//! commit. Here the statement itself asks whether the plan could decide anything else. If so, or if it does not find all that it would
-//! take, it changes nothing, and an ordinary turn follows. What a process remembers of its last turn says only whether to try.
+//! Once a worker without keys is busy nearly every turn is such a one, and to read what a plan decides by was a third of it. Here the
+//! statement itself asks whether the plan could decide anything else. If so, or if it does not find all that it would take, it changes
+//! nothing, and an ordinary turn follows. What a process remembers of its last turn says only whether to try.
 //!
 //! Why the laws hold. **Caps**: as many are taken as come back, so no count changes, and none is written; it is done only while no
 //! more are out than each cap allows. Whoever changes a cap waits for the table of leases, which the statement has before it looks: it is
@@ -33,6 +33,10 @@ use crate::{
     plan::{Grant, Scene},
     store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
 };
+
+/// No more tasks than these: what is saved is the same for one and for many, and the statement locks what the ordinary turn only deletes. A
+/// drain of 500 at a time took the server 6.5 µs for a task, and 5.8 without.
+const MOST: u32 = 64;
 
 /// $3: the worker has no slot but those that come back.
 pub(super) const SWAP: &str = concat!(
@@ -101,7 +105,7 @@ pub(super) async fn swap(
     let count = settles.len() as u32;
     let is_spent = want.slots == count;
     // One that takes as much of a queue as it may in one pass has to look again.
-    if count > want.slots || count >= want.per_queue {
+    if count > want.slots.min(MOST) || count >= want.per_queue {
         return Ok(None);
     }
     let Some(place) = shared.turning.steady.place(settles)? else { return Ok(None) };
