@@ -79,7 +79,7 @@ async fn a_servers_queue_of_the_version_before_has_its_new_name() {
         }
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
         tokio::spawn(connection);
-        let earlier = "DELETE FROM flowgate.migrations WHERE step > 9";
+        let earlier = "DELETE FROM flowgate.migrations WHERE step > 9; DROP TABLE flowgate.cancels";
         client.batch_execute(earlier).await.expect("an older version");
         let store = Postgres::connect(&url).await.expect("a store");
         let name = if has_server { SERVER_QUEUE } else { "messages" };

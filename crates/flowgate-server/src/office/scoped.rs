@@ -256,6 +256,10 @@ impl Store for Scoped {
         self.inner.cancel(id)
     }
 
+    fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
+        self.inner.cancelled(among)
+    }
+
     /// Others' are among them: a page that is short is the last one, and none must become short here.
     fn dead(&self, before: Option<TaskId>, most: u32) -> Reply<'_, Vec<TaskLook>> {
         self.inner.dead(before, most)

@@ -1,5 +1,6 @@
 //! Workers: processes that claim tasks, run them, and settle them.
 
+mod catch_up;
 mod clock;
 mod handlers;
 mod held;

@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{
+    catch_up::CatchUp,
     clock,
     handlers::Handlers,
     held::{Held, MANY},
@@ -89,9 +90,11 @@ impl Worker {
                 }
                 turned = pending_turn(&mut desk.turn) => desk.end_turn(turned).await?,
                 () = desk.held.next() => desk.replace(),
+                cancelled = desk.catch_up.answer() => cancelled.into_iter().for_each(|id| desk.cancel(id)),
                 woken = wakes.recv() => match woken {
                     Ok(Wake::Cancel(id)) => desk.cancel(id),
-                    Ok(Wake::Work) | Err(RecvError::Lagged(_)) => desk.look(),
+                    Ok(Wake::Work) => desk.look(),
+                    Ok(Wake::Missed) | Err(RecvError::Lagged(_)) => desk.look_and_catch_up(),
                     Ok(Wake::Due | Wake::Ended(_)) => {}
                     Err(RecvError::Closed) => std::future::pending().await,
                 },
@@ -157,6 +160,7 @@ struct Desk {
     /// Not taking anything more, and when everything that still runs is stopped.
     is_closed: bool,
     stop_at: Option<Instant>,
+    catch_up: CatchUp,
     ending: Ending,
 }
 
@@ -185,6 +189,7 @@ impl Desk {
             backoff: SOON,
             is_closed: false,
             stop_at: None,
+            catch_up: CatchUp::default(),
             ending: Ending::default(),
         }
     }
@@ -195,8 +200,15 @@ impl Desk {
         self.look_at = clock::now() + self.options.poll;
     }
 
+    /// Some wake-ups were not heard, cancellations perhaps among them.
+    fn look_and_catch_up(&mut self) {
+        self.look();
+        self.catch_up.missed(self.turn.is_some());
+    }
+
     /// Begins a turn, if none is under way and there is a reason for one.
     fn begin_turn(&mut self) {
+        self.catch_up.ask(&self.store, || self.held.ids().chain(self.stock.ids()).collect());
         if !self.may_begin() || clock::now() < self.rest_until {
             return;
         }
@@ -273,6 +285,7 @@ impl Desk {
 
     async fn end_turn(&mut self, turned: Result<Turned, StoreError>) -> Result<(), StoreError> {
         let Some(UnderWay { reply, asked, settles, starts }) = self.turn.take() else { return Ok(()) };
+        self.catch_up.turned();
         match turned {
             Ok(turned) => {
                 let lost = settles.iter().filter(|settle| turned.lost.contains(&settle.task.id)).count();
@@ -372,7 +385,10 @@ impl Desk {
                 self.replace();
                 self.held.settle_unstarted(vec![task], &End::Cancelled);
             }
-            None => self.held.cancel(id),
+            None if self.held.cancel(id) => {}
+            // It may be what a turn under way claims.
+            None if self.turn.is_some() => self.catch_up.doubt(),
+            None => {}
         }
     }
 

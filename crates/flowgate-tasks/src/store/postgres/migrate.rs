@@ -4,7 +4,7 @@ use super::{session::failed, tls::Address};
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 12] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
     include_str!("migrations/0003_runs.sql"),
@@ -16,6 +16,7 @@ const STEPS: [&str; 11] = [
     include_str!("migrations/0009_dead.sql"),
     include_str!("migrations/0010_server_queue.sql"),
     include_str!("migrations/0011_lz4.sql"),
+    include_str!("migrations/0012_cancels.sql"),
 ];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.
