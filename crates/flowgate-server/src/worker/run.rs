@@ -59,7 +59,7 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
         })
     };
     let drain = options.drain;
-    let worker = Worker::new(store, handlers, options)?;
+    let worker = Worker::new(store, handlers, options)?.listen(|news| say(&news.to_string()));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let asked = async {
         signals.next().await;

@@ -5,10 +5,12 @@ mod clock;
 mod handlers;
 mod held;
 mod lease;
+mod news;
 mod options;
 mod service;
 mod stock;
 
 pub use handlers::{Context, Failure, Handlers};
+pub use news::News;
 pub use options::{Prefetch, WorkerOptions};
 pub use service::{Ending, Worker};
