@@ -61,7 +61,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let mut signals = Signals::listen().map_err(Failure::Start)?;
     let listen = |error| Failure::Listen { address, error };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
-    let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store));
+    let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store)).absolute();
     let failed = |error| Failure::Store { at: at.to_string(), error };
     let store = at.open().await.map_err(failed)?;
     if let Some(mode) = config.server.flow_control_mode {
