@@ -11,6 +11,7 @@ use clap::{
     Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
     builder::BoolishValueParser,
 };
+use clap_complete::Shell;
 use flowgate::Period;
 
 use crate::{
@@ -141,6 +142,13 @@ pub(crate) enum Command {
 
     /// Say why something waits: the limit, who holds it, the place in line, and what would help
     Explain(ExplainOptions),
+
+    /// Print what a shell completes: `source <(flowgate completions bash)`
+    Completions {
+        /// Which shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
 
     /// Become a child of a worker
     #[command(hide = true)]
