@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Command::Tasks(options) => commands::tasks(options),
         Command::Task(options) => commands::task(&options),
         Command::Key(options) => commands::key(options),
+        Command::Completions { shell } => commands::completions(shell),
         Command::Explain(options) => commands::explain(&options),
         Command::WorkerChild(options) => commands::worker_child(&options),
         Command::WorkerWarden => commands::worker_warden(),

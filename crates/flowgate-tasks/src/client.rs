@@ -88,8 +88,8 @@ impl Client {
                 loop {
                     match wakes.recv().await {
                         Ok(Wake::Ended(ended)) if ended == id => return,
+                        Ok(Wake::Missed) | Err(RecvError::Lagged(_)) => return,
                         Ok(_) => {}
-                        Err(RecvError::Lagged(_)) => return,
                         Err(RecvError::Closed) => std::future::pending().await,
                     }
                 }

@@ -32,7 +32,7 @@ pub async fn keep_up(store: Arc<dyn Store>) {
 async fn delayed(wakes: &mut Receiver<Wake>) {
     loop {
         match wakes.recv().await {
-            Ok(Wake::Due) | Err(RecvError::Lagged(_)) => return,
+            Ok(Wake::Due | Wake::Missed) | Err(RecvError::Lagged(_)) => return,
             Ok(_) => {}
             Err(RecvError::Closed) => std::future::pending().await,
         }

@@ -65,6 +65,38 @@ fn g5_a_pass_whose_successors_waker_panics_frees_its_slot_once() {
     assert_eq!(gate.look().in_use, 0);
 }
 
+/// A waker that does nothing but to panic when the last of it is dropped.
+struct DropPanics;
+
+impl Wake for DropPanics {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for DropPanics {
+    fn drop(&mut self) {
+        panic!("so may what drops them");
+    }
+}
+
+#[test]
+fn g5_a_waker_whose_drop_panics_is_felt_by_nobody() {
+    // Seen to fail: without `catch_unwind` around what is spent in `wakes.rs`, the poll and the drop below panic.
+    let gate = Gate::builder().max(1).build().unwrap();
+    let pass = gate.try_enter().unwrap();
+    let waits = || {
+        let mut driven = Driven::new(gate.enter());
+        assert!(driven.poll_with(&Waker::from(Arc::new(DropPanics))).is_none());
+        driven
+    };
+    let (mut polled_anew, gives_up) = (waits(), waits());
+    assert!(polled_anew.poll().is_none());
+    drop(gives_up);
+    assert_eq!(gate.look().waiting, 1);
+    drop(pass);
+    drop(polled_anew.ready().unwrap());
+    assert_eq!((gate.look().in_use, gate.look().waiting), (0, 0));
+}
+
 #[test]
 fn g8_a_change_reaches_every_key_whatever_wakers_do() {
     // Seen to fail: without `catch_unwind` in `wakes.rs`, the first desk's waker ends the change there.

@@ -20,6 +20,9 @@ use crate::{
 /// Webhooks are called by whoever was given their URL: nobody guesses the run's id in it.
 pub(super) const HOOKS: &str = "/v2/workflows/hooks/";
 
+/// What the API is like is no secret, and read by programs that have no token yet.
+pub(super) const DOCUMENT: &str = "/openapi.json";
+
 /// Who has no namespace of their own may name one for a request.
 const NAMESPACE: &str = "flowgate-namespace";
 
@@ -40,6 +43,9 @@ impl Doors {
         if let Some(rest) = request.uri().path().strip_prefix(HOOKS) {
             let user = rest.split('/').next().unwrap_or_default();
             return self.desk.secrets.hook_space(user).ok_or_else(|| Problem::missing("webhook of", user));
+        }
+        if request.uri().path() == DOCUMENT {
+            return Ok(Space::default());
         }
         let space = token_space(&self.desk, request)?;
         let Some(named) = request.headers().get(NAMESPACE) else { return Ok(space) };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use axum::extract::{Path, State};
 use flowgate_core::{Limits, Period, Rate, Shape};
-use flowgate_tasks::store::{Half, KeyChange, KeySpent};
+use flowgate_tasks::store::{Half, KeyChange, KeyQuery, KeySort, KeySpent};
 use serde_json::{Value, json};
 
 use super::{
@@ -17,20 +17,30 @@ const PAGE: u32 = 500;
 /// More are not told at once.
 pub(crate) const MOST_KEYS: usize = 10_000;
 /// Keys of queues are told with the queues.
-const OF_QUEUES: char = '/';
+pub(crate) const OF_QUEUES: &str = "queue/";
 
 pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     asked.only(&["search"])?;
     let wanted = asked.one("search").unwrap_or_default().to_owned();
     let mut found: Vec<Value> = Vec::new();
     let mut after = String::new();
-    while found.len() < MOST_KEYS {
-        let page = desk.store.keys(after, PAGE).await?;
-        let Some(last) = page.last() else { break };
-        after = last.key.key.clone();
-        let keys =
-            page.iter().filter(|spent| !spent.key.key.contains(OF_QUEUES) && spent.key.key.contains(&wanted));
-        found.extend(keys.map(view));
+    loop {
+        let query = KeyQuery {
+            search: wanted.clone(),
+            without: OF_QUEUES.to_owned(),
+            sort: KeySort::All,
+            after,
+            most: PAGE,
+        };
+        let page = desk.store.find_keys(query).await?;
+        // The store does not tell large letters from small ones.
+        let is_meant = |key: &str| !key.contains('/') && key.contains(&wanted);
+        let keys = page.keys.iter().filter(|spent| is_meant(&spent.key.key));
+        found.extend(keys.take(MOST_KEYS - found.len()).map(view));
+        match page.next.filter(|_| found.len() < MOST_KEYS) {
+            Some(next) => after = next,
+            None => break,
+        }
     }
     // One that was used a moment ago is told as well, though nothing of it is left to count.
     let known: HashSet<&str> = found.iter().filter_map(|key| key["flowControlKey"].as_str()).collect();

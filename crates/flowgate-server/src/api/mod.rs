@@ -39,7 +39,7 @@ pub(crate) use asked::Asked;
 pub(crate) use auth::with_token;
 pub(crate) use carried::{begin, carry};
 pub(crate) use caught::caught;
-pub(crate) use flow_control::{MOST_KEYS, pinned, view as key_view};
+pub(crate) use flow_control::{MOST_KEYS, OF_QUEUES, pinned, view as key_view};
 pub(crate) use reference::reference;
 pub(crate) use reply::{Answer, Problem, done, ok};
 pub(crate) use router::{Gates, open, plain, routes};

@@ -4,6 +4,7 @@ use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 
 use super::{
+    auth::{DOCUMENT, HOOKS},
     openapi_runs, schema, shapes,
     table::{Body, EXPLAIN, ROUTES, Route},
 };
@@ -54,6 +55,9 @@ impl Route {
             "parameters": parts.chain(query).collect::<Vec<Value>>(),
             "responses": self.responses(),
         });
+        if self.path == DOCUMENT || self.path.starts_with(HOOKS) {
+            operation["security"] = json!([]);
+        }
         let body = match self.body {
             Body::None => return operation,
             Body::Any => json!({ "*/*": {} }),

@@ -6,7 +6,7 @@ const HEAD: &str = "\
 # The API
 
 What the server answers, at the address it prints. Every request wants `Authorization: Bearer <token>`, but for webhooks. The same as
-a document for programs: `GET /openapi.json`. Made by `cargo xtask docs`.
+a document for programs: `GET /openapi.json`, which wants none. Made by `cargo xtask docs`.
 
 What is wrong is told as `{\"error\": \"…\"}` with a 4xx, and then nothing has changed.
 

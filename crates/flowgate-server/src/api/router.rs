@@ -17,7 +17,7 @@ use flowgate::{
 };
 
 use super::{
-    auth::{self, Doors, HOOKS},
+    auth::{self, DOCUMENT, Doors, HOOKS},
     batch, carried, caught, dlq, events, explain, flow_control, groups, keys, messages, openapi, publish,
     queues,
     reply::Problem,
@@ -143,7 +143,7 @@ pub(crate) fn open() -> Router<Desk> {
         .route("/v2/wait/{*event}", post(wait::wait))
         .route("/v2/notify/{*event}", post(wait::notify))
         .route("/v2/waiters/{*event}", get(wait::waiters))
-        .route("/openapi.json", get(openapi::read))
+        .route(DOCUMENT, get(openapi::read))
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is not asked with this method")
         })

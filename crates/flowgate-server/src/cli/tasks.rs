@@ -5,8 +5,9 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
+use flowgate_tasks::MAX_WEIGHT;
 
-use super::{time, whole};
+use super::{between, time, whole};
 use crate::config::Sources;
 
 /// Where the tasks are.
@@ -141,11 +142,11 @@ pub(crate) struct SendOptions {
     pub(crate) smooth: bool,
 
     /// Lower starts first, within its queue
-    #[arg(long, value_name = "N", default_value = "0", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value = "0", allow_hyphen_values = true, value_parser = priority)]
     pub(crate) priority: i16,
 
     /// How many slots of its key it takes
-    #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<1>)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = between::<1, MAX_WEIGHT>)]
     pub(crate) weight: u32,
 
     /// How long it waits before it joins the line
@@ -157,7 +158,7 @@ pub(crate) struct SendOptions {
     pub(crate) good_until: Option<Duration>,
 
     /// How often it is tried again after a failure
-    #[arg(long, value_name = "N", default_value = "2", value_parser = whole::<0>)]
+    #[arg(long, value_name = "N", default_value = "2", value_parser = between::<0, 999>)]
     pub(crate) retries: u32,
 
     /// The wait after the first failure; each further one is twice as long
@@ -238,6 +239,10 @@ pub(crate) struct SetOptions {
 /// A cap, or that there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cap(pub(crate) Option<u32>);
+
+fn priority(text: &str) -> Result<i16, String> {
+    text.parse().map_err(|_| format!("accepted: a whole number from {} to {}", i16::MIN, i16::MAX))
+}
 
 fn cap(text: &str) -> Result<Cap, String> {
     match text {

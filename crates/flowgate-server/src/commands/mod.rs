@@ -3,6 +3,7 @@
 //! A command takes its options, loads the configuration, and does the rest elsewhere.
 
 mod check;
+mod completions;
 mod effective;
 mod explain;
 mod failure;
@@ -20,6 +21,7 @@ mod work;
 mod worker;
 
 pub(crate) use check::check;
+pub(crate) use completions::completions;
 pub(crate) use explain::explain;
 pub(crate) use failure::Failure;
 pub(crate) use key::key;

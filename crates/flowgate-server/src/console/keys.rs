@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{router::Console, sample};
 use crate::{
-    api::{Answer, Asked, Problem, done, ok, pinned},
+    api::{Answer, Asked, OF_QUEUES, Problem, done, ok, pinned},
     clock,
     office::Desk,
 };
@@ -19,8 +19,6 @@ const PAGE: usize = 50;
 const MOST: usize = 100;
 /// So many holders and so many of the line are shown.
 const SHOWN: u32 = 50;
-/// The keys of FIFO queues are told with the queues.
-const OF_QUEUES: &str = "queue/";
 
 /// Behind this stand all names that a key may have.
 const FROM_THE_FIRST: &str = " ";

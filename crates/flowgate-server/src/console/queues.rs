@@ -9,6 +9,7 @@ use super::router::Console;
 use crate::{
     api::{Answer, Problem, Sent, done, ok},
     clock,
+    metrics::MOST_OF_A_LINE,
     office::{Queue, queue_key},
 };
 
@@ -33,7 +34,7 @@ fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Opt
 pub(super) async fn list(State(console): State<Console>) -> Answer {
     let store = &console.desk.store;
     let (in_use, cap) = store.cluster().await?;
-    let queues: Vec<Value> = store.queues().await?.iter().map(queue).collect();
+    let queues: Vec<Value> = store.queues_counted(MOST_OF_A_LINE).await?.iter().map(queue).collect();
     let workers: Vec<Value> = store
         .workers()
         .await?
@@ -88,6 +89,7 @@ fn queue(look: &QueueLook) -> Value {
         "waiting": look.waiting,
         "delayed": look.delayed,
         "isPaused": look.is_paused,
+        "isMore": look.waiting + look.delayed >= u64::from(MOST_OF_A_LINE),
     })
 }
 

@@ -15,7 +15,7 @@ const FAILURE_CALLBACK: &str = "upstash-failure-callback-";
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 /// A callback of a callback of a callback.
 const DEEPEST: usize = 3;
-const MOST_RETRIES: u32 = 900;
+pub(crate) const MOST_RETRIES: u32 = 900;
 const LONGEST_ATTEMPT: u64 = 24 * 60 * 60 * 1000;
 /// Ten thousand years: what does not fit is a slip of the unit.
 const LATEST: u64 = 10_000_000_000;

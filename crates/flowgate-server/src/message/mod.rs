@@ -24,7 +24,7 @@ pub(crate) use expression::Expression;
 pub(crate) use fault::Fault;
 pub(crate) use flow::Flow;
 pub(crate) use form::{Head, Message, Part, Role, Unreadable};
-pub(crate) use headers::{Given, canonical, read};
+pub(crate) use headers::{Given, MOST_RETRIES, canonical, read};
 pub(crate) use names::name;
 pub(crate) use number::Numbers;
 pub(crate) use redact::hidden;

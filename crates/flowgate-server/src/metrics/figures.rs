@@ -6,13 +6,17 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use flowgate_tasks::store::{Arrears, OLDEST_LOOKED_AT, QueueLook, Shelf, StoreError, TaskLook, WorkerLook};
+use flowgate_tasks::store::{
+    Arrears, Document, OLDEST_LOOKED_AT, QueueLook, Shelf, StoreError, TaskLook, WorkerLook,
+};
 use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
     clock::{self, Stopwatch},
     delivery::{KIND, QUEUE},
     message::Message,
+    metrics::Meter,
+    office::Desk,
 };
 
 /// The store is asked at most so often.
@@ -43,13 +47,15 @@ type Last<T> = Arc<Mutex<Option<(Stopwatch, T)>>>;
 #[derive(Clone)]
 pub(crate) struct Watch {
     store: Arc<dyn Shelf>,
+    meter: Arc<Meter>,
     last: Last<Option<Arc<Figures>>>,
     ready: Last<Result<(), String>>,
 }
 
 impl Watch {
-    pub(super) fn new(store: Arc<dyn Shelf>) -> Self {
-        Watch { store, last: Arc::default(), ready: Arc::default() }
+    pub(super) fn new(desk: &Desk) -> Self {
+        let (store, meter) = (Arc::clone(&desk.store), Arc::clone(&desk.meter));
+        Watch { store, meter, last: Arc::default(), ready: Arc::default() }
     }
 
     /// The store's figures, a few seconds old at most; `None` if it is away.
@@ -88,7 +94,7 @@ impl Watch {
         Ok(Figures { cluster, queues, workers, dead, oldest, seen: Stopwatch::start() })
     }
 
-    /// Whether the store answers, and why not.
+    /// Whether the store answers and takes what is written, and why not.
     ///
     /// Cancel safety: as [`Watch::figures`].
     pub(super) async fn ready(&self) -> Result<(), String> {
@@ -99,15 +105,35 @@ impl Watch {
             return answer.clone();
         }
         let asked = Stopwatch::start();
-        let answer = match timeout(PATIENCE, self.store.cluster()).await {
-            Ok(Ok(_)) => Ok(()),
-            // What a database says may name more than a stranger should know.
-            Ok(Err(_)) => Err("the store cannot be used".to_owned()),
+        // What a database says may name more than a stranger should know.
+        let answer = match timeout(PATIENCE, self.ask()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(words)) => Err(words.to_owned()),
             Err(_) => Err(format!("the store has not answered for {PATIENCE:?}")),
         };
         *last = Some((asked, answer.clone()));
         answer
     }
+
+    /// Something is written only where the latest write failed: whether it was the write or the store, and whether that is over.
+    async fn ask(&self) -> Result<(), &'static str> {
+        self.store.cluster().await.map_err(|_| "the store cannot be used")?;
+        if self.meter.writes.have_failed() {
+            let (kind, name) = ("server".to_owned(), "probe".to_owned());
+            let probe = Document { kind, name, body: Vec::new(), version: None };
+            self.store.put_document(probe).await.map_err(|error| match is_full(&error) {
+                true => "the store can be read and not written: its disk is full",
+                false => "the store can be read and not written",
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether it has no room: as SQLite says it, and PostgreSQL.
+fn is_full(error: &StoreError) -> bool {
+    let text = error.to_string();
+    ["disk is full", "(53100)"].iter().any(|words| text.contains(words))
 }
 
 /// How long ago a message might have started, whatever namespace it is of.

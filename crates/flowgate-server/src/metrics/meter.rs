@@ -14,6 +14,7 @@ use flowgate::gate::Look;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::writes::Writes;
 use crate::{
     api::Gates,
     clock::{self, Stopwatch},
@@ -55,8 +56,10 @@ pub(crate) struct Meter {
     pub(super) waits: Histogram,
     /// By the first digit of the status.
     pub(super) requests: [AtomicU64; 5],
+    pub(super) lines_dropped: AtomicU64,
     pub(super) spans_sent: AtomicU64,
     pub(super) spans_dropped: AtomicU64,
+    pub(crate) writes: Writes,
     gates: OnceLock<Gates>,
 }
 
@@ -78,8 +81,10 @@ impl Meter {
             durations: Histogram::default(),
             waits: Histogram::default(),
             requests: Default::default(),
+            lines_dropped: AtomicU64::default(),
             spans_sent: AtomicU64::default(),
             spans_dropped: AtomicU64::default(),
+            writes: Writes::default(),
             gates: OnceLock::new(),
         }
     }
@@ -138,6 +143,11 @@ impl Meter {
     pub(super) fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5);
         self.requests[class - 1].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lines of the log were dropped.
+    pub(crate) fn lines_dropped(&self, count: u64) {
+        self.lines_dropped.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Spans went to the collector of traces, or were dropped.

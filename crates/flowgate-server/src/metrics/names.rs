@@ -93,6 +93,11 @@ pub(super) static REQUESTS: Metric = counter(
     "Requests that the API answered.",
 );
 
+pub(super) static LINES_DROPPED: Metric = counter(
+    "flowgate_log_lines_dropped_total",
+    &[],
+    "Lines of the log of messages that were dropped, because the store did not take them in 30 tries.",
+);
 pub(super) static GATE_IN_USE: Metric =
     gauge("flowgate_gate_in_use", &[GATE], "Slots of a gate that are taken.");
 pub(super) static GATE_WAITING: Metric = gauge("flowgate_gate_waiting", &[GATE], "How many wait at a gate.");
@@ -161,7 +166,7 @@ pub(super) static WORKER_SLOTS: Metric = gauge(
 );
 
 /// All of them, in the order of the page.
-pub(super) static METRICS: [&Metric; 30] = [
+pub(super) static METRICS: [&Metric; 31] = [
     &BUILD,
     &STARTED,
     &MEMORY,
@@ -172,6 +177,7 @@ pub(super) static METRICS: [&Metric; 30] = [
     &DURATION,
     &WAIT,
     &REQUESTS,
+    &LINES_DROPPED,
     &GATE_IN_USE,
     &GATE_WAITING,
     &GATE_MAX,

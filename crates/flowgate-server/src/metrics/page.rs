@@ -61,6 +61,7 @@ fn own(page: &mut Exposition, meter: &Meter) {
         &REQUESTS,
         classes.iter().zip(&meter.requests).map(|(class, count)| (vec![*class], number(count))),
     );
+    page.one(&LINES_DROPPED, number(&meter.lines_dropped));
 }
 
 /// The gates of this process.

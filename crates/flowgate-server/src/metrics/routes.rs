@@ -33,7 +33,7 @@ struct Shown {
 /// `/metrics`, `/health` and `/ready`; and `api`, whose answers are counted.
 pub(crate) fn routes(watched: Watched, api: Router) -> Router {
     let (desk, is_open) = (watched.desk.clone(), watched.is_open);
-    let shown = Shown { store: Watch::new(desk.store.clone()), watched };
+    let shown = Shown { store: Watch::new(&desk), watched };
     let mut metrics = Router::new().route("/metrics", get(metrics));
     if !is_open {
         metrics = metrics.layer(middleware::from_fn_with_state(desk.clone(), api::with_token));

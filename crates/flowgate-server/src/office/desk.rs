@@ -99,8 +99,9 @@ impl Desk {
     ) -> Result<(Self, JoinHandle<()>), StoreError> {
         let numbers = Numbers::of(mark(&store).await?);
         let secrets = Arc::new(Secrets::open(Arc::clone(&store), is_dev).await?);
-        let (journal, writing) = Journal::start(Arc::clone(&store));
-        Ok((Desk::of(store, Space::default(), numbers, &journal, secrets), writing))
+        let meter = Arc::new(Meter::new());
+        let (journal, writing) = Journal::start(Arc::clone(&store), Arc::clone(&meter));
+        Ok((Desk::of(store, Space::default(), numbers, &journal, secrets, meter), writing))
     }
 
     fn of(
@@ -109,13 +110,14 @@ impl Desk {
         numbers: Numbers,
         journal: &Journal,
         secrets: Arc<Secrets>,
+        meter: Arc<Meter>,
     ) -> Self {
-        let store: Arc<dyn Shelf> = Arc::new(Scoped::new(Arc::clone(&whole), space.clone()));
+        let store: Arc<dyn Shelf> =
+            Arc::new(Scoped::new(Arc::clone(&whole), space.clone(), Arc::clone(&meter)));
         let client = Client::new(store.clone());
         let runs = Gather::start(Arc::clone(&store));
-        let (meter, tracer) = (Arc::new(Meter::new()), Tracer::default());
         let journal = journal.within(space.clone());
-        let (recent, callbacks) = (Arc::default(), DELIVERIES / SHARE);
+        let (recent, tracer, callbacks) = (Arc::default(), Tracer::default(), DELIVERIES / SHARE);
         Desk {
             store,
             client,
@@ -135,7 +137,8 @@ impl Desk {
     /// The desk of another namespace.
     pub(crate) fn within(&self, space: Space) -> Self {
         let Desk { numbers, journal, secrets, whole, meter, recent, tracer, callbacks, .. } = self.clone();
-        Desk { meter, recent, tracer, callbacks, ..Desk::of(whole, space, numbers, &journal, secrets) }
+        let desk = Desk::of(whole, space, numbers, &journal, secrets, meter);
+        Desk { recent, tracer, callbacks, ..desk }
     }
 
     /// The same desk, for a server with so many deliveries at once.

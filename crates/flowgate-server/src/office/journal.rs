@@ -10,7 +10,7 @@ use std::sync::{
 
 use flowgate_tasks::{
     TaskId,
-    store::{NewNote, Shelf},
+    store::{NewNote, Shelf, StoreError},
 };
 use tokio::{
     sync::{
@@ -22,12 +22,12 @@ use tokio::{
 };
 
 use super::{Entry, Stage};
-use crate::{clock, message::Space};
+use crate::{clock, message::Space, metrics::Meter, terminal::say};
 
 /// How many entries may be on their way before those who write them wait.
 const WAITING: usize = 8192;
 const BATCH: usize = 512;
-/// How often a batch is tried while the store fails.
+/// How often a batch is tried while the store fails. Then it is dropped, which is said and counted: those who wait for it go on.
 const TRIES: u32 = 30;
 
 /// Takes entries. Cheap to clone; when the last clone is gone, what is left is written.
@@ -63,11 +63,11 @@ struct Line {
 
 impl Journal {
     /// The journal of this store, and the task that writes it.
-    pub(crate) fn start(store: Arc<dyn Shelf>) -> (Self, JoinHandle<()>) {
+    pub(crate) fn start(store: Arc<dyn Shelf>, meter: Arc<Meter>) -> (Self, JoinHandle<()>) {
         let (entries, waiting) = mpsc::channel(WAITING);
         (
             Journal { entries, space: Space::default(), counted: Arc::default() },
-            tokio::spawn(write(store, waiting)),
+            tokio::spawn(write(store, meter, waiting)),
         )
     }
 
@@ -136,21 +136,43 @@ impl Journal {
     }
 }
 
-async fn write(store: Arc<dyn Shelf>, mut waiting: mpsc::Receiver<Line>) {
+async fn write(store: Arc<dyn Shelf>, meter: Arc<Meter>, mut waiting: mpsc::Receiver<Line>) {
     let mut batch = Vec::new();
+    let mut dropped = 0;
     while waiting.recv_many(&mut batch, BATCH).await > 0 {
         let (notes, written): (Vec<NewNote>, Vec<_>) =
             batch.drain(..).map(|line| (line.note, line.written)).unzip();
-        let mut wait = Duration::from_millis(10);
-        for _ in 0..TRIES {
-            if store.write_notes(notes.clone()).await.is_ok() {
-                break;
+        match write_batch(&*store, &notes).await {
+            Ok(()) if dropped > 0 => {
+                say(&format!("the log is written again; {dropped} of its lines were dropped"));
+                dropped = 0;
             }
-            sleep(wait).await;
-            wait = (wait * 2).min(Duration::from_secs(1));
+            Ok(()) => {}
+            Err(error) => {
+                if dropped == 0 {
+                    let first = notes.len();
+                    say(&format!(
+                        "{error}; so {first} lines of the log were dropped, and more will be until it can be written"
+                    ));
+                }
+                dropped += notes.len() as u64;
+                meter.lines_dropped(notes.len() as u64);
+            }
         }
         for told in written.into_iter().flatten() {
             let _ = told.send(());
         }
     }
+}
+
+async fn write_batch(store: &dyn Shelf, notes: &[NewNote]) -> Result<(), StoreError> {
+    let mut wait = Duration::from_millis(10);
+    for _ in 1..TRIES {
+        if store.write_notes(notes.to_vec()).await.is_ok() {
+            return Ok(());
+        }
+        sleep(wait).await;
+        wait = (wait * 2).min(Duration::from_secs(1));
+    }
+    store.write_notes(notes.to_vec()).await
 }

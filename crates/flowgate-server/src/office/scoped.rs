@@ -22,6 +22,7 @@ use super::{CHORE, Errand, TICK, Tick as Due};
 use crate::{
     delivery::KIND,
     message::{Message, Space},
+    metrics::Meter,
 };
 
 /// Stands for a task of another namespace, which is not named. No task has this number.
@@ -33,11 +34,21 @@ const MOST_LOOKS: u32 = 200;
 pub(super) struct Scoped {
     inner: Arc<dyn Shelf>,
     space: Space,
+    meter: Arc<Meter>,
 }
 
 impl Scoped {
-    pub(super) fn new(inner: Arc<dyn Shelf>, space: Space) -> Self {
-        Scoped { inner, space }
+    pub(super) fn new(inner: Arc<dyn Shelf>, space: Space, meter: Arc<Meter>) -> Self {
+        Scoped { inner, space, meter }
+    }
+
+    /// Something that is written in any case, whatever the store has.
+    fn write<'a, T: Send + 'a>(&'a self, reply: Reply<'a, T>) -> Reply<'a, T> {
+        Box::pin(async move {
+            let answer = reply.await;
+            self.meter.writes.answered(&answer);
+            answer
+        })
     }
 
     fn of(&self, of: Of) -> Of {
@@ -182,15 +193,15 @@ impl Scoped {
 
 impl Store for Scoped {
     fn send(&self, tasks: Vec<NewTask>) -> Reply<'_, Vec<Sent>> {
-        self.inner.send(tasks.into_iter().map(|task| self.task(task)).collect())
+        self.write(self.inner.send(tasks.into_iter().map(|task| self.task(task)).collect()))
     }
 
     fn register(&self, worker: NewWorker) -> Reply<'_, WorkerId> {
-        self.inner.register(worker)
+        self.write(self.inner.register(worker))
     }
 
     fn beat(&self, worker: WorkerId) -> Reply<'_, bool> {
-        self.inner.beat(worker)
+        self.write(self.inner.beat(worker))
     }
 
     fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned> {
@@ -254,6 +265,10 @@ impl Store for Scoped {
 
     fn cancel(&self, id: TaskId) -> Reply<'_, Cancelled> {
         self.inner.cancel(id)
+    }
+
+    fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
+        self.inner.cancelled(among)
     }
 
     /// Others' are among them: a page that is short is the last one, and none must become short here.
@@ -321,7 +336,7 @@ impl Shelf for Scoped {
 
     fn put_document(&self, document: Document) -> Reply<'_, bool> {
         let name = self.space.put(document.name);
-        self.inner.put_document(Document { name, ..document })
+        self.write(self.inner.put_document(Document { name, ..document }))
     }
 
     fn document(&self, kind: String, name: String) -> Reply<'_, Option<Document>> {

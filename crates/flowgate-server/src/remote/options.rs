@@ -2,7 +2,10 @@
 
 use clap::{Args, Subcommand};
 
-use crate::{cli::StoreOptions, message::Space};
+use crate::{
+    cli::{StoreOptions, between, whole},
+    message::{MOST_RETRIES, Space},
+};
 
 /// Where the server is, and who asks.
 #[derive(Clone, Args)]
@@ -55,11 +58,11 @@ pub(super) struct Settings {
     pub(super) key: Option<String>,
 
     /// How many of the key may be in flight at once
-    #[arg(long, value_name = "N", requires = "key")]
+    #[arg(long, value_name = "N", requires = "key", value_parser = whole::<1>)]
     pub(super) parallelism: Option<u32>,
 
     /// How many of the key may start in a period
-    #[arg(long, value_name = "N", requires = "key")]
+    #[arg(long, value_name = "N", requires = "key", value_parser = whole::<1>)]
     pub(super) rate: Option<u32>,
 
     /// The period of the rate, like 10s or 1m [default: 1s]
@@ -71,7 +74,7 @@ pub(super) struct Settings {
     pub(super) smooth: bool,
 
     /// How often it is tried again [default: 3]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = between::<0, MOST_RETRIES>)]
     pub(super) retries: Option<u32>,
 
     /// Not before so long from now
@@ -134,10 +137,10 @@ pub(super) enum KeyAction {
         #[command(flatten)]
         key: OneKey,
         /// How many may be in flight at once
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = whole::<1>)]
         parallelism: Option<u32>,
         /// How many may start in a period
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = whole::<1>)]
         rate: Option<u32>,
         /// The period of the rate, in whole seconds: like 60, 10s or 1m [default: 1s]
         #[arg(long, value_name = "TIME", requires = "rate", value_parser = whole_seconds)]
@@ -191,7 +194,7 @@ pub(super) enum DlqAction {
         #[arg(long, value_name = "LABEL")]
         label: Option<String>,
         /// At most so many
-        #[arg(long, value_name = "N", default_value = "20")]
+        #[arg(long, value_name = "N", default_value = "20", value_parser = between::<1, 1000>)]
         count: u32,
         #[command(flatten)]
         server: ServerOptions,
@@ -275,7 +278,7 @@ pub(crate) struct RunsOptions {
     pub(super) label: Option<String>,
 
     /// At most so many, the newest first
-    #[arg(long, value_name = "N", default_value = "20")]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = between::<1, 1000>)]
     pub(super) count: u32,
 
     #[command(flatten)]

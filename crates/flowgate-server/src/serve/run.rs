@@ -10,7 +10,7 @@ use flowgate_tasks::{
     store::{DEAD_KEPT, Shelf},
     worker::{Ending, Worker, WorkerOptions},
 };
-use tokio::{net::TcpListener, runtime::Runtime, sync::watch, time::timeout};
+use tokio::{net::TcpListener, runtime::Runtime, sync::watch, task::JoinHandle, time::timeout};
 
 use super::{
     StoreAt,
@@ -61,7 +61,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let mut signals = Signals::listen().map_err(Failure::Start)?;
     let listen = |error| Failure::Listen { address, error };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
-    let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store));
+    let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store)).absolute();
     let failed = |error| Failure::Store { at: at.to_string(), error };
     let store = at.open().await.map_err(failed)?;
     if let Some(mode) = config.server.flow_control_mode {
@@ -124,7 +124,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     if timeout(LAST_BYTES, &mut serving).await.is_err() {
         serving.abort();
     }
-    let _ = timeout(DRAIN, log).await;
+    write_out(log).await;
     let _ = timeout(LAST_BYTES, tracing).await;
     say(&farewell(&delivered.map_err(Failure::Deliver)?, cut));
     Ok(())
@@ -224,6 +224,13 @@ async fn prune(store: Arc<dyn Shelf>) {
         let before = |kept: Duration| clock::tick(clock::now().saturating_sub(kept.as_millis() as u64));
         while store.prune(before(LOG), before(DEAD_KEPT)).await.is_ok_and(|removed| removed > 0) {}
         tokio::time::sleep(PRUNE).await;
+    }
+}
+
+/// Waits for the end of the log.
+async fn write_out(log: JoinHandle<()>) {
+    if timeout(DRAIN, log).await.is_err() {
+        say("the store did not take the last lines of the log in time: they are lost");
     }
 }
 

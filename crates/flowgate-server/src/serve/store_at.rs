@@ -30,6 +30,14 @@ impl StoreAt {
         }
     }
 
+    /// The same with a path that means the same wherever it is read.
+    pub(crate) fn absolute(self) -> Self {
+        match self {
+            StoreAt::Sqlite(path) => StoreAt::Sqlite(std::path::absolute(&path).unwrap_or(path)),
+            at => at,
+        }
+    }
+
     /// Opens it, and brings its tables up to date.
     pub(crate) async fn open(&self) -> Result<Arc<dyn Shelf>, StoreError> {
         Ok(match self {

@@ -12,6 +12,7 @@ use super::{
     durations::Durations,
     workload::{Frequency, Offered, Recipe},
 };
+use crate::cli::{between, whole};
 
 /// The most candidates of one comparison.
 const MOST_CANDIDATES: usize = 32;
@@ -39,7 +40,7 @@ pub(crate) struct SimulateOptions {
     pub(super) max: Option<Candidates>,
 
     /// How many may start per period, for each key
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = whole::<1>, help_heading = "Limits")]
     rate: Option<u32>,
 
     /// The period of the rate
@@ -47,7 +48,7 @@ pub(crate) struct SimulateOptions {
     period: Duration,
 
     /// Makes the rate a bucket, with at most so many starts at once
-    #[arg(long, value_name = "N", requires = "rate", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = whole::<1>, requires = "rate", help_heading = "Limits")]
     burst: Option<u32>,
 
     /// Spaces the starts of the rate evenly, instead of all at the begin of a period
@@ -55,7 +56,7 @@ pub(crate) struct SimulateOptions {
     smooth: bool,
 
     /// How many may wait in line, for each key [default: any number]
-    #[arg(long, value_name = "N", conflicts_with = "reject", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = whole::<0>, conflicts_with = "reject", help_heading = "Limits")]
     queue: Option<u32>,
 
     /// How long one may wait [default: as long as it takes]
@@ -83,7 +84,7 @@ pub(crate) struct SimulateOptions {
     duration: Option<Durations>,
 
     /// How many keys there are
-    #[arg(long, value_name = "N", default_value = "1", value_parser = keys, conflicts_with = "trace", help_heading = "Workload")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = between::<1, MOST_KEYS>, conflicts_with = "trace", help_heading = "Workload")]
     keys: u32,
 
     /// How uneven keys are: the n-th has a share of 1/n^SKEW; 0: all alike, 1: as in much of life
@@ -95,7 +96,7 @@ pub(crate) struct SimulateOptions {
     span: Duration,
 
     /// Another seed, another workload of the same kind
-    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "trace", help_heading = "Workload")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = seed, conflicts_with = "trace", help_heading = "Workload")]
     seed: u64,
 
     /// A recorded workload instead; `-` reads standard input
@@ -244,9 +245,8 @@ fn frequency(text: &str) -> Result<Frequency, &'static str> {
     Ok(Frequency { count, period: time(&period).map_err(|_| wrong)? })
 }
 
-fn keys(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (1..=MOST_KEYS).contains(number));
-    number.ok_or_else(|| format!("accepted: a whole number from 1 to {MOST_KEYS}"))
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("accepted: a whole number from 0 to {}", u64::MAX))
 }
 
 fn skew(text: &str) -> Result<f64, &'static str> {

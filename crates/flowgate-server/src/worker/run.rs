@@ -13,7 +13,7 @@ use super::{
     log::{self, say},
     pool::Pool,
 };
-use crate::{commands::Failure, config::Config, signals::Signals};
+use crate::{commands::Failure, config::Config, serve::StoreAt, signals::Signals};
 
 /// Runs tasks until a signal asks to stop, and then those that run until they have ended. A second signal ends everything at
 /// once: what ran is run again when the lease has run out.
@@ -49,7 +49,8 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
         say(note);
     }
     say(&concurrency(&options, agreed.cluster_wide_cap));
-    say(&format!("runs `{}` for {} of {}; Ctrl-C stops it", command(), served(&options), config.store));
+    let at = StoreAt::from(&config.store).absolute();
+    say(&format!("runs `{}` for {} of {at}; Ctrl-C stops it", command(), served(&options)));
 
     let handlers = {
         let pool = Arc::clone(&pool);
@@ -59,7 +60,7 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
         })
     };
     let drain = options.drain;
-    let worker = Worker::new(store, handlers, options)?;
+    let worker = Worker::new(store, handlers, options)?.listen(|news| say(&news.to_string()));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let asked = async {
         signals.next().await;

@@ -31,12 +31,10 @@ async fn s2_what_a_user_gets_wrong_is_named_with_what_would_be_right() {
     said(&server, &["keys", "--url", &api]);
     said(&server, &["keys", "pin", "k", "--rate", "3", "--period", "1m"]);
     assert_eq!(server.get("/v2/flowControl/k").await["ratePeriod"], 60);
-    let wrong: [(&[&str], &str); 9] = [
+    let wrong: [(&[&str], &str); 10] = [
         (&["keys", "--url", &secure], "it speaks http there, not https"),
-        (
-            &["keys", "pin", "k", "--parallelism", "0"],
-            "parallelism is 0; send a whole number from 1 to 1000000000",
-        ),
+        (&["keys", "pin", "k", "--parallelism", "0"], "accepted: a whole number from 1 to 1000000000"),
+        (&["publish", "http://127.0.0.1:1/x", "--retries", "-1"], "accepted: a whole number from 0 to 900"),
         (
             &["keys", "pin", "k", "--rate", "3", "--period", "8d"],
             "period is 691200; send a whole number of seconds",

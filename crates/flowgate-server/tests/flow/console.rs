@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A browser's page, as far as the server can tell.
-struct Page<'s> {
+pub(crate) struct Page<'s> {
     server: &'s Server,
     cookie: String,
     csrf: String,
@@ -25,13 +25,13 @@ impl Page<'_> {
         self.server.ask_plainly(method, path, &headers, body).await
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub(crate) async fn get(&self, path: &str) -> Value {
         self.ask(Method::GET, path, "").await.json()
     }
 }
 
 /// Logs in with the server's token.
-async fn log_in(server: &Server) -> Page<'_> {
+pub(crate) async fn log_in(server: &Server) -> Page<'_> {
     let origin = server.url();
     let body = json!({ "token": server.token }).to_string();
     let answer = server.ask_plainly(Method::POST, "/console/session", &[("origin", &origin)], &body).await;

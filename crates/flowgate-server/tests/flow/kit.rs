@@ -186,7 +186,9 @@ impl Answer {
 
 impl Server {
     fn start(store: &str, listen: &str, options: &[&str], folder: &PathBuf) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+        // Without that signal, a limit on the size of its files is to it what a full disk is.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_flowgate")]);
         for (name, _) in env::vars().filter(|(name, _)| name.starts_with("FLOWGATE_")) {
             command.env_remove(name);
         }
@@ -314,6 +316,14 @@ impl Server {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// From now on it cannot write to its files any more, or can again.
+    pub(crate) fn set_full(&self, is_full: bool) {
+        let script = "import resource as r, sys; at, full = map(int, sys.argv[1:]); r.prlimit(at, r.RLIMIT_FSIZE, (1 if full else r.RLIM_INFINITY, r.RLIM_INFINITY))";
+        let (process, full) = (self.child.id().to_string(), u8::from(is_full).to_string());
+        let done = Command::new("python3").args(["-c", script, &process, &full]).status();
+        assert!(done.expect("python3 is there: ./test installs it").success());
     }
 
     /// As a crash would end it.

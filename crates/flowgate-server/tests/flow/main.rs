@@ -21,6 +21,7 @@ mod fleet;
 mod limits;
 mod metrics;
 mod namespaces;
+mod outage;
 mod overload;
 mod prometheus;
 mod schema;

@@ -11,6 +11,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
+    console::log_in,
     endpoint::Endpoint,
     kit::{DEADLINE, Kit, Server},
     prometheus::{Prometheus, lint},
@@ -157,6 +158,10 @@ async fn the_page_does_not_grow_with_the_keys() {
         assert!(started.elapsed() < DEADLINE);
         full = page(&server).await;
     }
+    // Nor does the console count more. Seen to fail: with all of them counted, 110,000.
+    let told = log_in(&server).await.get("/console/data/queues").await;
+    let queue = &told["queues"][0];
+    assert_eq!((&queue["delayed"], &queue["isMore"]), (&json!(100_000), &json!(true)), "{told}");
     let (few, many) = (empty.lines().count(), full.lines().count());
     assert!(many < few + 200, "{few} lines without a key, {many} with a hundred thousand");
 }

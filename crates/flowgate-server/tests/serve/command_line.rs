@@ -1,6 +1,6 @@
 //! What the command line says, and what it accepts.
 
-use std::net::TcpListener;
+use std::{net::TcpListener, process::Command};
 
 use crate::server::{Server, flowgate, run};
 
@@ -15,6 +15,28 @@ fn the_help_reads_as_written() {
         String::from_utf8_lossy(&version.stdout),
         concat!("flowgate ", env!("CARGO_PKG_VERSION"), "\n")
     );
+}
+
+#[test]
+fn shells_complete_commands_and_options() {
+    // Seen to fail: with the script of another shell, bash completes nothing.
+    let program = env!("CARGO_BIN_EXE_flowgate");
+    let completed = |words: &str| {
+        let last = words.split(' ').count() - 1;
+        let script = format!(
+            "source <({program} completions bash); COMP_WORDS=({words}); COMP_CWORD={last}; \
+             _flowgate flowgate \"${{COMP_WORDS[{last}]}}\" \"\"; echo \"${{COMPREPLY[@]}}\""
+        );
+        let said = Command::new("bash").args(["-c", &script]).output().expect("bash is there");
+        String::from_utf8_lossy(&said.stdout).trim().to_owned()
+    };
+    assert_eq!(completed("flowgate pub"), "publish");
+    assert_eq!(completed("flowgate publish --retr"), "--retries");
+    for shell in ["zsh", "fish"] {
+        let said = run(&mut flowgate(&["completions", shell]));
+        let script = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.status.success() && script.contains("publish") && script.contains("retries"), "{shell}");
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn what_is_not_accepted_is_named_with_what_is() {
         ("--max 4 --arrivals 50 --duration 1s".to_owned(), "accepted: a number in a time, like 50/s"),
         ("--max 4 --arrivals 50/s --duration soon".to_owned(), "accepted: a time (120ms), exp:MEAN"),
         (format!("--max 4 --burst 3 {work}"), "--rate <N>"),
-        (format!("--max 4 --rate 0 {work}"), "RC5003: option `rate` is 0"),
+        (format!("--max 4 --rate 0 {work}"), "accepted: a whole number from 1 to 1000000000"),
         (format!("--max 4 --codel 9ms {work}"), "accepted: two times, like 20ms,100ms"),
         (format!("--max 4 --codel 9ms,1ms {work}"), "RC5003: option `codel` is target 9ms, interval 1ms"),
         ("--max 4 --arrivals 9000/s --duration 1s".to_owned(), "accepted: at most 10000000 for one run"),

@@ -158,7 +158,8 @@ fn t6_a_body_may_come_from_standard_input_and_options_that_cannot_be_are_told() 
         ),
         (
             &["send", "x", "--retries=1000"],
-            "error: RC5003: option `max_attempts` is 1001; accepted: an integer from 1 to 1000\n",
+            "error: invalid value '1000' for '--retries <N>': accepted: a whole number from 0 to 999\n\n\
+             For more information, try '--help'.\n",
         ),
         (
             &["send", "x", "--queue=images"],

@@ -8,6 +8,7 @@ mod crash;
 mod examples;
 mod explain;
 mod kit;
+mod news;
 mod program;
 mod progress;
 mod record;

@@ -6,12 +6,31 @@ use flowgate_tasks::store::QueueLimits;
 
 use crate::{
     kit::{Place, on_both},
-    program::Worker,
+    program::{Said, Worker, flowgate, folder, python},
     record::SCRIPT,
 };
 
 fn configured(place: &Place, text: &str) {
     fs::write(place.folder.join("flowgate.toml"), text).expect("a folder");
+}
+
+#[test]
+fn s2_a_store_is_told_by_its_whole_path() {
+    // Seen to fail: as it was given, `sqlite:flowgate.db` might have been anywhere.
+    let folder = folder("whole-path");
+    let mut command = flowgate(&folder, "sqlite:flowgate.db");
+    command.args(["worker", "--processes=1", "--"]).arg(python()).args(["-S", "-E", "-c", SCRIPT]);
+    let mut worker = Worker::launch(&mut command);
+    let said = worker.until("Ctrl-C stops it");
+    assert!(said.contains(&format!("sqlite:{}/flowgate.db;", folder.display())), "{said}");
+    // A file that does not name a store has it beside itself, wherever one is.
+    let beside = folder.join("conf");
+    fs::create_dir(&beside).expect("a folder");
+    fs::write(beside.join("flowgate.toml"), "[server]\nlisten = \"127.0.0.1:0\"\n").expect("a file");
+    let mut command = flowgate(&folder, "");
+    command.env_remove("FLOWGATE_STORE").args(["check", "--config", "conf/flowgate.toml"]);
+    let said = Said::by(&mut command);
+    assert!(said.stdout.contains("store    sqlite:conf/flowgate.db\n"), "{said:?}");
 }
 
 #[test]

@@ -146,6 +146,9 @@ pub const DEAD_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What is waited for until then need not be doubted when a process begins.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
+/// So long a store remembers that a task was cancelled while it ran.
+pub(crate) const CANCELLING: Duration = Duration::from_secs(60);
+
 /// A key that is in use has at most so many lanes with nothing in them, for about as long as an upkeep takes to come by.
 pub(crate) const MOST_IDLE: u32 = 16;
 
@@ -488,6 +491,8 @@ pub enum Wake {
     Cancel(TaskId),
     /// A task whose result is kept has ended.
     Ended(TaskId),
+    /// Anything may have been said that was not heard.
+    Missed,
 }
 
 /// A database that keeps tasks. All that it accepts is durable when it answers.
@@ -558,6 +563,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Stops a task from starting, or tells its worker to stop it.
     fn cancel(&self, id: TaskId) -> Reply<'_, Cancelled>;
+
+    /// Which of these tasks somebody cancelled while they ran, a minute ago at most: for whoever may have missed the wake-up.
+    fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>>;
 
     /// Tasks that will not run again, the newest first, before the one given.
     fn dead(&self, before: Option<TaskId>, most: u32) -> Reply<'_, Vec<TaskLook>>;

@@ -110,11 +110,18 @@ impl Held {
         self.ended.push(Settle { task, end });
     }
 
-    /// Stops a task, if it runs here. It is settled as cancelled when it has stopped.
-    pub(super) fn cancel(&mut self, id: TaskId) {
-        if let Some(handle) = self.by_task.get(&id) {
+    /// Stops a task, if it runs here. It is settled as cancelled when it has stopped. Whether it ran.
+    pub(super) fn cancel(&mut self, id: TaskId) -> bool {
+        let found = self.by_task.get(&id);
+        found.is_some_and(|handle| {
             handle.abort();
-        }
+            true
+        })
+    }
+
+    /// Those that run.
+    pub(super) fn ids(&self) -> impl Iterator<Item = TaskId> {
+        self.by_task.keys().copied()
     }
 
     /// Stops everything, without settling it: it belongs to others now. Returns when nothing runs any more.

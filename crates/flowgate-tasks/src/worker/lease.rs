@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{clock, options::WorkerOptions, service::LATE};
+use super::{clock, news::Teller, options::WorkerOptions, service::LATE};
 use crate::store::{NewWorker, Store, StoreError, WorkerId};
 
 /// A worker's own view of its lease: a renewal counts from when it was asked for, so that it ends here before it ends in
@@ -32,9 +32,10 @@ impl Lease {
     pub(super) async fn take_when_there(
         store: &Arc<dyn Store>,
         options: &WorkerOptions,
+        teller: &Teller,
     ) -> Result<(WorkerId, Self), StoreError> {
         loop {
-            match Lease::take(store, options).await {
+            match Lease::take(store, options, teller).await {
                 Err(StoreError::Database { .. }) => tokio::time::sleep(LATE).await,
                 taken => return taken,
             }
@@ -44,6 +45,7 @@ impl Lease {
     pub(super) async fn take(
         store: &Arc<dyn Store>,
         options: &WorkerOptions,
+        teller: &Teller,
     ) -> Result<(WorkerId, Self), StoreError> {
         let asked = clock::now();
         let new = NewWorker {
@@ -52,14 +54,18 @@ impl Lease {
             queues: options.queues.clone(),
             lease: options.lease,
         };
-        let worker = store.register(new).await?;
+        let registered = store.register(new).await;
+        teller.heard(&registered);
+        let worker = registered?;
         let (told, until) = watch::channel(Some(asked + options.lease));
-        let (store, lease) = (Arc::clone(store), options.lease);
+        let (store, teller, lease) = (Arc::clone(store), teller.clone(), options.lease);
         let beats = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(lease / 3).await;
                 let asked = clock::now();
-                match store.beat(worker).await {
+                let renewed = store.beat(worker).await;
+                teller.heard(&renewed);
+                match renewed {
                     Ok(true) => drop(told.send(Some(asked + lease))),
                     Ok(false) => {
                         let _ = told.send(None);

@@ -1,13 +1,16 @@
 //! Workers: processes that claim tasks, run them, and settle them.
 
+mod catch_up;
 mod clock;
 mod handlers;
 mod held;
 mod lease;
+mod news;
 mod options;
 mod service;
 mod stock;
 
 pub use handlers::{Context, Failure, Handlers};
+pub use news::News;
 pub use options::{Prefetch, WorkerOptions};
 pub use service::{Ending, Worker};

@@ -13,10 +13,12 @@ use tokio::{
 };
 
 use super::{
+    catch_up::CatchUp,
     clock,
     handlers::Handlers,
     held::{Held, MANY},
     lease::{Lease, OnDrop},
+    news::{Listener, News, Teller},
     options::WorkerOptions,
     stock::Stock,
 };
@@ -49,6 +51,7 @@ pub struct Worker {
     store: Arc<dyn Store>,
     handlers: Handlers,
     options: WorkerOptions,
+    listener: Option<Listener>,
 }
 
 impl Worker {
@@ -59,7 +62,14 @@ impl Worker {
         options: WorkerOptions,
     ) -> Result<Self, OptionError> {
         options.check()?;
-        Ok(Worker { store, handlers, options })
+        Ok(Worker { store, handlers, options, listener: None })
+    }
+
+    /// Tells this function what whoever runs the worker wants to know, one thing at a time: that the store fails, that it answers
+    /// again, which tasks are dead. `worker.listen(|news| eprintln!("{news}"))` is enough for a log.
+    #[must_use]
+    pub fn listen(self, listener: impl Fn(&News) + Send + Sync + 'static) -> Self {
+        Worker { listener: Some(Arc::new(listener)), ..self }
     }
 
     /// Works until `shutdown` completes; then claims nothing more, lets what runs end until the drain deadline, stops the rest,
@@ -71,11 +81,12 @@ impl Worker {
         let upkeep = OnDrop(tokio::spawn(keep_up(Arc::clone(&self.store))).abort_handle());
         let mut wakes = self.store.wakes();
         let mut shutdown = std::pin::pin!(shutdown);
+        let (teller, telling) = Teller::start(self.listener, &self.store);
         let taken = tokio::select! {
-            taken = Lease::take_when_there(&self.store, &self.options) => taken?,
+            taken = Lease::take_when_there(&self.store, &self.options, &teller) => taken?,
             () = &mut shutdown => return Ok(Ending::default()),
         };
-        let mut desk = Desk::open(self.store, self.handlers, self.options, taken);
+        let mut desk = Desk::open(self.store, self.handlers, self.options, taken, teller);
         let mut is_open = true;
         loop {
             desk.begin_turn();
@@ -89,9 +100,11 @@ impl Worker {
                 }
                 turned = pending_turn(&mut desk.turn) => desk.end_turn(turned).await?,
                 () = desk.held.next() => desk.replace(),
+                cancelled = desk.catch_up.answer() => cancelled.into_iter().for_each(|id| desk.cancel(id)),
                 woken = wakes.recv() => match woken {
                     Ok(Wake::Cancel(id)) => desk.cancel(id),
-                    Ok(Wake::Work) | Err(RecvError::Lagged(_)) => desk.look(),
+                    Ok(Wake::Work) => desk.look(),
+                    Ok(Wake::Missed) | Err(RecvError::Lagged(_)) => desk.look_and_catch_up(),
                     Ok(Wake::Due | Wake::Ended(_)) => {}
                     Err(RecvError::Closed) => std::future::pending().await,
                 },
@@ -105,7 +118,9 @@ impl Worker {
         }
         drop(upkeep);
         desk.store.leave(desk.worker).await?;
-        Ok(desk.ending)
+        let ending = desk.end();
+        telling.end().await;
+        Ok(ending)
     }
 }
 
@@ -157,6 +172,8 @@ struct Desk {
     /// Not taking anything more, and when everything that still runs is stopped.
     is_closed: bool,
     stop_at: Option<Instant>,
+    catch_up: CatchUp,
+    teller: Teller,
     ending: Ending,
 }
 
@@ -166,6 +183,7 @@ impl Desk {
         handlers: Handlers,
         options: WorkerOptions,
         (worker, lease): (WorkerId, Lease),
+        teller: Teller,
     ) -> Self {
         let (rest_until, look_at) = (clock::now(), clock::now() + options.poll);
         Desk {
@@ -185,6 +203,8 @@ impl Desk {
             backoff: SOON,
             is_closed: false,
             stop_at: None,
+            catch_up: CatchUp::default(),
+            teller,
             ending: Ending::default(),
         }
     }
@@ -195,8 +215,15 @@ impl Desk {
         self.look_at = clock::now() + self.options.poll;
     }
 
+    /// Some wake-ups were not heard, cancellations perhaps among them.
+    fn look_and_catch_up(&mut self) {
+        self.look();
+        self.catch_up.missed(self.turn.is_some());
+    }
+
     /// Begins a turn, if none is under way and there is a reason for one.
     fn begin_turn(&mut self) {
+        self.catch_up.ask(&self.store, || self.held.ids().chain(self.stock.ids()).collect());
         if !self.may_begin() || clock::now() < self.rest_until {
             return;
         }
@@ -273,11 +300,15 @@ impl Desk {
 
     async fn end_turn(&mut self, turned: Result<Turned, StoreError>) -> Result<(), StoreError> {
         let Some(UnderWay { reply, asked, settles, starts }) = self.turn.take() else { return Ok(()) };
+        self.teller.heard(&turned);
+        self.catch_up.turned();
         match turned {
             Ok(turned) => {
                 let lost = settles.iter().filter(|settle| turned.lost.contains(&settle.task.id)).count();
                 self.ending.settled += (settles.len() - lost) as u64;
                 self.ending.lost += lost as u64;
+                let kept = settles.iter().filter(|settle| !turned.lost.contains(&settle.task.id));
+                kept.for_each(|settle| self.teller.settled(settle));
                 self.is_unsure = self.stock.told(&starts);
                 for id in turned.lost {
                     self.lose(id);
@@ -372,7 +403,10 @@ impl Desk {
                 self.replace();
                 self.held.settle_unstarted(vec![task], &End::Cancelled);
             }
-            None => self.held.cancel(id),
+            None if self.held.cancel(id) => {}
+            // It may be what a turn under way claims.
+            None if self.turn.is_some() => self.catch_up.doubt(),
+            None => {}
         }
     }
 
@@ -393,7 +427,7 @@ impl Desk {
         self.held.give_up().await;
         self.stock = Stock::default();
         self.turn = None;
-        match Lease::take(&self.store, &self.options).await {
+        match Lease::take(&self.store, &self.options, &self.teller).await {
             Ok(taken) => {
                 (self.worker, self.lease) = taken;
                 self.is_unsure = false;
@@ -419,6 +453,10 @@ impl Desk {
     async fn stop(&mut self) {
         self.stop_at = None;
         self.ending.stopped = self.held.stop().await;
+    }
+
+    fn end(self) -> Ending {
+        self.ending
     }
 
     fn is_done(&self) -> bool {

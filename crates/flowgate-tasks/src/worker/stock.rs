@@ -146,6 +146,10 @@ impl Stock {
         self.spares.remove(at).map(|spare| spare.task)
     }
 
+    pub(super) fn ids(&self) -> impl Iterator<Item = TaskId> {
+        self.spares.iter().map(|spare| spare.task.id)
+    }
+
     pub(super) fn leases(&self) -> impl Iterator<Item = i64> {
         self.spares.iter().map(|spare| spare.task.lease)
     }

@@ -67,6 +67,8 @@ impl Wakes {
     pub(crate) fn wake(self) {
         Self::wake_one(self.first);
         self.more.into_iter().for_each(wake);
+        // Dropped by whoever gives up its wait, perhaps because of a panic: a second one would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(self.spent)));
     }
 }
 

@@ -4,7 +4,7 @@ import { h, fill, say } from "./dom.js";
 import { button, act, form } from "./dialogs.js";
 import { actions, list, text } from "./list.js";
 import { meter } from "./charts.js";
-import { number, span } from "./format.js";
+import { counted, number, span } from "./format.js";
 import { change, data, part, post, put } from "./server.js";
 import * as live from "./live.js";
 import { why } from "./explain.js";
@@ -52,8 +52,8 @@ export function queuesPage({ go }) {
     columns: [
       { title: "Queue", kind: "name", make: named((queue) => queue.isPaused) },
       { title: "In use", kind: "flight", make: used((queue) => queue.inUse, (queue) => queue.max) },
-      { title: "Waiting", kind: "num", make: text((queue) => number(queue.waiting)) },
-      { title: "Delayed", kind: "num side", make: text((queue) => number(queue.delayed)) },
+      { title: "Waiting", kind: "num", make: text((queue) => counted(queue.waiting, queue.isMore)) },
+      { title: "Delayed", kind: "num side", make: text((queue) => counted(queue.delayed, queue.isMore)) },
       { title: "Priority", kind: "num side", make: text((queue) => queue.priority) },
       {
         title: "",

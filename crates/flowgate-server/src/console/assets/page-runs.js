@@ -2,7 +2,7 @@
 
 import { h, fill } from "./dom.js";
 import { button, act, confirm, toast } from "./dialogs.js";
-import { list, pager, search, text } from "./list.js";
+import { choice, list, pager, search, text } from "./list.js";
 import { day, host, moment, number, pretty, short, span } from "./format.js";
 import { get, keyPath, part, post, remove } from "./server.js";
 import * as live from "./live.js";
@@ -42,6 +42,7 @@ export function runsPage({ go, link }) {
     ],
   });
   const box = search("Search runs", "Search: wfr_…, or the URL of a workflow", (value) => { typed = value; pages.reset(); refresh(); });
+  const which = choice("Which runs", [["", "All"], ...Object.entries(RUNS).map(([state, [, word]]) => [state, word[0].toUpperCase() + word.slice(1)])], () => { pages.reset(); refresh(); });
   const pages = pager(load);
   const refresh = () => load(pages.from());
 
@@ -49,9 +50,9 @@ export function runsPage({ go, link }) {
     const own = (turn += 1);
     const params = typed.startsWith("wfr_") ? { workflowRunId: typed } : { workflowUrl: typed };
     try {
-      const told = await ask({ ...params, cursor: cursor ?? "", count: 50 });
+      const told = await ask({ ...params, state: which.value(), cursor: cursor ?? "", count: 50 });
       if (own !== turn || isLeft) return;
-      if (typed) table.empty(h("h2", null, "No run is like that"));
+      if (typed || which.value()) table.empty(h("h2", null, "No run is like that"), told.cursor ? h("p", null, "Older runs may be: look further.") : null);
       else table.empty(h("h2", null, "No runs yet"), h("p", null, "Trigger a workflow with the Workflow client, and see its steps here."));
       table.show(told.runs ?? []);
       pages.show(told.cursor, told.runs?.length ? `back to ${moment(told.runs.at(-1).workflowRunCreatedAt)}` : "");
@@ -67,7 +68,7 @@ export function runsPage({ go, link }) {
   const unhear = live.hear((told) => { if (!told.isHistory && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; refresh(); }, 2000); });
   refresh();
   return {
-    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Runs"), h("p", { class: "faint" }, "Workflows, and the steps they are made of."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node, pages.node)),
+    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Runs"), h("p", { class: "faint" }, "Workflows, and the steps they are made of."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node)),
     search: box.input,
     press: (event) => table.press(event),
     leave() { isLeft = true; unhear(); clearTimeout(soon); },

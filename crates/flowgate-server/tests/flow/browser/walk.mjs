@@ -125,6 +125,9 @@ await browse(async (page) => {
   const failed = await shop.trigger({ order: 4712, fails: true });
   await go(page, "runs");
   await reads(page, "the other has failed", row(failed), /failed/);
+  await page.click("[aria-label='Which runs'] [data-value=RUN_FAILED]");
+  await until("those that did not fail are left out", async () => (await page.$(row(run))) === null);
+  await reads(page, "those that did are not", row(failed), /failed/);
   await page.click(`${row(failed)} a.link`);
   await reads(page, "and says why", ".timeline", /1 failed try/);
   await reads(page, "for all of it", ".facts", /Why it failed/);

@@ -3,6 +3,7 @@
 use tokio_postgres::Row;
 
 use super::{
+    columns::nanos,
     connect::{Line, Postgres},
     rows::{self, tick},
     send::{self, READY_LANES, SHARE_LANES},
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::{
     record::Record,
-    store::{Cancelled, KeyLook, QueueLimits, QueueLook, State, StoreError, TaskLook, WorkerId},
+    store::{CANCELLING, Cancelled, KeyLook, QueueLimits, QueueLook, State, StoreError, TaskLook, WorkerId},
     task::TaskId,
     terms,
 };
@@ -190,14 +191,21 @@ impl Postgres {
             SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns(nullif($2::bigint, 0)), record \
             FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue \
             LEFT JOIN keys ON keys.id = lanes.key RETURNING id) SELECT pg_notify('flowgate', 'e' || id), pg_notify('flowgate', 'w') FROM told";
-        const RUNNING: &str = "SELECT pg_notify('flowgate', 'c' || $1::bigint) FROM leases \
-            WHERE $1 = ANY(ids) AND $1 <> ALL(done)";
+        const RUNNING: &str = "WITH held AS (SELECT $1::bigint AS task FROM leases WHERE $1 = ANY(ids) AND $1 <> ALL(done)), \
+            noted AS (INSERT INTO cancels SELECT task, now_ns(nullif($2::bigint, 0)) + $3::bigint FROM held \
+            ON CONFLICT (task) DO UPDATE SET until = excluded.until) SELECT pg_notify('flowgate', 'c' || task) FROM held";
         let told = self.shared.told_time().unwrap_or_default();
         if !self.ask(WAITING, vec![id.0, told]).await?.is_empty() {
             return Ok(Cancelled::Waiting);
         }
-        let is_running = !self.ask(RUNNING, vec![id.0]).await?.is_empty();
+        let is_running = !self.ask(RUNNING, vec![id.0, told, nanos(CANCELLING)]).await?.is_empty();
         Ok(if is_running { Cancelled::Running } else { Cancelled::Unknown })
+    }
+
+    pub(super) async fn see_cancelled(&self, among: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
+        const SQL: &str = "SELECT task FROM cancels WHERE task = ANY($1)";
+        let among: Vec<i64> = among.iter().map(|task| task.0).collect();
+        Ok(self.rows(SQL, vec![Box::new(among)]).await?.iter().map(|row| TaskId(row.get(0))).collect())
     }
 
     pub(super) async fn send_back(&self, id: TaskId) -> Result<bool, StoreError> {

@@ -4,7 +4,7 @@ use super::{session::failed, tls::Address};
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 12] = [
+const STEPS: [&str; 13] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
     include_str!("migrations/0003_runs.sql"),
@@ -17,6 +17,7 @@ const STEPS: [&str; 12] = [
     include_str!("migrations/0010_server_queue.sql"),
     include_str!("migrations/0011_lz4.sql"),
     include_str!("migrations/0012_sheets.sql"),
+    include_str!("migrations/0013_cancels.sql"),
 ];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.

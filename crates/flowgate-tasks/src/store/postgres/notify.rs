@@ -41,7 +41,7 @@ impl Listener {
                         break listening;
                     }
                 };
-                let _ = wakes.send(Wake::Work);
+                let _ = wakes.send(Wake::Missed);
             }
         })))
     }

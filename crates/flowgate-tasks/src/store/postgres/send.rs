@@ -48,7 +48,8 @@ const LOCK_IDLE: &str = "SELECT id FROM lanes WHERE id = ANY($1) AND state = 0 O
 /// Tells those who keep up that something is due one day.
 pub(super) const DELAYED: &str = "SELECT pg_notify('flowgate', 'd')";
 
-pub(super) const REMOVE_DEAD: &str = "DELETE FROM dead WHERE id = $1 RETURNING id";
+pub(super) const REMOVE_DEAD: &str =
+    "WITH forgotten AS (DELETE FROM cancels WHERE task = $1) DELETE FROM dead WHERE id = $1 RETURNING id";
 
 /// At the end of its line, as new; unless that lane is gone.
 pub(super) const ADD_REVIVED: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, record) \

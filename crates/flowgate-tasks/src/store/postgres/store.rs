@@ -84,6 +84,10 @@ impl Store for Postgres {
         Box::pin(self.call_off(id))
     }
 
+    fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
+        Box::pin(self.see_cancelled(among))
+    }
+
     fn dead(&self, before: Option<TaskId>, most: u32) -> Reply<'_, Vec<TaskLook>> {
         Box::pin(self.see_dead(before, most))
     }

@@ -57,6 +57,8 @@ const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 const NOW: &str = "SELECT now_ns($1)";
 const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
     SELECT id FROM results WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
+    old_cancels AS (DELETE FROM cancels WHERE task IN (\
+    SELECT task FROM cancels WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
     old_dead AS (DELETE FROM dead WHERE id IN (\
     SELECT id FROM dead WHERE at <= now_ns($1) - $3::bigint ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)) \
     DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)";

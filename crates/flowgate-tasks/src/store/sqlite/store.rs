@@ -128,6 +128,10 @@ impl Store for Sqlite {
         self.threads.write("cancelled a task", move |hand| upkeep::cancel(hand, id))
     }
 
+    fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
+        self.threads.read("looked for cancellations", move |db, _| upkeep::cancelled(db, &among))
+    }
+
     fn dead(&self, before: Option<TaskId>, most: u32) -> Reply<'_, Vec<TaskLook>> {
         self.threads.read("looked at the dead list", move |db, _| look::dead(db, before, most))
     }

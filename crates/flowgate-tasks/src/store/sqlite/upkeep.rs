@@ -17,14 +17,12 @@ use super::{
 };
 use crate::{
     ledger::Ledger,
-    store::{Cancelled, DEAD_KEPT, Kept, MOST_IDLE, SOON, Wake},
+    store::{CANCELLING, Cancelled, DEAD_KEPT, Kept, MOST_IDLE, SOON, Wake},
     task::TaskId,
 };
 
 /// At most so many rows of a kind at once, so that claims are not kept waiting.
 const BATCH: u32 = 2000;
-/// How long the workers of other processes are told to stop a task.
-const CANCELLING: Duration = Duration::from_secs(60);
 
 /// Does what has fallen due.
 pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
@@ -180,6 +178,18 @@ fn next(db: &Connection, now: Tick) -> Result<Option<Duration>, Fault> {
         UNION ALL SELECT min(until) FROM dedupes)";
     let at: Option<i64> = db.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
     Ok(at.map(|at| tick(at).since(now)))
+}
+
+/// Which of these were cancelled while they ran.
+pub(super) fn cancelled(db: &Connection, among: &[TaskId]) -> Result<Vec<TaskId>, Fault> {
+    let mut find = db.prepare_cached("SELECT 1 FROM cancels WHERE task = ?1")?;
+    let mut found = Vec::new();
+    for &id in among {
+        if find.exists([id.0])? {
+            found.push(id);
+        }
+    }
+    Ok(found)
 }
 
 /// Stops a task from starting, or tells its worker to stop it.

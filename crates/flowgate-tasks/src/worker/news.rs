@@ -1,0 +1,235 @@
+//! What a worker tells whoever runs it: that its store fails, that it answers again, which tasks are dead.
+//!
+//! Owns how often something is told, and the task that tells it: a listener that is slow or panics holds up no task. A store that fails is
+//! told once until it answers, dead tasks ten in a second; more of them are counted.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::mpsc::{self, Receiver, Sender},
+    task::JoinHandle,
+    time::Instant,
+};
+
+use super::{clock, lease::OnDrop};
+use crate::{
+    record::Parts,
+    store::{End, Settle, Store, StoreError},
+    task::TaskId,
+};
+
+/// How many news may be on their way, and how long it is between two tasks that are told.
+const WAITING: usize = 16;
+const PAUSE: Duration = Duration::from_millis(100);
+/// A store that fails now and then is told so often at most.
+const OUTAGE: Duration = Duration::from_secs(10);
+/// How long the last of them may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// So much of an error is told.
+const LINE: usize = 200;
+
+/// Something whoever runs a worker wants to know. As text it is one line.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum News {
+    /// The store failed. It is asked again until it answers.
+    StoreFailed {
+        /// Why.
+        error: StoreError,
+    },
+    /// It answers again.
+    StoreAnswers,
+    /// A task failed here and will not run again.
+    Dead {
+        /// The task.
+        id: TaskId,
+        /// Its queue, unless it was removed meanwhile.
+        queue: Option<String>,
+        /// Its key.
+        key: Option<String>,
+        /// How often it was started.
+        attempts: u32,
+        /// What its last run said.
+        error: String,
+        /// How many others have died since the last one that was told.
+        others: u64,
+    },
+}
+
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            News::StoreFailed { error } => write!(f, "{error}; it is asked again until it answers"),
+            News::StoreAnswers => f.write_str("the store answers again"),
+            News::Dead { id, queue, key, attempts, error, others } => {
+                write!(f, "task {id}")?;
+                if let Some(queue) = queue {
+                    write!(f, " of queue {queue}")?;
+                }
+                if let Some(key) = key {
+                    write!(f, ", key {key},")?;
+                }
+                let times =
+                    if *attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
+                let line = error.lines().next().unwrap_or_default();
+                let told: String = line.chars().take(LINE).collect();
+                let rest = if told.len() < error.len() { "…" } else { "" };
+                write!(f, " is dead after {times}: {told}{rest}")?;
+                if *others > 0 {
+                    write!(f, " (and {others} others before it that are not told)")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+pub(super) type Listener = Arc<dyn Fn(&News) + Send + Sync>;
+
+/// Takes news, if anybody listens. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct Teller {
+    way: Option<(Sender<News>, Arc<Mutex<State>>)>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether it was told that the store fails, and not yet that it answers again.
+    is_away: bool,
+    told_away: Option<Instant>,
+    untold: u64,
+}
+
+impl Teller {
+    /// A teller, and the task that tells what it takes.
+    pub(super) fn start(listener: Option<Listener>, store: &Arc<dyn Store>) -> (Self, Telling) {
+        let Some(listener) = listener else { return (Teller::default(), Telling(None)) };
+        let (news, waiting) = mpsc::channel(WAITING);
+        let telling = tokio::spawn(tell(listener, Arc::clone(store), waiting));
+        let end = OnDrop(telling.abort_handle());
+        (Teller { way: Some((news, Arc::default())) }, Telling(Some((telling, end))))
+    }
+
+    /// The store answered, or did not.
+    pub(super) fn heard<T>(&self, answer: &Result<T, StoreError>) {
+        let Some((news, state)) = &self.way else { return };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        match answer {
+            Err(error @ StoreError::Database { .. }) => {
+                let is_news = state.told_away.is_none_or(|told| told.elapsed() >= OUTAGE);
+                let told = News::StoreFailed { error: error.clone() };
+                if !state.is_away && is_news && news.try_send(told).is_ok() {
+                    (state.is_away, state.told_away) = (true, Some(clock::now()));
+                }
+            }
+            Ok(_) if state.is_away => state.is_away = news.try_send(News::StoreAnswers).is_err(),
+            _ => {}
+        }
+    }
+
+    /// This was settled: it may be that it will not run again.
+    pub(super) fn settled(&self, Settle { task, end }: &Settle) {
+        let Some((news, state)) = &self.way else { return };
+        let error = match end {
+            End::Dead { error } => error,
+            End::Failed { error, .. } if is_last(&task.record, task.attempt) => error,
+            _ => return,
+        };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (id, attempts, error) = (task.id, task.attempt, error.clone());
+        let told = News::Dead { id, queue: None, key: None, attempts, error, others: state.untold };
+        state.untold = if news.try_send(told).is_ok() { 0 } else { state.untold + 1 };
+    }
+}
+
+fn is_last(record: &[u8], attempt: u32) -> bool {
+    Parts::of(record).map_or(true, |parts| attempt >= parts.retry.max_attempts)
+}
+
+/// The task that tells. Dropped, it tells nothing more.
+pub(super) struct Telling(Option<(JoinHandle<()>, OnDrop)>);
+
+impl Telling {
+    /// Waits until all is told.
+    pub(super) async fn end(self) {
+        if let Some((telling, _end)) = self.0 {
+            // A listener that panicked has said so.
+            let _ = tokio::time::timeout(PATIENCE, telling).await;
+        }
+    }
+}
+
+async fn tell(listener: Listener, store: Arc<dyn Store>, mut waiting: Receiver<News>) {
+    while let Some(mut news) = waiting.recv().await {
+        if let News::Dead { id, queue, key, .. } = &mut news {
+            if let Ok(Some(look)) = store.look_at_task(*id).await {
+                (*queue, *key) = (Some(look.queue), look.key);
+            }
+            listener(&news);
+            if !waiting.is_closed() {
+                tokio::time::sleep(PAUSE).await;
+            }
+            continue;
+        }
+        listener(&news);
+    }
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use super::*;
+    use crate::{
+        record::Record,
+        store::{Claimed, Place, Sqlite},
+        task::Retry,
+    };
+
+    fn failed(id: i64, attempt: u32) -> Settle {
+        let (retry, kind) = (Retry { max_attempts: 2, ..Retry::default() }, "one".into());
+        let record = Record { kind, body: Vec::new(), retry, timeout: None, keep: None }.to_bytes();
+        let place = Place { lane: 1, queue: 1, key: None };
+        let task = Claimed { id: TaskId(id), lease: id, attempt, weight: 1, good_until: None, record, place };
+        Settle { task, end: End::Failed { error: format!("one\ntwo {id}"), retry_after: Duration::ZERO } }
+    }
+
+    fn away() -> Result<(), StoreError> {
+        Err(StoreError::Database { doing: "looked", why: "gone".to_owned() })
+    }
+
+    #[tokio::test]
+    async fn s1_what_a_worker_tells_is_bounded_whatever_happens() {
+        // Seen to fail: with every failure of the store told, it was told twice.
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().expect("a store"));
+        let told = Arc::<Mutex<Vec<String>>>::default();
+        let hears = Arc::clone(&told);
+        let listener: Listener = Arc::new(move |news| hears.lock().expect("whole").push(news.to_string()));
+        let (teller, telling) = Teller::start(Some(listener), &store);
+        for answer in [away(), away(), Ok(()), away(), Ok(())] {
+            teller.heard(&answer);
+        }
+        let are_told = async |count: usize| {
+            while told.lock().expect("whole").len() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+
+        teller.settled(&failed(0, 1));
+        for id in 1..=1000 {
+            teller.settled(&failed(id, 2));
+        }
+        are_told(WAITING).await;
+        teller.settled(&failed(1001, 2));
+        drop(teller);
+        telling.end().await;
+        let said = told.lock().expect("whole").clone();
+        assert_eq!(said.len(), WAITING + 1, "{said:#?}");
+        let first = "the store failed while it looked: gone; it is asked again until it answers";
+        assert_eq!(said[..3], [first, "the store answers again", "task 1 is dead after 2 attempts: one…"]);
+        let last = "task 1001 is dead after 2 attempts: one… (and 986 others before it that are not told)";
+        assert_eq!(said[WAITING], last);
+    }
+}
