@@ -51,7 +51,7 @@ async fn s1_lines_of_the_log_that_are_dropped_are_told_and_counted() {
     let (server, endpoint) = (kit.server(), Endpoint::start().await);
     server.publish(&endpoint.url("/hold/a"), &[]).await;
     endpoint.holds("a", 1).await;
-    kit.alter("CREATE TRIGGER halt BEFORE INSERT ON notes BEGIN SELECT RAISE(ABORT, 'halted'); END;");
+    kit.alter("CREATE TRIGGER halt BEFORE INSERT ON sheets BEGIN SELECT RAISE(ABORT, 'halted'); END;");
     endpoint.release(1);
     let said = server.says("lines of the log were dropped, and more will be").await;
     assert!(said.contains("halted"), "{said}");
