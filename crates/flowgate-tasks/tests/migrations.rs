@@ -22,8 +22,8 @@ const BEFORE_MARKS: [&str; 7] = [
     include_str!("../src/store/postgres/migrations/0007_lost_keys.sql"),
 ];
 
-/// Makes the tables what they were before notes stood on sheets.
-const WITHOUT_SHEETS: &str = "SET search_path TO flowgate; DELETE FROM migrations WHERE step > 11; DROP TABLE sheets CASCADE; \
+/// Makes the tables what they were before notes stood on sheets, and cancels in a table of their own.
+const WITHOUT_SHEETS: &str = "SET search_path TO flowgate; DELETE FROM migrations WHERE step > 11; DROP TABLE cancels; DROP TABLE sheets CASCADE; \
     DROP FUNCTION add_note; DROP SEQUENCE note_batches; \
     CREATE TABLE notes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task bigint NOT NULL, at bigint NOT NULL, body bytea NOT NULL)";
 
@@ -86,8 +86,7 @@ async fn a_servers_queue_of_the_version_before_has_its_new_name() {
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
         tokio::spawn(connection);
         client.batch_execute(WITHOUT_SHEETS).await.expect("an older version");
-        let earlier = "DELETE FROM migrations WHERE step > 9; DROP TABLE cancels";
-        client.batch_execute(earlier).await.expect("an older version still");
+        client.batch_execute("DELETE FROM migrations WHERE step > 9").await.expect("an older version still");
         let store = Postgres::connect(&url).await.expect("a store");
         let name = if has_server { SERVER_QUEUE } else { "messages" };
         let queues = store.queues().await.expect("a look");
