@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     kit::{DEADLINE, Kit, Server},
-    lanes::{Chance, LANES},
+    lanes::{Chance, LANES, Lane},
 };
 
 /// How long a server may be silent before others take what it held.
@@ -74,10 +74,15 @@ impl Fleet {
         answer
     }
 
-    /// Waits until nothing of this key is in flight and nothing waits.
-    pub(crate) async fn is_empty(&self, key: &str) {
+    /// Waits until nothing of this lane is in flight and nothing waits.
+    pub(crate) async fn is_empty(&self, lane: &Lane) {
         let server = self.servers()[0].take().unwrap();
-        server.key(key, 0, 0).await;
+        if lane.is_in_order {
+            let path = format!("/v2/queues/{}", lane.name);
+            server.until(&path, "an empty queue", |queue| queue["lag"] == 0).await;
+        } else {
+            server.key(lane.name, 0, 0).await;
+        }
         self.servers()[0] = Some(server);
     }
 
@@ -128,7 +133,7 @@ pub(crate) struct Fire {
 /// What happened.
 #[derive(Default)]
 pub(crate) struct Burnt {
-    pub(crate) length: Duration,
+    length: Duration,
     killed: u32,
     stopped: u32,
     databases: u32,

@@ -70,7 +70,7 @@ async fn survive(what: &'static str, kit: Kit, servers: usize, cluster: Option<A
         panic!("{missing}; {burnt}; {}\n{:#}", witness.told(), fleet.ask("/v2/flowControl").await);
     }
     for lane in &LANES {
-        fleet.is_empty(lane.name).await;
+        fleet.is_empty(lane).await;
     }
     let letters = fleet.ask("/v2/dlq").await;
     assert_eq!(letters["messages"].as_array().map(Vec::len), Some(0), "{letters}");
