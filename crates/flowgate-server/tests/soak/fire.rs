@@ -1,6 +1,7 @@
 //! The servers, and what happens to them.
 
 use std::{
+    collections::HashMap,
     fmt,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
@@ -72,6 +73,23 @@ impl Fleet {
         let answer = server.get(path).await;
         self.servers()[0] = Some(server);
         answer
+    }
+
+    /// Whether this many runs ended well, and none is left.
+    pub(crate) async fn succeeded(&self, runs: usize) {
+        let mut states: HashMap<String, usize> = HashMap::new();
+        let mut cursor = String::new();
+        loop {
+            let page = self.ask(&format!("/v2/workflows/events?count=100{cursor}")).await;
+            for run in page["runs"].as_array().unwrap() {
+                *states.entry(run["workflowState"].as_str().unwrap().to_owned()).or_default() += 1;
+            }
+            match page["cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(states, HashMap::from([("RUN_SUCCESS".to_owned(), runs)]));
     }
 
     /// Waits until nothing of this lane is in flight and nothing waits.

@@ -1,5 +1,7 @@
 //! What is sent, and what is promised for it.
 
+use std::time::Duration;
+
 /// A key, or a queue, with what holds for it.
 pub(crate) struct Lane {
     pub(crate) name: &'static str,
@@ -41,6 +43,21 @@ impl Lane {
 /// Whether somebody wants to be called back for it. Not in the queue, which would wait for that.
 pub(crate) fn has_callback(lane: &Lane, number: usize) -> bool {
     !lane.is_in_order && number % 25 == 3
+}
+
+/// Whether it is cancelled as soon as it was taken.
+pub(crate) fn is_cancelled(lane: &Lane, number: usize) -> bool {
+    !lane.is_in_order && number % 50 == 11
+}
+
+/// How long it has to wait at least. One that is cancelled has to be there for that.
+pub(crate) fn delay(lane: &Lane, number: usize) -> Duration {
+    match number % 50 {
+        _ if lane.is_in_order => Duration::ZERO,
+        7 => Duration::from_secs(1),
+        11 => Duration::from_secs(3),
+        _ => Duration::ZERO,
+    }
 }
 
 /// Numbers that need not be good, the same in each run.

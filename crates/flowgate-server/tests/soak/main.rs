@@ -9,8 +9,10 @@
 #[allow(dead_code, unused_macros, reason = "each set of tests uses its own part")]
 mod kit;
 
+mod caller;
 mod fire;
 mod lanes;
+mod runs;
 mod senders;
 mod witness;
 
@@ -20,9 +22,11 @@ use flowgate_core::Period;
 use flowgate_testkit::postgres::{Options, Postgres};
 
 use crate::{
+    caller::Caller,
     fire::{Fire, Fleet},
     kit::Kit,
     lanes::LANES,
+    runs::Runs,
     senders::Senders,
     witness::Witness,
 };
@@ -47,7 +51,9 @@ async fn s1_a_fleet_under_fire_keeps_every_promise() {
     survive("3 servers on PostgreSQL", kit, 3, Some(Arc::new(cluster))).await;
 }
 
-/// Seen to fail: with what a killed server held put at the end of its line, messages of the queue came after ones sent much later.
+/// Seen to fail: with what a killed server held put at the end of its line, messages of the queue came after ones sent much later; with a
+/// cancel that is only said to be done, and with half of each delay, messages came that should not have; and with steps left out of a
+/// delivery, no run ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_a_server_under_fire_keeps_every_promise() {
     survive("a server on SQLite", Kit::sqlite(), 1, None).await;
@@ -56,18 +62,31 @@ async fn s1_a_server_under_fire_keeps_every_promise() {
 async fn survive(what: &'static str, kit: Kit, servers: usize, cluster: Option<Arc<Postgres>>) {
     let witness = Witness::start().await;
     let fleet = Arc::new(tokio::task::block_in_place(|| Fleet::start(kit, servers)));
-    let senders = Senders::start(&fleet, &witness);
+    let caller = Caller::new(&fleet);
+    let senders = Senders::start(&caller, &witness);
+    let (runs, starters) = Runs::start(&caller).await;
     let fire = Fire::new(Arc::clone(&fleet), cluster.clone());
     let handle = tokio::runtime::Handle::current();
     let report = {
-        let witness = witness.clone();
-        move |at: Duration| tell(&format!("{what}, after {} s: {}", at.as_secs(), witness.told()))
+        let (witness, runs) = (witness.clone(), Arc::clone(&runs));
+        move |at: Duration| {
+            tell(&format!("{what}, after {} s: {}; {}", at.as_secs(), witness.told(), runs.told()));
+        }
     };
     let burnt = tokio::task::spawn_blocking(move || fire.burn(length(), &handle, &report)).await.unwrap();
     let sent = senders.stop().await;
+    let begun = runs.stop(starters).await;
 
     if let Err(missing) = witness.has_all(sent).await {
         panic!("{missing}; {burnt}; {}\n{:#}", witness.told(), fleet.ask("/v2/flowControl").await);
+    }
+    match begun {
+        Ok(begun) => fleet.succeeded(begun).await,
+        Err(going) => {
+            runs.holds();
+            let log = fleet.ask(&format!("/v2/workflows/events?workflowRunId={}", going[0])).await;
+            panic!("{going:?} never ended; {burnt}; {}\n{log:#}", runs.told());
+        }
     }
     for lane in &LANES {
         fleet.is_empty(lane).await;
@@ -75,5 +94,6 @@ async fn survive(what: &'static str, kit: Kit, servers: usize, cluster: Option<A
     let letters = fleet.ask("/v2/dlq").await;
     assert_eq!(letters["messages"].as_array().map(Vec::len), Some(0), "{letters}");
     witness.holds();
-    tell(&format!("{what}: {burnt}; {}; {}", witness.told(), fleet.memory()));
+    runs.holds();
+    tell(&format!("{what}: {burnt}; {}; {}; {}", witness.told(), runs.told(), fleet.memory()));
 }

@@ -5,21 +5,16 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use http::{Method, Request};
-use http_body_util::{BodyExt, Full};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
-use tokio::{task::JoinSet, time::timeout};
+use http::{Method, StatusCode};
+use serde_json::Value;
+use tokio::task::JoinSet;
 
 use crate::{
-    fire::Fleet,
-    lanes::{Chance, LANES, Lane, has_callback},
+    caller::{Ask, Caller, Reply, pause},
+    lanes::{Chance, LANES, Lane, delay, has_callback, is_cancelled},
     witness::Witness,
 };
 
@@ -27,10 +22,6 @@ use crate::{
 const SENDERS: u64 = 4;
 /// No more than these of a lane are under way.
 const MOST: usize = 80;
-/// An answer that takes longer is none.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tries, and where enough is under way.
-const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) struct Senders {
     tasks: JoinSet<()>,
@@ -38,24 +29,21 @@ pub(crate) struct Senders {
 }
 
 struct Shared {
-    fleet: Arc<Fleet>,
+    caller: Caller,
     witness: Witness,
     next: AtomicUsize,
     sent: [AtomicUsize; LANES.len()],
     is_over: AtomicBool,
-    client: Client<HttpConnector, Full<Bytes>>,
 }
 
 impl Senders {
-    pub(crate) fn start(fleet: &Arc<Fleet>, witness: &Witness) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build_http();
+    pub(crate) fn start(caller: &Caller, witness: &Witness) -> Self {
         let shared = Arc::new(Shared {
-            fleet: Arc::clone(fleet),
+            caller: caller.clone(),
             witness: witness.clone(),
             next: AtomicUsize::new(0),
             sent: Default::default(),
             is_over: AtomicBool::new(false),
-            client,
         });
         let (keys, queue) = LANES.split_at(LANES.len() - 1);
         let mut tasks = JoinSet::new();
@@ -92,47 +80,49 @@ impl Shared {
             }
             sent.fetch_add(1, Ordering::Relaxed);
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            while !self.is_taken(lane, number, &mut chance).await {
-                pause().await;
+            let due = Instant::now() + delay(lane, number);
+            self.witness.expects(number, due);
+            let Reply { status, body, .. } =
+                self.caller.insist(&self.message(lane, number), &mut chance).await;
+            assert!(status.is_success(), "{number} to {}: {status}", lane.name);
+            if is_cancelled(lane, number) {
+                let told: Value = serde_json::from_slice(&body).unwrap();
+                self.cancel(lane, number, told["messageId"].as_str().unwrap(), &mut chance).await;
             }
         }
     }
 
-    /// Sends it, and hears whether it was taken.
-    async fn is_taken(&self, lane: &Lane, number: usize, chance: &mut Chance) -> bool {
-        let (address, token) = self.fleet.anyone(chance);
+    /// Who was told so before it was due sees nothing of it.
+    async fn cancel(&self, lane: &'static Lane, number: usize, id: &str, chance: &mut Chance) {
+        let path = format!("/v2/messages/{id}");
+        let ask = Ask { method: Method::DELETE, path, headers: Vec::new(), body: String::new() };
+        let reply = self.caller.insist(&ask, chance).await;
+        match reply.status {
+            status if status.is_success() => self.witness.cancelled(lane, number),
+            // Somebody may have done it, and not have said so.
+            StatusCode::NOT_FOUND if reply.tries > 1 => self.witness.may_be_cancelled(lane, number),
+            // It was delivered before.
+            StatusCode::NOT_FOUND => {}
+            status => panic!("{number} of {} cannot be cancelled: {status}", lane.name),
+        }
+    }
+
+    fn message(&self, lane: &Lane, number: usize) -> Ask {
         let way = if lane.is_in_order { format!("enqueue/{}", lane.name) } else { "publish".to_owned() };
-        let url = self.witness.url(lane, number);
-        let mut request = Request::builder()
-            .method(Method::POST)
-            .uri(format!("http://{address}/v2/{way}/{url}"))
-            .header("authorization", format!("Bearer {token}"))
-            .header("upstash-retries", "5")
-            .header("upstash-deduplication-id", format!("soak-{number}"));
+        let mut headers =
+            vec![("upstash-retries", "5".to_owned()), ("upstash-deduplication-id", format!("soak-{number}"))];
         if !lane.is_in_order {
-            request = request
-                .header("upstash-flow-control-key", lane.name)
-                .header("upstash-flow-control-value", lane.limits());
-            if number % 50 == 7 {
-                request = request.header("upstash-delay", "1s");
+            headers.push(("upstash-flow-control-key", lane.name.to_owned()));
+            headers.push(("upstash-flow-control-value", lane.limits()));
+            let delay = delay(lane, number);
+            if delay > Duration::ZERO {
+                headers.push(("upstash-delay", format!("{}s", delay.as_secs())));
             }
             if has_callback(lane, number) {
-                request = request.header("upstash-callback", self.witness.callback(lane, number));
+                headers.push(("upstash-callback", self.witness.callback(lane, number)));
             }
         }
-        let request = request.body(Full::new(Bytes::from(number.to_string()))).unwrap();
-        let answer = async {
-            let response = self.client.request(request).await.ok()?;
-            let status = response.status();
-            // Until it is whole the server may have been killed: then it is asked again.
-            response.into_body().collect().await.ok()?;
-            assert!(!status.is_client_error(), "{number} to {}: {status}", lane.name);
-            Some(status.is_success())
-        };
-        timeout(PATIENCE, answer).await.ok().flatten().unwrap_or(false)
+        let path = format!("/v2/{way}/{}", self.witness.url(lane, number));
+        Ask { method: Method::POST, path, headers, body: number.to_string() }
     }
-}
-
-async fn pause() {
-    let _ = timeout(PAUSE, std::future::pending::<()>()).await;
 }

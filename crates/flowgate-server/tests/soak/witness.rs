@@ -35,13 +35,24 @@ const ENOUGH: usize = 20;
 #[derive(Default)]
 struct Seen {
     lanes: HashMap<&'static str, Traffic>,
-    /// How often each message came, and whether it was answered well.
-    messages: Vec<(u32, bool)>,
+    messages: Vec<Message>,
     answered: usize,
+    cancelled: usize,
     /// Who wants to be called back for what was answered well, and was not yet.
     uncalled: HashSet<usize>,
     called: HashSet<usize>,
     breaches: Vec<String>,
+}
+
+#[derive(Clone, Default)]
+struct Message {
+    /// How often it came.
+    came: u32,
+    /// It was answered well, or does not come any more.
+    is_settled: bool,
+    is_cancelled: bool,
+    /// It may not come before.
+    due: Option<Instant>,
 }
 
 /// What came in a lane.
@@ -55,6 +66,18 @@ struct Traffic {
     /// When the first came, and the last.
     first: Option<Instant>,
     last_at: Option<Instant>,
+}
+
+impl Seen {
+    /// Nothing more need come of it: whether something had to until now.
+    fn settle(&mut self, lane: &'static Lane, number: usize) -> bool {
+        let is_first = !std::mem::replace(&mut self.messages[number].is_settled, true);
+        if is_first {
+            self.answered += 1;
+            self.lanes.entry(lane.name).or_default().answered += 1;
+        }
+        is_first
+    }
 }
 
 #[derive(Clone)]
@@ -115,7 +138,7 @@ impl Witness {
         timeout(DEADLINE, wait).await.map_err(|_| {
             let seen = self.seen();
             let is_missing =
-                |number: &usize| !seen.messages.get(*number).is_some_and(|(_, is_well)| *is_well);
+                |number: &usize| !seen.messages.get(*number).is_some_and(|message| message.is_settled);
             let missing: Vec<usize> = (0..sent).filter(is_missing).take(ENOUGH).collect();
             let called = format!("and these were never told of: {:?}", seen.uncalled);
             format!("{} of {sent} never came: {missing:?}, …; {called}", sent - seen.answered)
@@ -141,10 +164,12 @@ impl Witness {
     /// How much was seen.
     pub(crate) fn told(&self) -> String {
         let seen = self.seen();
-        let came: u32 = seen.messages.iter().map(|(came, _)| came).sum();
-        let called = seen.called.len();
-        let mut told =
-            format!("{} messages, delivered {came} times, {called} with a callback; of", seen.answered);
+        let came: u32 = seen.messages.iter().map(|message| message.came).sum();
+        let (called, cancelled) = (seen.called.len(), seen.cancelled);
+        let mut told = format!(
+            "{} messages, delivered {came} times, {called} with a callback, {cancelled} cancelled; of",
+            seen.answered
+        );
         for lane in &LANES {
             let (all, most) = seen.lanes.get(lane.name).map_or((0, 0), |seen| (seen.answered, seen.most));
             write!(told, " `{}` {all}, {most} at once;", lane.name).unwrap();
@@ -156,10 +181,8 @@ impl Witness {
     fn arrive(&self, lane: &'static Lane, number: usize) -> u32 {
         let mut seen = self.seen();
         let Seen { lanes, messages, breaches, .. } = &mut *seen;
-        if messages.len() <= number {
-            messages.resize(number + 1, (0, false));
-        }
-        messages[number].0 += 1;
+        let message = &mut messages[number];
+        message.came += 1;
         let traffic = lanes.entry(lane.name).or_default();
         traffic.in_flight += 1;
         traffic.starts += 1;
@@ -177,8 +200,40 @@ impl Witness {
         if lane.is_in_order && number < traffic.last {
             breach(format!("{number} came after {}", traffic.last));
         }
+        if message.is_cancelled {
+            breach(format!("{number} came although it was cancelled"));
+        }
+        if let Some(early) = message.due.and_then(|due| due.checked_duration_since(Instant::now())) {
+            breach(format!("{number} came {early:?} too early"));
+        }
         traffic.last = traffic.last.max(number);
-        messages[number].0
+        message.came
+    }
+
+    /// A message is about to be sent, which may not come before.
+    pub(crate) fn expects(&self, number: usize, due: Instant) {
+        let mut seen = self.seen();
+        if seen.messages.len() <= number {
+            seen.messages.resize(number + 1, Message::default());
+        }
+        seen.messages[number].due = Some(due);
+    }
+
+    /// It was cancelled. If that was before it was due, it may not come any more.
+    pub(crate) fn cancelled(&self, lane: &'static Lane, number: usize) {
+        let mut seen = self.seen();
+        seen.cancelled += 1;
+        let message = &mut seen.messages[number];
+        message.is_cancelled = message.due.is_some_and(|due| Instant::now() < due);
+        if message.is_cancelled && message.came > 0 {
+            seen.breaches.push(format!("{}: {number} had come, and could be cancelled", lane.name));
+        }
+        seen.settle(lane, number);
+    }
+
+    /// Somebody asked for it, and nobody said what came of it.
+    pub(crate) fn may_be_cancelled(&self, lane: &'static Lane, number: usize) {
+        self.seen().settle(lane, number);
     }
 }
 
@@ -207,9 +262,7 @@ async fn receive(
         return (StatusCode::INTERNAL_SERVER_ERROR, [("retry-after", "0")]);
     }
     let mut seen = witness.seen();
-    if !std::mem::replace(&mut seen.messages[number].1, true) {
-        seen.answered += 1;
-        seen.lanes.entry(lane.name).or_default().answered += 1;
+    if seen.settle(lane, number) {
         if has_callback(lane, number) && !seen.called.contains(&number) {
             seen.uncalled.insert(number);
         }
