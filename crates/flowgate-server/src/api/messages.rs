@@ -7,6 +7,7 @@ use flowgate_tasks::{
     TaskId,
     store::{Cancelled, NoteQuery, Of, State as TaskState, TaskLook},
 };
+use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -25,6 +26,8 @@ use crate::{
 
 const DEFAULT_COUNT: usize = 100;
 const MOST: usize = 500;
+/// How many are being cancelled at once.
+const AT_ONCE: usize = 64;
 /// How long what is under way is waited for, and how often it is looked for.
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: u32 = 200;
@@ -144,11 +147,14 @@ fn is_meant(desk: &Desk, filter: &Filter, look: &TaskLook) -> bool {
         && desk.message_of(look).is_some_and(|message| filter.matches(&message, message.head.created))
 }
 
-/// Cancels these, and says how many had not ended before.
+/// Cancels these, and says how many had not ended before. Those that are asked for at once share the store's transactions.
 async fn cancel_each(desk: &Desk, looks: Vec<TaskLook>) -> Result<u64, Problem> {
     let mut asked = Cancels::default();
-    for look in looks {
-        asked.ask(desk, look).await?;
+    let mut asking =
+        stream::iter(looks.into_iter().map(async |look| (look.id, cancel_one(desk, look).await)))
+            .buffer_unordered(AT_ONCE);
+    while let Some((id, what)) = asking.next().await {
+        asked.count(id, what?);
     }
     asked.end(desk).await
 }
@@ -158,7 +164,7 @@ async fn cancel_named(desk: &Desk, ids: Vec<TaskId>) -> Result<u64, Problem> {
     let mut asked = Cancels::default();
     for id in ids {
         if let Some(look) = desk.store.look_at_task(id).await? {
-            asked.ask(desk, look).await?;
+            asked.count(id, cancel_one(desk, look).await?);
         }
     }
     asked.end(desk).await
@@ -172,14 +178,12 @@ struct Cancels {
 }
 
 impl Cancels {
-    async fn ask(&mut self, desk: &Desk, look: TaskLook) -> Result<(), Problem> {
-        let id = look.id;
-        match cancel_one(desk, look).await? {
+    fn count(&mut self, id: TaskId, what: Asking) {
+        match what {
             Asking::Nothing => {}
             Asking::Done => self.done += 1,
             Asking::Stopping(message) => self.stopping.push((id, message)),
         }
-        Ok(())
     }
 
     /// How many were cancelled. A worker stops what is under way, unless an answer came first: then it was delivered, and is not

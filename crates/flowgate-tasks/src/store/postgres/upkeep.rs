@@ -22,13 +22,14 @@ use crate::store::{
 /// No step handles more rows at once than these; what is left is handled at once again.
 const BATCH: i64 = 1000;
 
-const DUE: &str = "SELECT id, lane FROM tasks WHERE due_at <= now_ns($1) ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
+/// What the time is asked for once, and not for each row: only then an index finds what is before it.
+pub(super) const DUE: &str = "SELECT id, lane FROM tasks WHERE due_at <= (SELECT now_ns($1)) ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
 /// The numbers are from after the lanes were shared, so that they are behind the lanes' marks.
 const PLACE: &str = "WITH placed AS MATERIALIZED (SELECT id, nextval('task_ids') AS place \
     FROM unnest($1::bigint[]) WITH ORDINALITY AS due (id, nr) ORDER BY nr) \
     UPDATE tasks SET place = placed.place, due_at = NULL FROM placed WHERE tasks.id = placed.id";
-const WAKE_LANES: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND wake_at <= now_ns($1) \
-    ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED), \
+pub(super) const WAKE_LANES: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND wake_at <= (SELECT now_ns($1)) \
+    ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED), \
     woken AS (UPDATE lanes SET state = 1, wake_at = NULL FROM waking WHERE lanes.id = waking.id RETURNING lanes.id) \
     SELECT pg_notify('flowgate', 'w') FROM woken LIMIT 1";
 /// All that wait for a rate or a rest until after $3, from a cursor on: what holds them is looked at anew.
@@ -38,7 +39,7 @@ const WAKE_ALL: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND
 /// No lease lasts longer than from now on: one that seems to was renewed before the clock was set back.
 const CLAMP_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
     SELECT id FROM workers WHERE lease_until > now_ns($1) + lease FOR UPDATE SKIP LOCKED)";
-const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= now_ns($1) \
+pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= (SELECT now_ns($1)) \
     ORDER BY good_until LIMIT $2 FOR UPDATE SKIP LOCKED), \
     gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id RETURNING tasks.id, lane, attempt, weight, record), \
     held AS (SELECT id FROM lanes WHERE id IN (SELECT lane FROM gone) AND heavy AND state = 2 ORDER BY id FOR NO KEY UPDATE), \
@@ -48,20 +49,20 @@ const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= now
     FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     RETURNING id) SELECT pg_notify('flowgate', 'e' || id) FROM told";
 const BURY: &str = "DELETE FROM workers WHERE id IN (\
-    SELECT id FROM workers WHERE lease_until < now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)";
+    SELECT id FROM workers WHERE lease_until < (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)";
 const ORPHANS: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL AS is_ahead FROM leases \
     WHERE NOT EXISTS (SELECT FROM workers WHERE workers.id = leases.worker) ORDER BY id LIMIT 16";
 const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL AS is_ahead FROM leases \
     WHERE worker = $1 AND id <> ALL($2)";
 const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 const NOW: &str = "SELECT now_ns($1)";
-const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
-    SELECT id FROM results WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
+pub(super) const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
+    SELECT id FROM results WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
     old_cancels AS (DELETE FROM cancels WHERE task IN (\
-    SELECT task FROM cancels WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
+    SELECT task FROM cancels WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
     old_dead AS (DELETE FROM dead WHERE id IN (\
-    SELECT id FROM dead WHERE at <= now_ns($1) - $3::bigint ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)) \
-    DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= now_ns($1) LIMIT $2 FOR UPDATE SKIP LOCKED)";
+    SELECT id FROM dead WHERE at <= (SELECT now_ns($1)) - $3::bigint ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)) \
+    DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)";
 const NEXT: &str = "SELECT least((SELECT min(due_at) FROM tasks WHERE due_at IS NOT NULL), \
     (SELECT min(good_until) FROM tasks WHERE good_until IS NOT NULL), \
     (SELECT min(wake_at) FROM lanes WHERE state = 3), (SELECT min(lease_until) FROM workers), \
