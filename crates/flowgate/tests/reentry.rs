@@ -200,3 +200,37 @@ fn g12_two_entries_of_one_holder_and_one_of_another_still_make_a_knot() {
     drop(other);
     assert_eq!(fanned.ready().unwrap(), (Ok(()), Ok(())), "one after the other");
 }
+
+#[test]
+fn g12_a_holder_that_gave_up_its_place_behind_others_ties_no_knot() {
+    // Seen to fail: with `State::cancel_brisk` leaving what it holds in `knots`, who stands in its place later is taken for it,
+    // and the other holder is refused.
+    let gate = Gate::builder().max(3).build().unwrap();
+    let outside = gate.try_enter().unwrap();
+    let mut gives_up = Driven::new(gate.run(async {
+        tokio::task::yield_now().await;
+        let mut entry = Box::pin(gate.enter());
+        std::future::poll_fn(|cx| {
+            assert!(entry.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        drop(entry);
+        tokio::task::yield_now().await;
+    }));
+    let mut other = Driven::new(gate.run(async {
+        tokio::task::yield_now().await;
+        gate.enter().await.map(drop).map_err(|refusal| refusal.reason)
+    }));
+    assert!(gives_up.poll().is_none() && other.poll().is_none(), "each holds a slot");
+    let mut head = Driven::pending(gate.enter());
+    assert!(gives_up.poll().is_none());
+    let mut heavy = Driven::pending(gate.enter().weight(2));
+    assert!(other.poll().is_none());
+    drop(outside);
+    drop(head.ready().unwrap());
+    assert_eq!(gate.look().waiting, 2, "the one that gave up will end");
+    gives_up.ready().unwrap();
+    drop(heavy.ready().unwrap());
+    assert_eq!(other.ready().unwrap(), Ok(()));
+}

@@ -1,7 +1,7 @@
 //! The short way at a desk: what nearly every step is, where nothing unusual goes on.
 //!
-//! Owns three steps in as few instructions as they can be: into a lane that has room, into a line behind others, and out,
-//! handing over to the head of the row. Whatever is not plain it leaves as it was, for [`State`] to see to; who may start is asked
+//! Owns four steps in as few instructions as they can be: into a lane that has room, into a line behind others, out of it from
+//! behind others, and out of a lane, handing over to the head of the row. Whatever is not plain it leaves as it was, for [`State`] to see to; who may start is asked
 //! of [`Lane::decide`] and [`Lane::hands_over`] here too. Nothing here sets a moment or takes the counts from the express lane.
 
 use std::{sync::Arc, task::Waker};
@@ -78,6 +78,29 @@ impl State {
         let ticket = self.line.join(&mut self.line.row(), waiter);
         self.is_behind = true;
         Ok(Place { lane: 0, ticket, since, depth: lane.waiting() + 1, seat })
+    }
+
+    /// One who stands behind others in its row gives up, which changes nothing for anybody: what it was to be woken by.
+    #[inline]
+    pub(super) fn cancel_brisk(&mut self, place: &Place) -> Option<Waker> {
+        if !self.is_brisk || place.seat.fate() != Fate::Waiting {
+            return None;
+        }
+        let slot = &mut self.lanes[place.lane];
+        let mut row = if self.is_keyed { slot.row } else { self.line.row() };
+        if row.first() == Some(place.ticket) {
+            return None;
+        }
+        let waiter = self.line.part(&mut row, place.ticket);
+        if self.is_keyed {
+            slot.lane.leave();
+            slot.row = row;
+        }
+        self.is_behind = !self.is_keyed;
+        if waiter.is_holder {
+            self.knots.part(place.ticket);
+        }
+        Some(waiter.waker)
     }
 
     /// The one lane says again who waits: see [`State::is_behind`].

@@ -16,7 +16,7 @@ use super::{
     name::Name,
     state::{Ask, Entry, Place, State},
     wait::{Ready, Wait},
-    wakes::Wakes,
+    wakes::{Wakes, discard},
 };
 use crate::{
     clock::Alarm,
@@ -158,6 +158,18 @@ impl Desk {
     /// Locks, for [`Desk::enter`].
     pub(crate) fn lock(&'static self) -> Locked {
         Locked(lock(&self.state))
+    }
+
+    /// One who waited gives up.
+    pub(crate) fn cancel(&'static self, place: &Place, weight: u32) {
+        let mut state = lock(&self.state);
+        if let Some(waker) = state.cancel_brisk(place) {
+            drop(state);
+            return discard(waker);
+        }
+        self.begin(&mut state);
+        state.cancel(place, weight);
+        self.finish(state);
     }
 
     /// A pass comes back that the express lane could not take.

@@ -181,7 +181,7 @@ impl Attempt {
     #[inline(never)]
     fn give_up(&mut self, engine: &Engine, key: Option<&Name<'_>>) {
         if let Stage::Waiting(desk, place) = std::mem::replace(&mut self.stage, Stage::Done) {
-            desk.at(|state| state.cancel(&place, self.weight));
+            desk.cancel(&place, self.weight);
             seat::put(place.seat);
             engine.tell(key, What::Left);
         }

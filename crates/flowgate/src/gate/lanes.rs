@@ -13,6 +13,8 @@ use super::{line::Row, name::Name, slab::Slab};
 const SMALL: usize = 32;
 /// So many places stay allocated where there are no lanes. A gate may have many desks.
 const KEEP: usize = 4;
+/// A quarter more, not double: at a million lanes the slack is memory somebody pays for.
+const SHARE: usize = 4;
 /// So few lanes are found without a table.
 const FEW: usize = 2;
 
@@ -26,7 +28,7 @@ pub(crate) struct Lanes {
     /// How many of `few` are taken; [`TABLED`] if all lanes are in the table.
     known: u16,
     serial: u16,
-    slots: Slab<Slot, KEEP>,
+    slots: Slab<Slot, KEEP, SHARE>,
     table: HashTable<u32>,
 }
 

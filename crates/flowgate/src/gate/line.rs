@@ -15,12 +15,14 @@ use super::{
 
 /// So many places stay allocated when nobody waits.
 const KEEP: usize = 64;
+/// Double: a line is soon gone, and what it has is copied while all others wait for the lock.
+const SHARE: usize = 1;
 
 /// Those who wait at one desk.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Line {
-    waiters: Slab<Waiter, KEEP>,
+    waiters: Slab<Waiter, KEEP, SHARE>,
     oldest: u32,
     newest: u32,
 }

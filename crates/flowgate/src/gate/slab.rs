@@ -4,13 +4,14 @@
 
 /// "No entry" in links between entries.
 pub(crate) const NONE: u32 = u32::MAX;
-/// `KEEP` entries may stay allocated when it is empty, so that one who comes and goes does not allocate each time.
+/// `KEEP` entries may stay allocated when it is empty, so that one who comes and goes does not allocate each time. One that is full
+/// grows by its `SHARE`th part.
 ///
 /// In this order in memory: what every insert and remove writes comes first, and can share a cache line with what stands
 /// before it.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Slab<T, const KEEP: usize> {
+pub(crate) struct Slab<T, const KEEP: usize, const SHARE: usize> {
     free: u32,
     len: u32,
     entries: Vec<Entry<T>>,
@@ -22,7 +23,7 @@ enum Entry<T> {
     Free { next: u32 },
 }
 
-impl<T, const KEEP: usize> Slab<T, KEEP> {
+impl<T, const KEEP: usize, const SHARE: usize> Slab<T, KEEP, SHARE> {
     pub(crate) const fn new() -> Self {
         Slab { free: NONE, len: 0, entries: Vec::new() }
     }
@@ -52,8 +53,7 @@ impl<T, const KEEP: usize> Slab<T, KEEP> {
     fn grow(&mut self, value: T) -> u32 {
         let index = self.entries.len();
         if index == self.entries.capacity() {
-            // A quarter more, not double: at a million lanes the slack is memory somebody pays for.
-            self.entries.reserve_exact((index / 4).max(KEEP.min(8)));
+            self.entries.reserve_exact((index / SHARE).max(KEEP.min(8)));
         }
         self.entries.push(Entry::Used(value));
         u32::try_from(index).ok().filter(|&index| index != NONE).expect("fewer than four billion entries")
@@ -111,7 +111,7 @@ impl<T, const KEEP: usize> Slab<T, KEEP> {
     }
 }
 
-impl<T, const KEEP: usize> std::ops::Index<u32> for Slab<T, KEEP> {
+impl<T, const KEEP: usize, const SHARE: usize> std::ops::Index<u32> for Slab<T, KEEP, SHARE> {
     type Output = T;
 
     #[inline]
@@ -123,7 +123,7 @@ impl<T, const KEEP: usize> std::ops::Index<u32> for Slab<T, KEEP> {
     }
 }
 
-impl<T, const KEEP: usize> std::ops::IndexMut<u32> for Slab<T, KEEP> {
+impl<T, const KEEP: usize, const SHARE: usize> std::ops::IndexMut<u32> for Slab<T, KEEP, SHARE> {
     #[inline]
     fn index_mut(&mut self, index: u32) -> &mut T {
         match &mut self.entries[index as usize] {

@@ -67,8 +67,7 @@ impl Wakes {
     pub(crate) fn wake(self) {
         Self::wake_one(self.first);
         self.more.into_iter().for_each(wake);
-        // Dropped by whoever gives up its wait, perhaps because of a panic: a second one would end the process.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(self.spent)));
+        self.spent.into_iter().for_each(discard);
     }
 }
 
@@ -76,4 +75,9 @@ impl Wakes {
 /// whoever gave the slot back goes on.
 pub(crate) fn wake(waker: Waker) {
     let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+}
+
+/// Drops one, for whoever gives up its wait, perhaps because of a panic: a second one would end the process.
+pub(crate) fn discard(waker: Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(waker)));
 }
