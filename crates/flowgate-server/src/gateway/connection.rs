@@ -82,11 +82,17 @@ pub(super) fn serve(
             let client = client.unwrap_or_else(|| worker.client(peer, &io, &watch));
             let (worker, watch) = (Rc::clone(&worker), Rc::clone(&watch));
             attending = match heard {
-                Heard::Words(words) => Box::pin(attend(worker, client, (io, words), watch)),
+                Heard::Words(words) => in_place(|| attend(worker, client, (io, words), watch)),
                 Heard::Silence | Heard::End => Box::pin(dismiss(worker, client, io, watch)),
             };
         }
     }
+}
+
+/// A future behind a pointer, made where it is to stand: it takes some kilobytes, which would be copied there for each request.
+fn in_place<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    let place = Box::new_uninit();
+    Box::into_pin(Box::write(place, make()))
 }
 
 /// Finds out what is spoken, and speaks it.
