@@ -12,14 +12,17 @@ use crate::store::{Claimed, Settle, StoreError, Want, WorkerId};
 /// [`SERVER_QUEUE`](crate::SERVER_QUEUE).
 macro_rules! serves {
     ($worker:literal) => {
-        concat!(
-            "EXISTS (SELECT FROM workers WHERE id = ",
-            $worker,
-            " AND coalesce(lanes.queue = ANY(workers.queues), \
-             lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'flowgate:messages')))"
-        )
+        concat!("EXISTS (SELECT FROM workers WHERE id = ", $worker, " AND ", is_served!(), ")")
     };
 }
+/// The same of the worker whose row is at hand.
+macro_rules! is_served {
+    () => {
+        "coalesce(lanes.queue = ANY(workers.queues), \
+         lanes.queue IS DISTINCT FROM (SELECT id FROM queues WHERE name = 'flowgate:messages'))"
+    };
+}
+pub(super) use is_served;
 pub(super) use serves;
 
 /// No turn looks at more lanes of one queue than these, nor at fewer than these.
