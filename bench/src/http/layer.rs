@@ -8,20 +8,27 @@ use crate::{
 
 const COST: &str = "layer: CPU for a request, axum hello";
 const COST_BESIDE_EMPTY: &str = "layer: CPU for a request, axum hello, beside an empty layer";
+const COST_BESIDE_HEADERS: &str =
+    "layer: CPU for a request, axum hello, beside a layer that writes as many headers";
 const SPEED: &str = "layer: requests per second, axum hello";
 
 pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
-    if !suite.wants_any(&[COST, COST_BESIDE_EMPTY, SPEED]) {
+    if !suite.wants_any(&[COST, COST_BESIDE_EMPTY, COST_BESIDE_HEADERS, SPEED]) {
         return Ok(());
     }
     let (rounds, seconds) = if suite.is_quick() { (2, 1) } else { (15, 2) };
     let wrk = stage.wrk()?;
     let server = |layered| stage.server(Role::Hello(layered));
-    let servers = [server(Layered::Limit)?, server(Layered::Plain)?, server(Layered::Empty)?];
+    let servers = [
+        server(Layered::Limit)?,
+        server(Layered::Plain)?,
+        server(Layered::Empty)?,
+        server(Layered::Headers)?,
+    ];
     for server in &servers {
         wrk.shoot(server, "/", CONNECTIONS, 1)?.all_well()?;
     }
-    let [limited, plain, empty] = in_turn::<3, 2>(rounds, |index| {
+    let [limited, plain, empty, headed] = in_turn::<4, 2>(rounds, |index| {
         let (shot, cost) = wrk.weigh(&servers[index], "/", seconds)?;
         Ok([cost, shot.all_well()?.per_second()])
     })?;
@@ -29,6 +36,8 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     suite.add(cost.beside(limited[0], plain[0]));
     let beside_empty = Question::new(COST_BESIDE_EMPTY, "µs").against("a layer that does nothing");
     suite.add(beside_empty.beside(limited[0], empty[0]));
+    let beside_headers = Question::new(COST_BESIDE_HEADERS, "µs").against("a layer that writes four headers");
+    suite.add(beside_headers.beside(limited[0], headed[0]));
     let speed = Question::new(SPEED, "1/s").against("without the layer").goal(Goal::at_least(0.98));
     suite.add(speed.beside(limited[1], plain[1]));
     Ok(())

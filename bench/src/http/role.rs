@@ -38,6 +38,7 @@ impl Role {
             Role::Fragile { .. } => "fragile",
             Role::Hello(Layered::Plain) => "hello",
             Role::Hello(Layered::Empty) => "layered-hello",
+            Role::Hello(Layered::Headers) => "headed-hello",
             Role::Hello(Layered::Limit) => "limited-hello",
         }
     }
@@ -60,6 +61,7 @@ impl Cast {
             ["fragile", _, micros] => Role::Fragile { service: Duration::from_micros(micros.parse().ok()?) },
             ["hello", _] => Role::Hello(Layered::Plain),
             ["layered-hello", _] => Role::Hello(Layered::Empty),
+            ["headed-hello", _] => Role::Hello(Layered::Headers),
             ["limited-hello", _] => Role::Hello(Layered::Limit),
             _ => return None,
         };
@@ -94,6 +96,7 @@ mod tests {
             fragile,
             Role::Hello(Layered::Plain),
             Role::Hello(Layered::Empty),
+            Role::Hello(Layered::Headers),
             Role::Hello(Layered::Limit),
         ] {
             let words = role.words(4_000);
