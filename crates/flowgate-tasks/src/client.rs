@@ -104,6 +104,15 @@ impl Client {
         self.store.cancel(id).await
     }
 
+    /// The same for many, in one transaction: what became of each, in their order.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails; then nothing was cancelled.
+    pub async fn cancel_all(&self, ids: Vec<TaskId>) -> Result<Vec<Cancelled>, StoreError> {
+        self.store.cancel_all(ids).await
+    }
+
     /// The store behind it.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store

@@ -98,10 +98,8 @@ pub(super) async fn remove_many(State(desk): State<Desk>, asked: Asked, Sent(bod
 
 pub(super) async fn remove_all(desk: &Desk, asked: &Asked, names: &[String]) -> Answer {
     let page = page(desk, asked, names).await?;
-    let mut deleted = 0;
-    for letter in &page.letters {
-        deleted += u64::from(desk.store.remove_dead(letter.id).await?);
-    }
+    let letters = page.letters.iter().map(|letter| letter.id).collect();
+    let deleted = desk.store.remove_all_dead(letters).await?;
     let mut view = json!({ "deleted": deleted });
     if let Some(cursor) = page.cursor {
         view["cursor"] = json!(cursor);

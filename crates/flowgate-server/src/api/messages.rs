@@ -7,7 +7,6 @@ use flowgate_tasks::{
     TaskId,
     store::{Cancelled, NoteQuery, Of, State as TaskState, TaskLook},
 };
-use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -26,8 +25,6 @@ use crate::{
 
 const DEFAULT_COUNT: usize = 100;
 const MOST: usize = 500;
-/// How many are being cancelled at once.
-const AT_ONCE: usize = 64;
 /// How long what is under way is waited for, and how often it is looked for.
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: u32 = 200;
@@ -147,15 +144,10 @@ fn is_meant(desk: &Desk, filter: &Filter, look: &TaskLook) -> bool {
         && desk.message_of(look).is_some_and(|message| filter.matches(&message, message.head.created))
 }
 
-/// Cancels these, and says how many had not ended before. Those that are asked for at once share the store's transactions.
+/// Cancels these, and says how many had not ended before.
 async fn cancel_each(desk: &Desk, looks: Vec<TaskLook>) -> Result<u64, Problem> {
     let mut asked = Cancels::default();
-    let mut asking =
-        stream::iter(looks.into_iter().map(async |look| (look.id, cancel_one(desk, look).await)))
-            .buffer_unordered(AT_ONCE);
-    while let Some((id, what)) = asking.next().await {
-        asked.count(id, what?);
-    }
+    asked.ask(desk, looks).await?;
     asked.end(desk).await
 }
 
@@ -164,7 +156,7 @@ async fn cancel_named(desk: &Desk, ids: Vec<TaskId>) -> Result<u64, Problem> {
     let mut asked = Cancels::default();
     for id in ids {
         if let Some(look) = desk.store.look_at_task(id).await? {
-            asked.count(id, cancel_one(desk, look).await?);
+            asked.ask(desk, vec![look]).await?;
         }
     }
     asked.end(desk).await
@@ -178,12 +170,15 @@ struct Cancels {
 }
 
 impl Cancels {
-    fn count(&mut self, id: TaskId, what: Asking) {
-        match what {
-            Asking::Nothing => {}
-            Asking::Done => self.done += 1,
-            Asking::Stopping(message) => self.stopping.push((id, message)),
+    async fn ask(&mut self, desk: &Desk, looks: Vec<TaskLook>) -> Result<(), Problem> {
+        for (id, what) in cancel_all(desk, looks).await? {
+            match what {
+                Asking::Nothing => {}
+                Asking::Done => self.done += 1,
+                Asking::Stopping(message) => self.stopping.push((id, message)),
+            }
         }
+        Ok(())
     }
 
     /// How many were cancelled. A worker stops what is under way, unless an answer came first: then it was delivered, and is not
@@ -217,13 +212,46 @@ enum Asking {
     Stopping(Box<Message>),
 }
 
-/// As it was looked at: what has begun or ended since is told by the cancel itself.
-async fn cancel_one(desk: &Desk, look: TaskLook) -> Result<Asking, Problem> {
-    let id = look.id;
-    let Some(message) = desk.message_of(&look) else { return Ok(Asking::Nothing) };
+/// As they were looked at: what has begun or ended since is told by the cancel itself.
+async fn cancel_all(desk: &Desk, looks: Vec<TaskLook>) -> Result<Vec<(TaskId, Asking)>, Problem> {
+    let mut doomed = Vec::new();
+    for look in looks {
+        doomed.extend(doom(desk, &look).await?.map(|doomed| (look.id, doomed)));
+    }
+    let cancelled = desk.client.cancel_all(doomed.iter().map(|(id, _)| *id).collect()).await?;
+    let (mut asked, mut gone) = (Vec::new(), Vec::new());
+    for ((id, Doomed { message, is_of_ended_run }), cancelled) in doomed.into_iter().zip(cancelled) {
+        let what = match cancelled {
+            // Whoever sweeps behind the run was quicker.
+            Cancelled::Unknown if is_of_ended_run => Asking::Done,
+            Cancelled::Unknown => Asking::Nothing,
+            Cancelled::Waiting => {
+                gone.push((id, message));
+                Asking::Done
+            }
+            Cancelled::Running => {
+                desk.journal.add(id, &Entry::plain(Stage::CancelRequested, message.clone())).await;
+                Asking::Stopping(Box::new(message))
+            }
+        };
+        asked.push((id, what));
+    }
+    bury(desk, gone).await?;
+    Ok(asked)
+}
+
+/// A message that is about to be cancelled, without its body.
+struct Doomed {
+    message: Message,
+    is_of_ended_run: bool,
+}
+
+/// What comes before a cancel. `None`: there is nothing to cancel any more.
+async fn doom(desk: &Desk, look: &TaskLook) -> Result<Option<Doomed>, Problem> {
+    let Some(message) = desk.message_of(look) else { return Ok(None) };
     let has_ended = matches!(look.state, TaskState::Done { .. } | TaskState::Dead { .. });
     if has_ended || message.head.part.as_ref().is_some_and(|part| part.role == Role::Letter) {
-        return Ok(Asking::Nothing);
+        return Ok(None);
     }
     // First: a crash behind it leaves messages that are swept away, and one before leaves all as it was. The other way round
     // it would leave a run that waits for what is gone.
@@ -233,17 +261,7 @@ async fn cancel_one(desk: &Desk, look: TaskLook) -> Result<Asking, Problem> {
     if is_waited_for && !matches!(look.state, TaskState::Held { .. }) {
         Queue::go_on_without(&*desk.store, &message).await?;
     }
-    match desk.client.cancel(id).await? {
-        // Whoever sweeps behind the run was quicker.
-        Cancelled::Unknown if is_of_ended_run => Ok(Asking::Done),
-        Cancelled::Unknown => Ok(Asking::Nothing),
-        Cancelled::Waiting => bury(desk, id, &message).await.map(|()| Asking::Done),
-        Cancelled::Running => {
-            let entry = Entry::plain(Stage::CancelRequested, message.without_body());
-            desk.journal.add(id, &entry).await;
-            Ok(Asking::Stopping(Box::new(message.without_body())))
-        }
-    }
+    Ok(Some(Doomed { message: message.without_body(), is_of_ended_run }))
 }
 
 /// Whether a message that was to be stopped was; `None`: it is still under way.
@@ -255,20 +273,22 @@ async fn stopped(desk: &Desk, id: TaskId, message: &Message) -> Result<Option<bo
         TaskState::Held { .. } => Ok(None),
         TaskState::Done { .. } => Ok(Some(is_of_run)),
         TaskState::Dead { reason, .. } if reason != "cancelled" => Ok(Some(is_of_run)),
-        TaskState::Dead { .. } => bury(desk, id, message).await.map(|()| Some(true)),
+        TaskState::Dead { .. } => bury(desk, vec![(id, message.clone())]).await.map(|()| Some(true)),
         // It failed in between and would be tried again.
-        _ => match cancel_one(desk, look).await? {
-            Asking::Nothing => Ok(Some(is_of_run)),
-            Asking::Done => Ok(Some(true)),
-            Asking::Stopping(_) => Ok(None),
+        _ => match cancel_all(desk, vec![look]).await?.pop() {
+            None | Some((_, Asking::Nothing)) => Ok(Some(is_of_run)),
+            Some((_, Asking::Done)) => Ok(Some(true)),
+            Some((_, Asking::Stopping(_))) => Ok(None),
         },
     }
 }
 
 /// What was cancelled is no dead letter, and is told.
-async fn bury(desk: &Desk, id: TaskId, message: &Message) -> Result<(), Problem> {
-    desk.store.remove_dead(id).await?;
-    desk.journal.add(id, &Entry::plain(Stage::Canceled, message.without_body())).await;
+async fn bury(desk: &Desk, gone: Vec<(TaskId, Message)>) -> Result<(), Problem> {
+    desk.store.remove_all_dead(gone.iter().map(|(id, _)| *id).collect()).await?;
+    for (id, message) in gone {
+        desk.journal.add(id, &Entry::plain(Stage::Canceled, message)).await;
+    }
     Ok(())
 }
 

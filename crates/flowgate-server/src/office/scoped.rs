@@ -263,8 +263,8 @@ impl Store for Scoped {
         Box::pin(async move { Ok(self.inner.look_at_task(id).await?.and_then(|look| self.told(look))) })
     }
 
-    fn cancel(&self, id: TaskId) -> Reply<'_, Cancelled> {
-        self.inner.cancel(id)
+    fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>> {
+        self.inner.cancel_all(ids)
     }
 
     fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
@@ -419,8 +419,8 @@ impl Shelf for Scoped {
         self.inner.arrears(queue)
     }
 
-    fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
-        self.inner.remove_dead(id)
+    fn remove_all_dead(&self, ids: Vec<TaskId>) -> Reply<'_, u64> {
+        self.inner.remove_all_dead(ids)
     }
 
     fn change_runs(&self, changes: Vec<RunChange>) -> Reply<'_, Vec<RunOutcome>> {

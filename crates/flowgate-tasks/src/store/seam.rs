@@ -562,7 +562,13 @@ pub trait Store: Send + Sync + 'static {
     fn look_at_task(&self, id: TaskId) -> Reply<'_, Option<TaskLook>>;
 
     /// Stops a task from starting, or tells its worker to stop it.
-    fn cancel(&self, id: TaskId) -> Reply<'_, Cancelled>;
+    fn cancel(&self, id: TaskId) -> Reply<'_, Cancelled> {
+        let cancelled = self.cancel_all(vec![id]);
+        Box::pin(async move { Ok(cancelled.await?.pop().unwrap_or(Cancelled::Unknown)) })
+    }
+
+    /// The same for many, in one transaction: what became of each, in their order.
+    fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>>;
 
     /// Which of these tasks somebody cancelled while they ran, a minute ago at most: for whoever may have missed the wake-up.
     fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>>;

@@ -187,7 +187,13 @@ pub trait Shelf: Store {
     fn arrears(&self, queue: String) -> Reply<'_, Arrears>;
 
     /// Removes a dead task. `false`: there was none.
-    fn remove_dead(&self, id: TaskId) -> Reply<'_, bool>;
+    fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
+        let removed = self.remove_all_dead(vec![id]);
+        Box::pin(async move { Ok(removed.await? > 0) })
+    }
+
+    /// Removes dead tasks, in one transaction: how many there were.
+    fn remove_all_dead(&self, ids: Vec<TaskId>) -> Reply<'_, u64>;
 
     /// Changes runs, each of them wholly or not at all, in one transaction.
     fn change_runs(&self, changes: Vec<RunChange>) -> Reply<'_, Vec<RunOutcome>>;

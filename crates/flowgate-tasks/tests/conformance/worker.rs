@@ -169,7 +169,7 @@ impl Store for Faulty {
         fn queues_counted(most: u32) -> Vec<QueueLook>;
         fn cluster() -> (u32, Option<u32>);
         fn look_at_task(id: TaskId) -> Option<TaskLook>;
-        fn cancel(id: TaskId) -> Cancelled;
+        fn cancel_all(ids: Vec<TaskId>) -> Vec<Cancelled>;
         fn cancelled(among: Vec<TaskId>) -> Vec<TaskId>;
         fn dead(before: Option<TaskId>, most: u32) -> Vec<TaskLook>;
         fn revive(id: TaskId) -> bool;

@@ -1,5 +1,7 @@
 //! What is to be seen: keys, queues, tasks, and whether the counts are right.
 
+use std::collections::HashSet;
+
 use tokio_postgres::Row;
 
 use super::{
@@ -184,22 +186,38 @@ impl Postgres {
         rows.iter().map(dead).collect()
     }
 
-    pub(super) async fn call_off(&self, id: TaskId) -> Result<Cancelled, StoreError> {
-        const WAITING: &str = "WITH gone AS (DELETE FROM tasks WHERE id = $1 RETURNING id, lane, attempt, weight, record), \
-            looked AS (UPDATE lanes SET state = 1 FROM gone WHERE lanes.id = gone.lane AND heavy AND state = 2), \
+    pub(super) async fn call_off(&self, ids: Vec<TaskId>) -> Result<Vec<Cancelled>, StoreError> {
+        const WAITING: &str = "WITH found AS MATERIALIZED (SELECT id FROM tasks WHERE id = ANY($1) ORDER BY id FOR UPDATE), \
+            gone AS (DELETE FROM tasks USING found WHERE tasks.id = found.id RETURNING tasks.id, lane, attempt, weight, record), \
+            held AS (SELECT id FROM lanes WHERE id IN (SELECT lane FROM gone) AND heavy AND state = 2 ORDER BY id FOR NO KEY UPDATE), \
+            looked AS (UPDATE lanes SET state = 1 FROM held WHERE lanes.id = held.id AND lanes.state = 2), \
             told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
-            SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns(nullif($2::bigint, 0)), record \
+            SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns($2), record \
             FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue \
-            LEFT JOIN keys ON keys.id = lanes.key RETURNING id) SELECT pg_notify('flowgate', 'e' || id), pg_notify('flowgate', 'w') FROM told";
-        const RUNNING: &str = "WITH held AS (SELECT $1::bigint AS task FROM leases WHERE $1 = ANY(ids) AND $1 <> ALL(done)), \
-            noted AS (INSERT INTO cancels SELECT task, now_ns(nullif($2::bigint, 0)) + $3::bigint FROM held \
-            ON CONFLICT (task) DO UPDATE SET until = excluded.until) SELECT pg_notify('flowgate', 'c' || task) FROM held";
-        let told = self.shared.told_time().unwrap_or_default();
-        if !self.ask(WAITING, vec![id.0, told]).await?.is_empty() {
-            return Ok(Cancelled::Waiting);
-        }
-        let is_running = !self.ask(RUNNING, vec![id.0, told, nanos(CANCELLING)]).await?.is_empty();
-        Ok(if is_running { Cancelled::Running } else { Cancelled::Unknown })
+            LEFT JOIN keys ON keys.id = lanes.key RETURNING id) \
+            SELECT id, pg_notify('flowgate', 'e' || id), pg_notify('flowgate', 'w') FROM told";
+        const RUNNING: &str = "WITH held AS (SELECT DISTINCT task FROM unnest($1::bigint[]) AS asked (task) \
+            JOIN leases ON task = ANY(ids) AND task <> ALL(done)), \
+            noted AS (INSERT INTO cancels SELECT task, now_ns($2) + $3::bigint FROM held \
+            ON CONFLICT (task) DO UPDATE SET until = excluded.until) SELECT task, pg_notify('flowgate', 'c' || task) FROM held";
+        let told = self.shared.told_time();
+        let found = |rows: Vec<Row>| rows.iter().map(|row| row.get(0)).collect::<HashSet<i64>>();
+        let numbers: Vec<i64> = ids.iter().map(|id| id.0).collect();
+        let mut waiting = found(self.rows(WAITING, vec![Box::new(numbers.clone()), Box::new(told)]).await?);
+        let left: Vec<i64> = numbers.iter().copied().filter(|id| !waiting.contains(id)).collect();
+        let running = if left.is_empty() {
+            HashSet::new()
+        } else {
+            let until = nanos(CANCELLING);
+            found(self.rows(RUNNING, vec![Box::new(left), Box::new(told), Box::new(until)]).await?)
+        };
+        // One that is named twice is there once.
+        let became = |id: &i64| match waiting.remove(id) {
+            true => Cancelled::Waiting,
+            false if running.contains(id) => Cancelled::Running,
+            false => Cancelled::Unknown,
+        };
+        Ok(numbers.iter().map(became).collect())
     }
 
     pub(super) async fn see_cancelled(&self, among: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {

@@ -148,9 +148,10 @@ impl Shelf for Postgres {
         })
     }
 
-    fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
-        const SQL: &str = "DELETE FROM dead WHERE id = $1 RETURNING id";
-        Box::pin(async move { Ok(!self.rows(SQL, vec![Box::new(id.0)]).await?.is_empty()) })
+    fn remove_all_dead(&self, ids: Vec<TaskId>) -> Reply<'_, u64> {
+        const SQL: &str = "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE id = ANY($1) ORDER BY id FOR UPDATE) RETURNING id";
+        let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+        Box::pin(async move { Ok(self.rows(SQL, vec![Box::new(ids)]).await?.len() as u64) })
     }
 
     fn change_runs(&self, changes: Vec<RunChange>) -> Reply<'_, Vec<RunOutcome>> {

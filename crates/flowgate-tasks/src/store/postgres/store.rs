@@ -80,8 +80,8 @@ impl Store for Postgres {
         Box::pin(self.see_task(id))
     }
 
-    fn cancel(&self, id: TaskId) -> Reply<'_, Cancelled> {
-        Box::pin(self.call_off(id))
+    fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>> {
+        Box::pin(self.call_off(ids))
     }
 
     fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {

@@ -115,9 +115,10 @@ impl Shelf for Sqlite {
         self.threads.read("looked for what is left undone", move |db, _| arrears(db, &queue))
     }
 
-    fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {
-        self.threads.write("removed a dead task", move |hand| {
-            Ok(hand.db.prepare_cached("DELETE FROM dead WHERE id = ?1")?.execute([id.0])? > 0)
+    fn remove_all_dead(&self, ids: Vec<TaskId>) -> Reply<'_, u64> {
+        self.threads.write("removed dead tasks", move |hand| {
+            let mut remove = hand.db.prepare_cached("DELETE FROM dead WHERE id = ?1")?;
+            ids.iter().try_fold(0, |removed, id| Ok(removed + remove.execute([id.0])? as u64))
         })
     }
 

@@ -124,8 +124,9 @@ impl Store for Sqlite {
         self.threads.read("looked at a task", move |db, now| look::task(db, id, now))
     }
 
-    fn cancel(&self, id: TaskId) -> Reply<'_, Cancelled> {
-        self.threads.write("cancelled a task", move |hand| upkeep::cancel(hand, id))
+    fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>> {
+        self.threads
+            .write("cancelled tasks", move |hand| ids.iter().map(|&id| upkeep::cancel(hand, id)).collect())
     }
 
     fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
