@@ -21,7 +21,7 @@ use crate::{
 type Outcome = Result<Vec<u8>, Failure>;
 
 /// When so many end while others are let run once, more are about to.
-const MANY: usize = 12;
+pub(super) const MANY: usize = 12;
 
 /// Tasks that were claimed and not settled.
 #[derive(Default)]
@@ -72,14 +72,11 @@ impl Held {
         self.gather().await;
     }
 
-    /// Takes what ends at this moment, and more for as long as that comes by the dozen: tasks that started together often end together,
-    /// and short ones are settled by the hundred, for what a turn costs that settles one and what it waits for the disk is nearly what it costs
-    /// for all.
+    /// Takes what is about to end, for as long as that comes by the dozen: short tasks are settled by the hundred, for what a turn costs
+    /// that settles one and what it waits for the disk is nearly what it costs for all.
     pub(super) async fn gather(&mut self) {
         loop {
             let before = self.ended.len();
-            // Twice: the first that ends meanwhile wakes us as well, before the others have run.
-            tokio::task::yield_now().await;
             tokio::task::yield_now().await;
             while let Some(more) = self.runs.try_join_next_with_id() {
                 self.end(more);
@@ -223,8 +220,6 @@ fn panic_text(error: JoinError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::watch;
-
     use super::*;
     use crate::{record::Record, store::Place};
 
@@ -265,31 +260,6 @@ mod tests {
         assert_eq!((ended.len(), left(&held)), (3, Vec::new()));
         held.put_back(ended);
         assert_eq!(left(&held), [], "the store may have heard of it");
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn tasks_that_end_at_the_same_moment_are_settled_together() {
-        // Seen to fail: with one `yield_now`, only the first two of them were.
-        const COUNT: usize = MANY - 1;
-        let (end, ends) = watch::channel(false);
-        let handlers = Handlers::new().on_bytes("one", move |_, _| {
-            let mut ends = ends.clone();
-            async move {
-                ends.wait_for(|is_now| *is_now).await.expect("it is told");
-                Ok(Vec::new())
-            }
-        });
-        let desk = async move {
-            let mut held = Held::default();
-            (0..COUNT as i64).for_each(|id| held.start(claimed(id), &handlers));
-            held.gather().await;
-            assert_eq!(held.running(), COUNT, "all of them wait");
-            end.send(true).expect("somebody waits");
-            held.next().await;
-            held.take_ended().len()
-        };
-        // As a worker is: where its tasks run.
-        assert_eq!(tokio::spawn(desk).await.expect("no panic"), COUNT);
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use super::{
     catch_up::CatchUp,
     clock,
     handlers::Handlers,
-    held::Held,
+    held::{Held, MANY},
     lease::{Lease, OnDrop},
     news::{Listener, News, Teller},
     options::WorkerOptions,
@@ -318,15 +318,18 @@ impl Desk {
                     // What ended meanwhile left places that were not taken for want of these.
                     self.replace();
                 }
-                if !turned.claimed.is_empty() {
+                let started = turned.claimed.len();
+                if started > 0 {
                     self.backoff = SOON;
                 }
                 for task in turned.claimed {
                     self.held.start(task, &self.handlers);
                 }
-                // What ended during the turn is not settled at once: others may end with it, and what has just started comes first.
-                self.held.gather().await;
-                self.replace();
+                // What ended during the turn is not settled at once, if what has just started is about to end, too.
+                if started >= MANY {
+                    self.held.gather().await;
+                    self.replace();
+                }
                 let is_full = self.held.len() >= self.options.slots() as usize;
                 // A send claims nothing ahead.
                 let is_sent = self.options.prefetch.is_some() && matches!(reply, Coming::Send(_));
