@@ -22,7 +22,7 @@ use crate::store::{
 /// No step handles more rows at once than these; what is left is handled at once again.
 const BATCH: i64 = 1000;
 
-/// What the time is asked for once, and not for each row: only then an index finds what is before it.
+/// Here and below the time is asked for once (`SELECT now_ns`), and not for each row: only then an index finds what is before it.
 pub(super) const DUE: &str = "SELECT id, lane FROM tasks WHERE due_at <= (SELECT now_ns($1)) ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
 /// The numbers are from after the lanes were shared, so that they are behind the lanes' marks.
 const PLACE: &str = "WITH placed AS MATERIALIZED (SELECT id, nextval('task_ids') AS place \
