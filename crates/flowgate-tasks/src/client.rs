@@ -104,11 +104,11 @@ impl Client {
         self.store.cancel(id).await
     }
 
-    /// The same for many, in one transaction: what became of each, in their order.
+    /// The same for many at once: what became of each, in their order.
     ///
     /// # Errors
     ///
-    /// If the store fails; then nothing was cancelled.
+    /// If the store fails; some may have been cancelled by then.
     pub async fn cancel_all(&self, ids: Vec<TaskId>) -> Result<Vec<Cancelled>, StoreError> {
         self.store.cancel_all(ids).await
     }

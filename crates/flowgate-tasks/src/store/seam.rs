@@ -567,7 +567,7 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(async move { Ok(cancelled.await?.pop().unwrap_or(Cancelled::Unknown)) })
     }
 
-    /// The same for many, in one transaction: what became of each, in their order.
+    /// The same for many at once: what became of each, in their order. If it fails, some may have been cancelled.
     fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>>;
 
     /// Which of these tasks somebody cancelled while they ran, a minute ago at most: for whoever may have missed the wake-up.
