@@ -225,11 +225,10 @@ impl Engine {
     #[inline]
     pub(crate) fn check(&self, key: Option<&Name<'_>>, spot: Spot) -> Result<(), Refusal> {
         if let (None, Some(rate), false) = (key, &self.rate, self.meta.bus.is_on()) {
-            let now = self.meta.time.now();
-            match self.desk.express.spend(rate, now) {
+            match self.desk.express.spend(rate, &self.meta.time) {
                 Ok(()) => return Ok(()),
-                Err(Missed::Refused(until)) => {
-                    let turned = Turned { retry_after: Some(until.since(now)), ..Turned::new(Reason::Rate) };
+                Err(Missed::Refused(wait)) => {
+                    let turned = Turned { retry_after: Some(wait), ..Turned::new(Reason::Rate) };
                     return Err(self.refused(key, spot, &turned));
                 }
                 Err(Missed::Away) => {}

@@ -5,10 +5,15 @@
 //! entry and exit then goes through the desk's lock until the counts are put back. So the lock's holder always knows the
 //! whole truth, and the fast path never reads anything but one word. It must be fetched and put back under that lock only.
 
-use flowgate_core::{Rate, RateState, Reason, Tick};
+use std::time::Duration;
+
+use flowgate_core::{Rate, RateState, Reason};
 
 use super::{pass::Standing, state::Turned};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::{
+    clock::Time,
+    sync::{AtomicU32, AtomicU64, Ordering},
+};
 
 /// The counts are with the desk.
 const AWAY: u64 = u64::MAX;
@@ -82,16 +87,21 @@ impl Express {
         }
     }
 
-    /// Spends one start of the rate; when refused, until when.
+    /// Spends one start of the rate; when refused, how long it will be until there is one.
+    ///
+    /// The time is asked for after the word was read. One who asked first and was kept from going on would find a word from long after
+    /// its moment, take it for one of a clock that was set back, and begin the rate anew.
     #[inline]
-    pub(crate) fn spend(&self, rate: &Rate, now: Tick) -> Result<(), Missed<Tick>> {
-        let mut word = self.rate.load(Ordering::Relaxed);
+    pub(crate) fn spend(&self, rate: &Rate, time: &Time) -> Result<(), Missed<Duration>> {
+        let mut word = self.rate.load(Ordering::Acquire);
         loop {
             if word == AWAY {
                 return Err(Missed::Away);
             }
-            let spent = rate.spend(RateState::from_word(word), now).map_err(Missed::Refused)?.to_word();
-            match self.rate.compare_exchange_weak(word, spent, Ordering::AcqRel, Ordering::Relaxed) {
+            let now = time.now();
+            let spent = rate.spend(RateState::from_word(word), now);
+            let spent = spent.map_err(|until| Missed::Refused(until.since(now)))?.to_word();
+            match self.rate.compare_exchange_weak(word, spent, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
                 Err(seen) => word = seen,
             }
