@@ -194,6 +194,29 @@ fn g9_each_key_has_its_own_rate() {
 }
 
 #[test]
+fn g9_a_check_of_a_key_that_is_remembered_knows_what_an_operator_said() {
+    // Seen to fail: with `State::check_brisk` not asking for the pause, for the pin or for the close, at each of these in turn.
+    let gate = Gate::builder().rate(9, "1m").clock(FakeClock::new()).keyed().build().unwrap();
+    let check = || gate.check_key("a").map_err(|refusal| refusal.reason);
+    // Remembered by the first, found by the second.
+    assert_eq!([check(), check()], [Ok(()); 2]);
+    gate.pause();
+    assert_eq!(check(), Err(Reason::Paused));
+    gate.resume();
+    assert_eq!(check(), Ok(()));
+    assert!(gate.pin("a", Limits::builder().rate(3, "1m").build().unwrap()).unwrap());
+    assert_eq!(check(), Err(Reason::Rate), "three were spent");
+    assert!(gate.unpin("a"));
+    assert_eq!(check(), Ok(()));
+    gate.set_limits(Limits::builder().max(1).build().unwrap()).unwrap();
+    assert_eq!((check(), gate.look().lanes), (Ok(()), 0), "without a rate nothing is remembered");
+    gate.set_limits(Limits::builder().rate(9, "1m").build().unwrap()).unwrap();
+    assert_eq!([check(), check()], [Ok(()); 2]);
+    let _closing = gate.close(Duration::from_secs(1));
+    assert_eq!(check(), Err(Reason::Closed));
+}
+
+#[test]
 fn g9_over_threads_no_window_has_more_than_its_rate() {
     // Seen to fail: with `Express::spend` storing instead of comparing and swapping, starts are lost from the count.
     for _ in 0..10 {

@@ -146,6 +146,22 @@ impl Desk {
         entry
     }
 
+    /// Spends one start of a key's lane if nothing else comes of it. Else the desk is still locked, for [`Desk::check`].
+    #[inline]
+    pub(crate) fn check_brisk(&'static self, key: &Name<'_>, hash: u32) -> Result<(), Locked> {
+        let mut state = lock(&self.state);
+        if state.check_brisk(key, hash) { Ok(()) } else { Err(Locked(state)) }
+    }
+
+    /// Enters and leaves at once, or is refused.
+    pub(crate) fn check(&'static self, locked: Locked, ask: &Ask<'_>) -> Entry {
+        let Locked(mut state) = locked;
+        self.begin(&mut state);
+        let entry = state.check(ask);
+        self.finish(state);
+        entry
+    }
+
     /// Joins the line behind others if there is one and nothing unusual goes on. Else the desk is still locked.
     ///
     /// Behind others, nothing is due earlier than before: the alarm is set.

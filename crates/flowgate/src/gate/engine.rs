@@ -246,7 +246,14 @@ impl Engine {
             };
         }
         let (desk, ask) = self.ask(key, 1);
-        let mut entry = desk.at(|state| state.check(&ask));
+        let locked = match ask.key {
+            Some((key, hash)) => match desk.check_brisk(key, hash) {
+                Ok(()) => return Ok(()),
+                Err(locked) => locked,
+            },
+            None => desk.lock(),
+        };
+        let mut entry = desk.check(locked, &ask);
         if let Entry::NoRoom = entry {
             entry = self.try_with_room(desk, |state| state.check(&ask));
         }

@@ -3,14 +3,10 @@
 //! Owns the map from keys to lanes. A lane is put in on its first entry and taken out when it is idle and its rate has
 //! rested, so an idle key costs nothing. It never decides who starts.
 
-use hashbrown::HashTable;
-
 use flowgate_core::{Key, Lane, Tick};
 
-use super::{line::Row, name::Name, slab::Slab};
+use super::{line::Row, name::Name, slab::Slab, table::Table};
 
-/// Below this a table is not worth shrinking.
-const SMALL: usize = 32;
 /// So many places stay allocated where there are no lanes. A gate may have many desks.
 const KEEP: usize = 4;
 /// A quarter more, not double: at a million lanes the slack is memory somebody pays for.
@@ -29,7 +25,7 @@ pub(crate) struct Lanes {
     known: u16,
     serial: u16,
     slots: Slab<Slot, KEEP, SHARE>,
-    table: HashTable<u32>,
+    table: Table,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,16 +76,10 @@ impl Slot {
     }
 }
 
-/// What the table goes by. Half of a hash is kept, and made whole by repeating it: the table looks at both ends.
-#[inline]
-fn whole(hash: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(hash)
-}
-
 impl Lanes {
     pub(crate) const fn new() -> Self {
         let few = [Known { hash: 0, index: 0 }; FEW];
-        Lanes { few, known: 0, serial: 0, slots: Slab::new(), table: HashTable::new() }
+        Lanes { few, known: 0, serial: 0, slots: Slab::new(), table: Table::new() }
     }
 
     #[inline]
@@ -104,7 +94,7 @@ impl Lanes {
             Some(few) => {
                 few.iter().find(|known| known.hash == hash && is_it(known.index)).map(|known| known.index)
             }
-            None => self.table.find(whole(hash), |&index| is_it(index)).copied(),
+            None => self.table.find(hash, is_it),
         }
     }
 
@@ -125,15 +115,13 @@ impl Lanes {
 
     #[inline(never)]
     fn insert_tabled(&mut self, hash: u32, index: u32) {
-        let Lanes { few, slots, table, .. } = self;
-        let hasher = |&index: &u32| whole(slots[index].hash);
         if self.known != TABLED {
             self.known = TABLED;
-            for known in few {
-                table.insert_unique(whole(known.hash), known.index, hasher);
+            for known in self.few {
+                self.table.insert(known.hash, known.index);
             }
         }
-        table.insert_unique(whole(hash), index, hasher);
+        self.table.insert(hash, index);
     }
 
     /// Puts in a lane that no key leads to: the one lane of a gate without keys.
@@ -168,38 +156,20 @@ impl Lanes {
 
     #[inline(never)]
     fn remove_tabled(&mut self, index: u32) {
-        let hash = self.slots[index].hash;
-        if let Ok(entry) = self.table.find_entry(whole(hash), |&other| other == index) {
-            entry.remove();
-        }
+        self.table.remove(self.slots[index].hash, index);
         if self.table.len() < FEW {
             self.know_few();
-        } else {
-            self.shrink();
         }
     }
 
     /// Not before there is room for one more: one lane that comes and goes must not move the others each time.
     fn know_few(&mut self) {
-        let Lanes { few, known, slots, table, .. } = self;
-        *known = 0;
-        for (place, &index) in few.iter_mut().zip(table.iter()) {
-            *place = Known { hash: slots[index].hash, index };
-            *known += 1;
+        self.known = 0;
+        for (place, (hash, index)) in self.few.iter_mut().zip(self.table.iter()) {
+            *place = Known { hash, index };
+            self.known += 1;
         }
-        table.clear();
-        if table.capacity() > SMALL {
-            *table = HashTable::new();
-        }
-    }
-
-    #[inline]
-    fn shrink(&mut self) {
-        let capacity = self.table.capacity();
-        if capacity > SMALL && self.table.len() < capacity / 8 {
-            let slots = &self.slots;
-            self.table.shrink_to(self.table.len() * 2, |&index| whole(slots[index].hash));
-        }
+        self.table.clear();
     }
 
     /// The lane at `index`, if it is still the one of that serial.

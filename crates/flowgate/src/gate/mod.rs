@@ -6,7 +6,7 @@
 //!
 //! For readers of the code: `handle` is what users hold; `engine` finds the desk; `desk` is the lock with the `express` lane
 //! beside it; `state` is what happens under the lock (`timing` because time passes, `control` because an operator says
-//! so, `reentry` because work would wait for itself), and `brisk` the short way through it; `lanes` and `line` keep the lanes and who waits; `pass` and
+//! so, `reentry` because work would wait for itself), and `brisk` the short way through it; `lanes` (with its `table`) and `line` keep the lanes and who waits; `pass` and
 //! `enter` are the two ends of an entry. Who may start is decided in `flowgate-core` only.
 
 mod backlogs;
@@ -33,6 +33,7 @@ mod reentry;
 mod seat;
 mod slab;
 mod state;
+mod table;
 mod timing;
 mod told;
 mod wait;
