@@ -3,6 +3,8 @@
 //! Owns the texts and their order: the same on every run and on both sides. Their texts lie in memory in another order
 //! than they are visited in, as the keys of requests do.
 
+use std::hint::black_box;
+
 /// `count` keys, `tenant-0` and so on, in an order that looks random.
 pub(crate) fn shuffled(count: u32) -> Vec<String> {
     let mut keys: Vec<String> = (0..count).map(|number| format!("tenant-{number}")).collect();
@@ -53,6 +55,12 @@ impl<'a, T> Walk<'a, T> {
         }
         thing
     }
+
+    /// The next step is not known before `hash` is, as far as the processor can tell.
+    #[inline]
+    pub(crate) fn wait_for(&mut self, hash: u64) {
+        self.at += (hash & black_box(0)) as usize;
+    }
 }
 
 #[cfg(test)]
@@ -74,5 +82,7 @@ mod tests {
         let mut walk = Walk::from(&[1, 2, 3], 1);
         assert_eq!([walk.step(), walk.step(), walk.step(), walk.step()], [&2, &3, &1, &2]);
         assert_eq!(Walk::new(&[7]).step(), &7);
+        walk.wait_for(u64::MAX);
+        assert_eq!(walk.step(), &3);
     }
 }

@@ -1,9 +1,12 @@
 //! Whether an entry takes as long however many keys there are: one pass out at a time, every key in turn.
 //!
 //! Keys that lie in memory cost cache misses of their own, more of them the more keys there are. So it is measured
-//! twice: with keys that lie in memory, beside a walk that only hashes each one and adds it to an atomic (which keeps
-//! the processor from fetching the next keys meanwhile, as an entry does), the walk taken off; and with keys that are
-//! written on the spot, as one that was just read from a request.
+//! twice: with keys that lie in memory, beside a walk that only hashes each one and adds it to an atomic, the walk taken
+//! off; and with keys that are written on the spot, as one that was just read from a request.
+//!
+//! An entry waits for its key before it can do anything, and the next key is too far behind it for the processor to fetch it
+//! meanwhile. A walk must do the same to be taken off fairly: its next step is known only when this key has been hashed. One that
+//! runs ahead has the misses of many keys at once; it is told, too.
 
 use std::{
     hint::black_box,
@@ -30,6 +33,7 @@ const STORED: [&str; 4] = [
     "flat: 1,000,000 stored keys",
 ];
 const NET: &str = "flat: 1,000,000 stored keys, walk taken off";
+const AHEAD: &str = "flat: 1,000,000 stored keys, a walk that runs ahead taken off";
 const ON_THE_SPOT: &str = "flat: 1,000,000 keys written on the spot";
 const PEER: &str = "ours at 1,000 keys";
 const GOAL: f64 = 1.5;
@@ -41,18 +45,23 @@ pub(crate) fn run(suite: &mut Suite) {
 
 fn stored(suite: &mut Suite) {
     let [a, b, c, d] = STORED;
-    if !suite.wants_any(&[a, b, c, d, NET]) {
+    if !suite.wants_any(&[a, b, c, d, NET, AHEAD]) {
         return;
     }
     let runtime = runtime();
     let gate = gate();
     let hasher = ahash::RandomState::new();
-    let mut net = Vec::new();
+    let (mut net, mut ahead) = (Vec::new(), Vec::new());
     for (size, case) in SIZES.into_iter().zip(STORED) {
         let keys = shuffled(size);
-        let (mut entered, mut walked) = (Walk::new(&keys), Walk::new(&keys));
+        let (mut entered, mut walked, mut ran) = (Walk::new(&keys), Walk::new(&keys), Walk::new(&keys));
         let touched = AtomicU64::new(0);
-        let [entry, walk] = measure::contest(
+        let touch = |key: &String| {
+            let hash = hasher.hash_one(key);
+            touched.fetch_add(hash, Ordering::SeqCst);
+            hash
+        };
+        let [entry, walk, run] = measure::contest(
             suite.plan(),
             [
                 &mut |loops| {
@@ -63,16 +72,21 @@ fn stored(suite: &mut Suite) {
                 },
                 &mut |loops| {
                     calls(loops, || {
-                        touched.fetch_add(hasher.hash_one(walked.step()), Ordering::SeqCst);
+                        let hash = touch(walked.step());
+                        walked.wait_for(hash);
                     })
                 },
+                &mut |loops| calls(loops, || _ = touch(ran.step())),
             ],
         );
         suite.add(Question::new(case, "ns").against("the walk alone").beside(entry, walk));
         net.push(entry - walk);
+        ahead.push(entry - run);
     }
+    let last = SIZES.len() - 1;
     let question = Question::new(NET, "ns").against(PEER).goal(Goal::at_most(GOAL));
-    suite.add(question.beside(net[SIZES.len() - 1], net[0]));
+    suite.add(question.beside(net[last], net[0]));
+    suite.add(Question::new(AHEAD, "ns").against(PEER).beside(ahead[last], ahead[0]));
 }
 
 fn on_the_spot(suite: &mut Suite) {
