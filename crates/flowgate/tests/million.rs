@@ -13,7 +13,7 @@ use std::{
 };
 
 use flowgate::{Gate, Limits, Pass, gate::Enter};
-use flowgate_testkit::{Allocator, Memory, cpu_time};
+use flowgate_testkit::{Allocator, FakeClock, Memory, cpu_time};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Memory::COUNTED;
@@ -220,7 +220,7 @@ fn g11_with_nobody_listening_an_entry_allocates_nothing() {
 
 #[test]
 fn g7_keys_that_waited_for_their_rate_and_went_leave_nothing_behind() {
-    // Seen to fail: without `tidy_timed`, each key leaves the moment at which it would have been looked at again.
+    // Seen to fail: without `tidy` in `State::set_time`, each key leaves the moment at which it would have been looked at again.
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let gate = Gate::builder().rate(1, "1h").keyed().max_keys(10).build().unwrap();
     let visit = |from: usize, to: usize| {
@@ -233,6 +233,31 @@ fn g7_keys_that_waited_for_their_rate_and_went_leave_nothing_behind() {
     visit(0, 1_000);
     let before = Memory::now().bytes;
     visit(1_000, MANY);
+    let after = Memory::now().bytes;
+    assert!(after <= before + SMALL_CHANGE, "{before} bytes before, {after} after");
+}
+
+#[test]
+fn g7_keys_that_rested_and_went_leave_nothing_behind_one_that_rests_long() {
+    // Seen to fail: without `tidy` in `State::rest_at`, each key leaves the moment at which it was listed as idle.
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let clock = FakeClock::new();
+    let gate = Gate::builder().rate(3_600, "1h").burst(100_000).clock(clock.clone());
+    let gate = gate.keyed().max_keys(100).build().unwrap();
+    // All of its burst: for more than a day it is the first of the idle lanes, and nothing behind it is looked at.
+    (0..100_000).for_each(|_| gate.check_key("long").unwrap());
+    let visit = |times: usize| {
+        for _ in 0..times {
+            gate.check_key("short").unwrap();
+            let pass = gate.try_enter_key("short").unwrap();
+            clock.advance(Duration::from_secs(3));
+            drop(pass);
+            assert_eq!(gate.look().lanes, 1, "it has rested, and is forgotten");
+        }
+    };
+    visit(100);
+    let before = Memory::now().bytes;
+    visit(10_000);
     let after = Memory::now().bytes;
     assert!(after <= before + SMALL_CHANGE, "{before} bytes before, {after} after");
 }

@@ -5,7 +5,11 @@
 
 use flowgate_core::{Reason, Tick};
 
-use super::state::{State, in_force};
+use super::{
+    due::Due,
+    lanes::Lanes,
+    state::{State, in_force},
+};
 
 /// So few moments are not worth taking out.
 const SPARE_MOMENTS: usize = 64;
@@ -93,16 +97,7 @@ impl State {
         if !slot.is_timed {
             slot.is_timed = true;
             self.timed.push(until, index, slot.serial);
-            self.tidy_timed();
-        }
-    }
-
-    /// Lanes that came and went leave moments behind; so that those never outnumber the lanes there are by much, they are
-    /// taken out as often as there are twice as many.
-    fn tidy_timed(&mut self) {
-        if self.timed.len() > 2 * self.lanes.len() + SPARE_MOMENTS {
-            let State { timed, lanes, .. } = self;
-            timed.tidy(|index, serial| lanes.same(index, serial).is_some());
+            tidy(&mut self.timed, &mut self.lanes);
         }
     }
 
@@ -131,6 +126,7 @@ impl State {
             let (at, serial) = (slot.used_at, slot.serial);
             self.lanes[index].set_listed(true);
             self.idle.push(at, index, serial);
+            tidy(&mut self.idle, &mut self.lanes);
             // Two out for one in: the list shrinks as it is used.
             let _ = self.sweep(now) && self.sweep(now);
             self.sweep_later(now);
@@ -241,5 +237,13 @@ impl State {
                 slot.lane.relimit(in_force(&self.limits, &self.pins, slot), limits, now);
             }
         }
+    }
+}
+
+/// Lanes that came and went leave moments behind; so that those never outnumber the lanes there are by much, they are taken out as
+/// often as there are twice as many.
+fn tidy(moments: &mut Due, lanes: &mut Lanes) {
+    if moments.len() > 2 * lanes.len() + SPARE_MOMENTS {
+        moments.tidy(|index, serial| lanes.same(index, serial).is_some());
     }
 }
