@@ -102,7 +102,8 @@ fn g7_a_million_keys_that_came_and_went_leave_nothing_behind() {
 
 #[test]
 fn g7_a_live_lane_costs_at_most_128_bytes_beyond_its_key_and_all_of_it_comes_back() {
-    // Seen to fail: with one word more in `Slot`, a lane takes two cache lines; without `shrink`, the tables stay.
+    // Seen to fail: with one word more in `Slot`, a lane takes two cache lines; with `Table` neither shrinking nor
+    // giving up its places, the tables stay.
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for count in [MANY / 1_000, MANY / 10, MANY] {
         let gate = Gate::builder().max(3).keyed().max_keys(1_000_000).build().unwrap();
