@@ -12,7 +12,8 @@ use super::reentry::Hands;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
-    /// Where the pass is, by which it is told from others: it does not move while work is polled under it.
+    /// What tells the pass from others: where it is, for it does not move while work is polled under it; or the name that it was given
+    /// because work begins under it before that.
     pub(crate) pass: usize,
     pub(crate) desk: usize,
     pub(crate) lane: u32,
@@ -99,4 +100,22 @@ pub(super) fn held(desk: usize, lane: u32) -> Option<(Hands, Spot)> {
 #[inline(never)]
 fn rest(with: impl FnOnce(&mut Vec<Held>)) {
     let _ = REST.try_with(|rest| with(&mut rest.borrow_mut()));
+}
+
+/// A name for a pass that no other has, and that is not where one could be: those places are even.
+#[cfg(feature = "http")]
+pub(crate) fn name() -> usize {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    /// Taken at once, so that threads do not write to the same word for each.
+    const BLOCK: usize = 1_024;
+    static BLOCKS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NEXT: Cell<usize> = const { Cell::new(0) };
+    }
+    NEXT.with(|next| {
+        let number = next.get();
+        let number = if number % BLOCK == 0 { BLOCKS.fetch_add(BLOCK, Ordering::Relaxed) } else { number };
+        next.set(number + 1);
+        number.wrapping_mul(2) | 1
+    })
 }

@@ -123,15 +123,20 @@ impl Pass {
     /// Notes that what is polled from now on holds this pass; see [`Pass::scope`].
     #[inline]
     pub(crate) fn note(&self, guard: &mut Guard, spot: Spot) {
-        let pass = std::ptr::from_ref(self).addr();
+        self.note_as(std::ptr::from_ref(self).addr(), guard, spot);
+    }
+
+    #[inline]
+    fn note_as(&self, pass: usize, guard: &mut Guard, spot: Spot) {
         guard.hold(Held { pass, desk: self.desk.address(), lane: self.lane, weight: self.weight, spot });
     }
 
-    /// Does something that this pass is held for.
+    /// Does something that this pass is held for. Unlike [`Pass::note`], it may be somewhere else the next time: it goes by its name
+    /// (`holding::name`), the same each time.
     #[cfg(feature = "http")]
-    pub(crate) fn holding<R>(&self, spot: Spot, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn holding<R>(&self, name: usize, spot: Spot, work: impl FnOnce() -> R) -> R {
         let mut held = Guard::default();
-        self.note(&mut held, spot);
+        self.note_as(name, &mut held, spot);
         work()
     }
 

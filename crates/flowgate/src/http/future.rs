@@ -22,7 +22,7 @@ use super::{
     figures::Figures,
     upgrade::{self, Bridge},
 };
-use crate::gate::{OwnedEnter, Pass};
+use crate::gate::{OwnedEnter, Pass, holder_name};
 
 pin_project! {
     /// The response of a service behind a layer.
@@ -63,6 +63,8 @@ struct Waiting<S, B> {
 #[derive(Default)]
 struct Held {
     pass: Option<(Pass, Terms)>,
+    /// What the pass is known by to those who ask inside: the inner service may do so when it is called, before the pass has come here.
+    name: usize,
     bridge: Option<Bridge>,
     figures: Option<Figures>,
 }
@@ -109,8 +111,9 @@ where
             ReleaseAt::Body => upgrade::bridge(&mut request),
             ReleaseAt::Headers => None,
         };
-        let future = pass.holding(terms.spot, || inner.call(request));
-        Stage::Running { future, held: Held { pass: Some((pass, terms)), bridge, figures: None } }
+        let name = holder_name();
+        let future = pass.holding(name, terms.spot, || inner.call(request));
+        Stage::Running { future, held: Held { pass: Some((pass, terms)), name, bridge, figures: None } }
     }
 }
 
@@ -139,7 +142,7 @@ where
                 }
                 StageProjected::Running { future, held } => {
                     let polled = match &held.pass {
-                        Some((pass, terms)) => pass.holding(terms.spot, || future.poll(cx)),
+                        Some((pass, terms)) => pass.holding(held.name, terms.spot, || future.poll(cx)),
                         None => future.poll(cx),
                     };
                     return Poll::Ready(held.end(ready!(polled)));
@@ -157,7 +160,7 @@ where
 impl Held {
     /// The inner service has answered.
     fn end<R, E>(&mut self, answer: Result<Response<R>, E>) -> Result<Response<GatedBody<R>>, E> {
-        let Held { pass, bridge, figures } = std::mem::take(self);
+        let Held { pass, bridge, figures, .. } = std::mem::take(self);
         let mut response = match answer {
             Ok(response) => response,
             Err(error) => {

@@ -9,6 +9,7 @@ mod examples;
 mod held;
 mod kit;
 mod live;
+mod nested;
 mod scopes;
 mod shapes;
 mod tunnels;
