@@ -24,6 +24,7 @@ use super::{
     session::{Params, flight},
     settle::{self, Ends},
     swap::{self, swap},
+    swap_keys,
     write::{self, Call, Changes, write},
 };
 use crate::{
@@ -53,6 +54,7 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
         ahead::REFUSE,
         FITTING,
         swap::SWAP,
+        swap_keys::SWAP_KEYS,
         SHARE_LANES,
         READY_LANES,
         DELAYED,
@@ -217,7 +219,7 @@ pub(super) async fn transact(
             Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead, refused))).await?
         }
     };
-    shared.turning.steady.see(&scene, &plan.grants, way);
+    shared.turning.steady.see(&scene, &plan.grants, way, &heavy);
     remember(&shared.turning, &asked, last, [&taken, &ahead]);
     let lost = lost(&settles, &back, missed);
     let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
