@@ -203,8 +203,7 @@ pub(super) async fn transact(
     let left = not_emptied(sent, &begun.idle, &taken);
     let changes = Changes::of(&scene, (&were, &counted), &stuck, &left);
     let makes_room = changes.makes_room;
-    let is_for_others = changes.leaves_cap && !short.is_empty();
-    let call = whom_to_call((makes_room, is_for_others), sent.map(|_| shared.mark.as_str()), again);
+    let call = whom_to_call(&changes, !short.is_empty(), sent.map(|_| shared.mark.as_str()), again);
     let is_idle = is_plain
         && settles.is_empty()
         && asked.whole.is_empty()
@@ -241,10 +240,11 @@ fn remember(turning: &Memory, asked: &Asked<'_>, last: Option<i64>, claimed: [&[
 
 /// A send tells the workers of its own process itself; a worker that asks again finds what there is, but of a cap that its own lanes did not use
 /// it may leave something for lanes that it does not serve.
-fn whom_to_call((makes_room, is_for_others): (bool, bool), sent_by: Option<&str>, again: Again) -> Call<'_> {
+fn whom_to_call<'a>(changes: &Changes, is_short: bool, sent_by: Option<&'a str>, again: Again) -> Call<'a> {
+    let Changes { makes_room, leaves_cap, .. } = *changes;
     match sent_by {
         Some(mark) if makes_room => Call::Others(mark),
-        None if is_for_others || makes_room && again == Again::WhenWoken => Call::All,
+        None if leaves_cap && is_short || makes_room && again == Again::WhenWoken => Call::All,
         _ => Call::Nobody,
     }
 }
