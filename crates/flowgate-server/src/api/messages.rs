@@ -218,15 +218,16 @@ async fn cancel_all(desk: &Desk, looks: Vec<TaskLook>) -> Result<Vec<(TaskId, As
     for look in looks {
         doomed.extend(doom(desk, &look).await?.map(|doomed| (look.id, doomed)));
     }
-    let cancelled = desk.client.cancel_all(doomed.iter().map(|(id, _)| *id).collect()).await?;
-    let (mut asked, mut gone) = (Vec::new(), Vec::new());
+    // No dead letter is left of it, whenever this server should end.
+    let cancelled = desk.store.call_off(doomed.iter().map(|(id, _)| *id).collect()).await?;
+    let mut asked = Vec::new();
     for ((id, Doomed { message, is_of_ended_run }), cancelled) in doomed.into_iter().zip(cancelled) {
         let what = match cancelled {
             // Whoever sweeps behind the run was quicker.
             Cancelled::Unknown if is_of_ended_run => Asking::Done,
             Cancelled::Unknown => Asking::Nothing,
             Cancelled::Waiting => {
-                gone.push((id, message));
+                desk.journal.add(id, &Entry::plain(Stage::Canceled, message)).await;
                 Asking::Done
             }
             Cancelled::Running => {
@@ -236,7 +237,6 @@ async fn cancel_all(desk: &Desk, looks: Vec<TaskLook>) -> Result<Vec<(TaskId, As
         };
         asked.push((id, what));
     }
-    bury(desk, gone).await?;
     Ok(asked)
 }
 
@@ -273,7 +273,7 @@ async fn stopped(desk: &Desk, id: TaskId, message: &Message) -> Result<Option<bo
         TaskState::Held { .. } => Ok(None),
         TaskState::Done { .. } => Ok(Some(is_of_run)),
         TaskState::Dead { reason, .. } if reason != "cancelled" => Ok(Some(is_of_run)),
-        TaskState::Dead { .. } => bury(desk, vec![(id, message.clone())]).await.map(|()| Some(true)),
+        TaskState::Dead { .. } => bury(desk, id, message).await.map(|()| Some(true)),
         // It failed in between and would be tried again.
         _ => match cancel_all(desk, vec![look]).await?.pop() {
             None | Some((_, Asking::Nothing)) => Ok(Some(is_of_run)),
@@ -283,12 +283,10 @@ async fn stopped(desk: &Desk, id: TaskId, message: &Message) -> Result<Option<bo
     }
 }
 
-/// What was cancelled is no dead letter, and is told.
-async fn bury(desk: &Desk, gone: Vec<(TaskId, Message)>) -> Result<(), Problem> {
-    desk.store.remove_all_dead(gone.iter().map(|(id, _)| *id).collect()).await?;
-    for (id, message) in gone {
-        desk.journal.add(id, &Entry::plain(Stage::Canceled, message)).await;
-    }
+/// What was stopped is no dead letter, and is told.
+async fn bury(desk: &Desk, id: TaskId, message: &Message) -> Result<(), Problem> {
+    desk.store.remove_dead(id).await?;
+    desk.journal.add(id, &Entry::plain(Stage::Canceled, message.clone())).await;
     Ok(())
 }
 

@@ -419,6 +419,10 @@ impl Shelf for Scoped {
         self.inner.arrears(queue)
     }
 
+    fn call_off(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>> {
+        self.inner.call_off(ids)
+    }
+
     fn remove_all_dead(&self, ids: Vec<TaskId>) -> Reply<'_, u64> {
         self.inner.remove_all_dead(ids)
     }

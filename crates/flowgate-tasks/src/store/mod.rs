@@ -24,7 +24,7 @@ pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep,
 pub(crate) use seam::Place;
 pub use seam::*;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) use seam::{CANCELLING, MOST_IDLE, SOON};
+pub(crate) use seam::{CANCELLING, Leaving, MOST_IDLE, SOON};
 pub use shelf::{
     Arrears, Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery,
     OLDEST_LOOKED_AT, Shelf,

@@ -469,6 +469,14 @@ pub struct Standing {
     pub ahead_in_queue: u64,
 }
 
+/// What is left of a task that had not started when it was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// A dead task.
+    Dead,
+    Nothing,
+}
+
 /// What became of a cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {

@@ -7,7 +7,7 @@ use flowgate_core::{RateLook, Tick};
 
 use super::{
     runs::{Run, RunChange, RunOutcome, RunQuery, RunStep},
-    seam::{KeyLook, Reply, Store, TaskLook},
+    seam::{Cancelled, KeyLook, Reply, Store, TaskLook},
 };
 use crate::task::TaskId;
 
@@ -185,6 +185,10 @@ pub trait Shelf: Store {
 
     /// What is left undone, in all and in this queue.
     fn arrears(&self, queue: String) -> Reply<'_, Arrears>;
+
+    /// Cancels tasks as [`Store::cancel_all`] does; of those that had not started nothing is left, as if each had been removed from the dead at the
+    /// same moment.
+    fn call_off(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>>;
 
     /// Removes a dead task. `false`: there was none.
     fn remove_dead(&self, id: TaskId) -> Reply<'_, bool> {

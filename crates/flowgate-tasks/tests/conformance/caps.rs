@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use flowgate_tasks::store::{Turn, Want};
+use flowgate_tasks::store::{Turn, Wake, Want};
 
 use crate::kit::{Kit, done, keyed, max, task};
 
@@ -41,6 +41,22 @@ on_every_store! {
             kit.check().await;
             assert_eq!((kit.key_in_use("key").await, kit.store.cluster().await.expect("a look").0), (0, 0));
         }
+    }
+
+    #[test]
+    async fn t1_what_a_lane_leaves_of_a_cap_that_was_reached_is_told_to_others(kit: &Kit) {
+        // Seen to fail: on PostgreSQL, with nobody called by one who asks again, nobody was ever woken.
+        kit.cluster_cap(Some(2)).await;
+        kit.send_all(vec![task().queue("a"), task().queue("a")]).await;
+        let (one, two) = (kit.worker_of(&["a"]).await, kit.worker_of(&["b"]).await);
+        let mut running = one.claim(9).await;
+        kit.send(task().queue("b")).await;
+        assert_eq!(two.claim(9).await.len(), 0, "the cap is reached");
+        let mut wakes = kit.store.wakes();
+        let turned = one.turn(done(vec![running.remove(0)]), 8, false).await;
+        assert_eq!(turned.claimed.len(), 0, "nothing is left in the lane");
+        while wakes.recv().await.expect("a wake-up") != Wake::Work {}
+        assert_eq!(two.claim(9).await.len(), 1);
     }
 
     #[test]

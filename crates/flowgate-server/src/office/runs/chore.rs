@@ -131,11 +131,9 @@ async fn sweep(desk: &Desk, name: &str, waits: &[String]) -> Result<(), StoreErr
     let tasks: Vec<TaskId> = steps.iter().map(|step| step.task).collect();
     for task in desk.store.waiting(tasks).await? {
         let message = desk.store.look_at_task(task).await?.and_then(|look| desk.message_of(&look));
-        if desk.client.cancel(task).await? == Cancelled::Waiting {
-            desk.store.remove_dead(task).await?;
-            if let Some(message) = message {
-                desk.journal.add(task, &Entry::plain(Stage::Canceled, message.without_body())).await;
-            }
+        let gone = desk.store.call_off(vec![task]).await? == [Cancelled::Waiting];
+        if let Some(message) = message.filter(|_| gone) {
+            desk.journal.add(task, &Entry::plain(Stage::Canceled, message.without_body())).await;
         }
     }
     for event in waits {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use flowgate_tasks::{
     TaskId,
-    store::{Cancelled, Document, RunChange, RunOutcome, RunQuery, RunState, RunWrite, StoreError},
+    store::{Document, RunChange, RunOutcome, RunQuery, RunState, RunWrite, StoreError},
 };
 use serde_json::{Value, json};
 
@@ -295,11 +295,7 @@ impl Desk {
         let task = String::from_utf8(found.body).ok().and_then(|text| text.parse().ok()).map(TaskId);
         // One that runs just now is who asks.
         let waiting = self.store.waiting(task.into_iter().collect()).await?;
-        for task in waiting {
-            if self.client.cancel(task).await? == Cancelled::Waiting {
-                self.store.remove_dead(task).await?;
-            }
-        }
+        self.store.call_off(waiting).await?;
         self.store.remove_document(kind(event), name).await.map(drop)
     }
 

@@ -17,26 +17,26 @@ use crate::{
 /// Lanes that get a task of more than one slot.
 pub(super) const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
 
-/// Where a lane is gone, all are null, which is refused: then nothing is stored. They are looked for once, not for each task. A number
+/// Where a lane is gone, all are null, which is refused: then nothing is stored. They are looked for once, not for each task. The time is no table to join, so that
+/// what comes in its order is not sorted. A number
 /// from before its lane was shared may be before the lane's mark.
 pub(super) const ADD_TASKS: &str = concat!(
-    "WITH told AS MATERIALIZED (\
+    "WITH clock AS MATERIALIZED (SELECT flowgate.now_ns($11) AS now), told AS MATERIALIZED (\
     SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, \
     CASE WHEN (SELECT count(*) FROM flowgate.lanes WHERE id = ANY($12::bigint[])) = cardinality($12::bigint[]) THEN asked.lane END AS lane, \
-    asked.id AS named, weight, record, note, noted_at, nr, now, \
-    CASE WHEN due_from_now THEN now + due ELSE due END AS due, \
-    CASE WHEN good_from_now THEN now + good ELSE good END AS good \
+    asked.id AS named, weight, record, note, noted_at, nr, \
+    CASE WHEN due_from_now THEN (SELECT now FROM clock) + due ELSE due END AS due, \
+    CASE WHEN good_from_now THEN (SELECT now FROM clock) + good ELSE good END AS good \
     FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[], $9::bytea[], $10::bigint[]) \
-    WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, note, noted_at, nr) \
-    CROSS JOIN (SELECT flowgate.now_ns($11) AS now) AS clock ORDER BY nr OFFSET 0), \
+    WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, note, noted_at, nr) ORDER BY nr OFFSET 0), \
     noted AS (",
     put_on_sheets!(
         "(SELECT id AS task, noted_at AS at, note AS body, nr::int AS seat FROM told WHERE note IS NOT NULL) AS noted"
     ),
     ") INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
-    SELECT id, lane, CASE WHEN due IS NULL OR due <= now THEN \
+    SELECT id, lane, CASE WHEN due IS NULL OR due <= (SELECT now FROM clock) THEN \
     greatest(id, CASE WHEN named IS NOT NULL THEN (SELECT low FROM flowgate.marks WHERE marks.lane = told.lane) END) END, 0, weight, \
-    CASE WHEN due > now THEN due END, good, record FROM told RETURNING id",
+    CASE WHEN due > (SELECT now FROM clock) THEN due END, good, record FROM told RETURNING id",
 );
 
 /// Whoever had the keys may have said of their lanes that they are held. A statement sees what was there when it began, so

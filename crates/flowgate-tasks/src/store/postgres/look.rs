@@ -10,10 +10,14 @@ use super::{
     rows::{self, tick},
     send::{self, READY_LANES, SHARE_LANES},
     session::{failed, flight},
+    shelf::Values,
 };
 use crate::{
     record::Record,
-    store::{CANCELLING, Cancelled, KeyLook, QueueLimits, QueueLook, State, StoreError, TaskLook, WorkerId},
+    store::{
+        CANCELLING, Cancelled, KeyLook, Leaving, QueueLimits, QueueLook, State, StoreError, TaskLook,
+        WorkerId,
+    },
     task::TaskId,
     terms,
 };
@@ -186,7 +190,11 @@ impl Postgres {
         rows.iter().map(dead).collect()
     }
 
-    pub(super) async fn call_off(&self, ids: Vec<TaskId>) -> Result<Vec<Cancelled>, StoreError> {
+    pub(super) async fn cancel_tasks(
+        &self,
+        ids: Vec<TaskId>,
+        leaving: Leaving,
+    ) -> Result<Vec<Cancelled>, StoreError> {
         const WAITING: &str = "WITH found AS MATERIALIZED (SELECT id FROM tasks WHERE id = ANY($1) ORDER BY id FOR UPDATE), \
             gone AS (DELETE FROM tasks USING found WHERE tasks.id = found.id RETURNING tasks.id, lane, attempt, weight, record), \
             held AS (SELECT id FROM lanes WHERE id IN (SELECT lane FROM gone) AND heavy AND state = 2 ORDER BY id FOR NO KEY UPDATE), \
@@ -194,8 +202,8 @@ impl Postgres {
             told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
             SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns($2), record \
             FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue \
-            LEFT JOIN keys ON keys.id = lanes.key RETURNING id) \
-            SELECT id, pg_notify('flowgate', 'e' || id), pg_notify('flowgate', 'w') FROM told";
+            LEFT JOIN keys ON keys.id = lanes.key WHERE $3) \
+            SELECT id, pg_notify('flowgate', 'e' || id), pg_notify('flowgate', 'w') FROM gone";
         const RUNNING: &str = "WITH held AS (SELECT DISTINCT task FROM unnest($1::bigint[]) AS asked (task) \
             JOIN leases ON task = ANY(ids) AND task <> ALL(done)), \
             noted AS (INSERT INTO cancels SELECT task, now_ns($2) + $3::bigint FROM held \
@@ -203,7 +211,9 @@ impl Postgres {
         let told = self.shared.told_time();
         let found = |rows: Vec<Row>| rows.iter().map(|row| row.get(0)).collect::<HashSet<i64>>();
         let numbers: Vec<i64> = ids.iter().map(|id| id.0).collect();
-        let mut waiting = found(self.rows(WAITING, vec![Box::new(numbers.clone()), Box::new(told)]).await?);
+        let are_dead = leaving == Leaving::Dead;
+        let values: Values = vec![Box::new(numbers.clone()), Box::new(told), Box::new(are_dead)];
+        let mut waiting = found(self.rows(WAITING, values).await?);
         let left: Vec<i64> = numbers.iter().copied().filter(|id| !waiting.contains(id)).collect();
         let running = if left.is_empty() {
             HashSet::new()

@@ -8,8 +8,8 @@
 //! waits: further keys and tasks are taken only where nobody else has them, and counters that only go down come last. So no
 //! two turns can wait for each other. Whoever changes what all turns read (a cap, the rule for all keys) waits for them first, by
 //! the table of leases. Who makes a lane shares its key, and a sweep takes only keys that nobody has: so no lane is without its
-//! key. A turn of one statement ([`swap`]) waits for the rows of its worker and of its own leases, and for nothing after that. Should
-//! two transactions wait for each other all the same, the one that is told to give way tries again.
+//! key. A turn of one statement ([`swap`], [`swap_keys`]) waits for the rows of its worker, of the keys that it settles and of its own
+//! leases, in this order, and for nothing after that. Should two transactions wait for each other all the same, the one that is told to give way tries again.
 //!
 //! A send locks the keys whose newest limits it changes, in the order of their ids, then the idle lanes it fills, in theirs. One that
 //! claims for a worker goes on as a turn that waits for nobody: the cluster's row, queues, keys and tasks are taken only where
@@ -43,6 +43,7 @@ mod settle;
 mod shelf;
 mod store;
 mod swap;
+mod swap_keys;
 mod tls;
 mod turn;
 mod upkeep;

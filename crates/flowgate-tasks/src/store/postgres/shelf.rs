@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     store::{
-        Arrears, Census, Document, KeyPage, KeyQuery, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery,
-        OLDEST_LOOKED_AT, Reply, Run, RunChange, RunOutcome, RunQuery, RunStep, Shelf, State, StoreError,
-        TaskLook, WorkerId,
+        Arrears, Cancelled, Census, Document, KeyPage, KeyQuery, KeySpent, Leaving, MOST_COUNTED, NewNote,
+        Note, NoteQuery, OLDEST_LOOKED_AT, Reply, Run, RunChange, RunOutcome, RunQuery, RunStep, Shelf,
+        State, StoreError, TaskLook, WorkerId,
     },
     task::TaskId,
 };
@@ -146,6 +146,10 @@ impl Shelf for Postgres {
                 self.rows(OLDEST, vec![Box::new(queue), Box::new(i64::from(OLDEST_LOOKED_AT))]).await?;
             Ok(Arrears { dead, oldest: oldest.first().map(live).transpose()? })
         })
+    }
+
+    fn call_off(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>> {
+        Box::pin(self.cancel_tasks(ids, Leaving::Nothing))
     }
 
     fn remove_all_dead(&self, ids: Vec<TaskId>) -> Reply<'_, u64> {

@@ -5,8 +5,8 @@ use tokio::sync::broadcast;
 use super::connect::Postgres;
 use crate::{
     store::{
-        Cancelled, Holder, Kept, KeyChange, KeyLook, NewWorker, Of, Offer, Offered, QueueLimits, QueueLook,
-        Reply, Sent, Standing, Store, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
+        Cancelled, Holder, Kept, KeyChange, KeyLook, Leaving, NewWorker, Of, Offer, Offered, QueueLimits,
+        QueueLook, Reply, Sent, Standing, Store, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
     },
     task::{NewTask, TaskId},
 };
@@ -81,7 +81,7 @@ impl Store for Postgres {
     }
 
     fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>> {
-        Box::pin(self.call_off(ids))
+        Box::pin(self.cancel_tasks(ids, Leaving::Dead))
     }
 
     fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {

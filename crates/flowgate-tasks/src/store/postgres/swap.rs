@@ -2,7 +2,8 @@
 //!
 //! Once a worker without keys is busy nearly every turn is such a one, and to read what a plan decides by was a third of it. Here the
 //! statement itself asks whether the plan could decide anything else. If so, or if it does not find all that it would take, it changes
-//! nothing, and an ordinary turn follows. What a process remembers of its last turn says only whether to try.
+//! nothing, and an ordinary turn follows. What a process remembers of its last turn says only whether to try. Lanes whose keys are full
+//! have a statement of their own ([`super::swap_keys`]).
 //!
 //! Why the laws hold. **Caps**: as many are taken as come back, so no count changes, and none is written; it is done only while no
 //! more are out than each cap allows. Whoever changes a cap waits for the table of leases, which the statement has before it looks: it is
@@ -14,7 +15,7 @@
 //! It waits for the rows of its worker and of its own leases, and for nothing after that: tasks are taken where nobody else has them.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::atomic::{AtomicI64, Ordering},
 };
 
@@ -27,6 +28,7 @@ use super::{
     rows,
     session::Params,
     settle::Ends,
+    swap_keys::{self, Full},
     turn::Turnout,
 };
 use crate::{
@@ -63,28 +65,74 @@ pub(super) const SWAP: &str = concat!(
     leased!("now_ns($4)")
 );
 
-/// The lane whose turn may be repeated, as far as this process knows. 0: none.
+/// Where a turn may be repeated, as far as this process knows.
 #[derive(Default)]
-pub(super) struct Steady(AtomicI64);
+pub(super) struct Steady {
+    /// A lane without a key. 0: none.
+    lane: AtomicI64,
+    full: Full,
+}
 
 impl Steady {
-    /// What an ordinary turn with these grants was like.
-    pub(super) fn see(&self, scene: &Scene, grants: &[Grant], way: Way) {
+    /// What an ordinary turn with these grants was like, once they are booked.
+    pub(super) fn see(&self, scene: &Scene, grants: &[Grant], way: Way, heavy: &HashSet<i64>) {
+        self.full.see(scene, heavy);
         let lane = match (&scene.lanes[..], grants) {
             (_, []) => return,
             ([lane], [_]) if lane.key.is_none() && way != Way::Written => lane.id,
             _ => 0,
         };
-        self.0.store(lane, Ordering::Relaxed);
+        self.lane.store(lane, Ordering::Relaxed);
     }
 
-    /// The place that these left, if they left but one, nothing is to be written of them, and it is worth a try.
-    fn place(&self, settles: &[Settle]) -> Result<Option<Place>, StoreError> {
-        let Some(place) = settles.first().map(|settle| settle.task.place) else { return Ok(None) };
-        let is_steady = place.lane == self.0.load(Ordering::Relaxed)
-            && settles.iter().all(|settle| settle.task.place.lane == place.lane)
-            && Ends::of(settles.iter(), Tick::ZERO)?.is_empty();
-        Ok(Some(place).filter(|_| is_steady))
+    /// Whether it is worth a try where these lanes were left.
+    fn may_be(&self, lanes: &[i64]) -> bool {
+        lanes == [self.lane.load(Ordering::Relaxed)] || self.full.has(lanes)
+    }
+
+    fn forget(&self) {
+        self.lane.store(0, Ordering::Relaxed);
+        self.full.forget();
+    }
+}
+
+/// What ended, as a swap is told of it: each task once, and nothing is to be written of any.
+pub(super) struct Ended {
+    /// The places that were left, and how often, in the order of their lanes.
+    pub(super) places: Vec<(Place, i32)>,
+    pub(super) lanes: Vec<i64>,
+    pub(super) leases: Vec<i64>,
+    pub(super) ids: Vec<i64>,
+    /// How many leases there are among these.
+    pub(super) many: i64,
+}
+
+impl Ended {
+    /// `None`: a plan has to see it.
+    fn of(settles: &[Settle]) -> Result<Option<Self>, StoreError> {
+        let leases: Vec<i64> = settles.iter().map(|settle| settle.task.lease).collect();
+        let ids: Vec<i64> = settles.iter().map(|settle| settle.task.id.0).collect();
+        let is_told_twice = ids.iter().collect::<HashSet<_>>().len() < ids.len();
+        let is_heavy =
+            settles.iter().any(|settle| settle.task.weight != 1 && settle.task.place.key.is_some());
+        if settles.is_empty()
+            || is_told_twice
+            || is_heavy
+            || !Ends::of(settles.iter(), Tick::ZERO)?.is_empty()
+        {
+            return Ok(None);
+        }
+        let mut places: Vec<(Place, i32)> = Vec::new();
+        for Settle { task, .. } in settles {
+            match places.iter_mut().find(|(place, _)| place.lane == task.place.lane) {
+                Some((_, count)) => *count += 1,
+                None => places.push((task.place, 1)),
+            }
+        }
+        places.sort_unstable_by_key(|(place, _)| place.lane);
+        let lanes = places.iter().map(|(place, _)| place.lane).collect();
+        let many = leases.iter().collect::<HashSet<_>>().len() as i64;
+        Ok(Some(Ended { places, lanes, leases, ids, many }))
     }
 }
 
@@ -98,41 +146,56 @@ pub(super) async fn swap(
     let Turn { settles, starts, want, ahead } = turn;
     let (Some(want), true, None) = (want, starts.is_empty(), ahead) else { return Ok(None) };
     let count = settles.len() as u32;
-    let is_spent = want.slots == count;
     // One that takes as much of a queue as it may in one pass has to look again.
     if count > want.slots.min(MOST) || count >= want.per_queue {
         return Ok(None);
     }
-    let Some(place) = shared.turning.steady.place(settles)? else { return Ok(None) };
-    let leases: Vec<i64> = settles.iter().map(|settle| settle.task.lease).collect();
-    let ids: Vec<i64> = settles.iter().map(|settle| settle.task.id.0).collect();
-    let is_told_twice = ids.iter().collect::<HashSet<_>>().len() < ids.len();
-    if is_told_twice {
-        return Ok(None);
-    }
-    let (whole_ids, told) = (whole.iter().copied().collect::<Vec<i64>>(), shared.told_time());
-    let (lows, count) = (shared.turning.marks.of(&[place.lane]), i64::from(count));
-    let many = leases.iter().collect::<HashSet<_>>().len() as i64;
-    let params: Params<'_, 10> =
-        [&place.lane, &count, &is_spent, &told, &worker.0, &lows[0], &leases, &ids, &whole_ids, &many];
-    let rows = session.query(SWAP, params).await?;
-    let Some(row) = rows.first() else {
-        shared.turning.steady.0.store(0, Ordering::Relaxed);
+    let steady = &shared.turning.steady;
+    let Some(ended) = Ended::of(settles)?.filter(|ended| steady.may_be(&ended.lanes)) else {
         return Ok(None);
     };
-    let claimed: Vec<Claimed> = rows::claimed(row).map(|told| Claimed { place, ..told }).collect();
+    let (whole_ids, told) = (whole.iter().copied().collect::<Vec<i64>>(), shared.told_time());
+    let lows = shared.turning.marks.of(&ended.lanes);
+    let rows = match &ended.places[..] {
+        [(Place { lane, key: None, .. }, _)] => {
+            let (count, is_spent) = (i64::from(count), want.slots == count);
+            let params: Params<'_, 10> = [
+                lane,
+                &count,
+                &is_spent,
+                &told,
+                &worker.0,
+                &lows[0],
+                &ended.leases,
+                &ended.ids,
+                &whole_ids,
+                &ended.many,
+            ];
+            session.query(SWAP, params).await?
+        }
+        _ => swap_keys::ask(session, worker, (&ended, &steady.full), (&lows, &whole_ids, told)).await?,
+    };
+    let Some(row) = rows.first() else {
+        steady.forget();
+        return Ok(None);
+    };
+    let places: HashMap<i64, Place> = ended.places.iter().map(|(place, _)| (place.lane, *place)).collect();
+    let claimed: Vec<Claimed> =
+        rows::claimed(row).map(|told| Claimed { place: places[&told.place.lane], ..told }).collect();
     shared.turning.settled(settles, whole);
     shared.turning.claimed(worker, &claimed);
     shared.turning.marks.add(claimed.iter().map(|task| task.place.lane));
-    shared.turning.cursor.store(place.lane, Ordering::Relaxed);
+    if let Some(task) = claimed.last() {
+        shared.turning.cursor.store(task.place.lane, Ordering::Relaxed);
+    }
     let (now, again) = (rows::tick(row.get("since")), Again::WhenWoken);
     let turned = Turned { claimed, ahead: Vec::new(), lost: Vec::new(), now, again };
     Ok(Some(Turnout { turned, ..Turnout::default() }))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{cell::Cell, sync::atomic::Ordering, time::Duration};
+pub(super) mod tests {
+    use std::{cell::Cell, time::Duration};
 
     use flowgate_core::Limits;
 
@@ -149,48 +212,60 @@ mod tests {
         task::NewTask,
     };
 
-    /// A store with a cap of two, and a worker that has been busy for a while: two run, and others wait in one lane.
-    struct Busy {
-        url: String,
-        store: Postgres,
+    /// A store, and a worker that has been busy for a while.
+    pub(in super::super) struct Busy {
+        pub(in super::super) url: String,
+        pub(in super::super) store: Postgres,
         worker: WorkerId,
-        running: Vec<Claimed>,
+        pub(in super::super) running: Vec<Claimed>,
     }
 
     impl Busy {
+        /// With a cap of two: two run, and others wait in one lane.
         async fn new(tasks: usize) -> Self {
+            let mut busy = Busy::with((0..tasks).map(|_| task()).collect(), Some(2)).await;
+            busy.go_on().await;
+            busy
+        }
+
+        /// What may run of these runs.
+        pub(in super::super) async fn with(tasks: Vec<NewTask>, cap: Option<u32>) -> Self {
             let url =
                 flowgate_testkit::postgres::Postgres::shared().create_database("swap").expect("a database");
             let store = Postgres::connect(&url).await.expect("a store");
-            store.set_cluster_cap(Some(2)).await.expect("a cap");
-            store.send((0..tasks).map(|_| task()).collect()).await.expect("sent");
+            store.set_cluster_cap(cap).await.expect("a cap");
+            store.send(tasks).await.expect("sent");
             let worker = worker(&store).await;
             let mut busy = Busy { url, store, worker, running: Vec::new() };
             busy.running = busy.turn(Vec::new(), 5).await.claimed;
-            busy.go_on().await;
             busy
         }
 
         /// An ordinary turn that gives back one and takes one.
         async fn go_on(&mut self) {
-            self.store.shared.turning.steady.0.store(0, Ordering::Relaxed);
+            self.store.shared.turning.steady.forget();
             let settles = vec![done(self.running.remove(0))];
             self.running.extend(self.turn(settles, 4).await.claimed);
             assert_eq!(self.running.len(), 2, "as many as may run");
         }
 
-        async fn turn(&self, settles: Vec<Settle>, slots: u32) -> Turned {
+        pub(in super::super) async fn turn(&self, settles: Vec<Settle>, slots: u32) -> Turned {
             let with_locks = settles.is_empty();
             let want = (slots > 0).then_some(Want { slots, per_queue: u32::MAX, with_locks });
             self.store.turn(self.worker, Turn { settles, want, ..Turn::default() }).await.expect("a turn")
         }
 
         /// The numbers of what was claimed in the place of these, if nothing had to be decided.
-        async fn swap(&self, ended: &[&Claimed], slots: u32) -> Option<Vec<i64>> {
+        pub(in super::super) async fn swap(&self, ended: &[&Claimed], slots: u32) -> Option<Vec<i64>> {
             self.swap_of(self.worker, ended, slots).await
         }
 
-        async fn swap_of(&self, worker: WorkerId, ended: &[&Claimed], slots: u32) -> Option<Vec<i64>> {
+        pub(in super::super) async fn swap_of(
+            &self,
+            worker: WorkerId,
+            ended: &[&Claimed],
+            slots: u32,
+        ) -> Option<Vec<i64>> {
             let settles: Vec<Settle> = ended.iter().map(|task| done((*task).clone())).collect();
             let want = Some(Want { slots, per_queue: u32::MAX, with_locks: false });
             let turn = Turn { settles, want, ..Turn::default() };
@@ -213,7 +288,7 @@ mod tests {
             assert_eq!(self.running.len(), running, "{why}");
         }
 
-        async fn run(&self, sql: &'static str) {
+        pub(in super::super) async fn run(&self, sql: &'static str) {
             let job = self.store.job(Line::Rest, move |_, session| async move { session.run(sql).await });
             job.await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         }
@@ -224,15 +299,15 @@ mod tests {
         }
     }
 
-    fn task() -> NewTask {
+    pub(in super::super) fn task() -> NewTask {
         NewTask::new("one", Vec::new())
     }
 
-    fn done(task: Claimed) -> Settle {
+    pub(in super::super) fn done(task: Claimed) -> Settle {
         Settle { task, end: End::Done { result: Vec::new() } }
     }
 
-    async fn worker(store: &Postgres) -> WorkerId {
+    pub(in super::super) async fn worker(store: &Postgres) -> WorkerId {
         let (name, lease) = ("one".to_owned(), Duration::from_secs(600));
         store.register(NewWorker { name, slots: 5, queues: Vec::new(), lease }).await.expect("a worker")
     }
@@ -333,28 +408,41 @@ mod tests {
         assert_eq!(busy.swap(&[&busy.running[0]], 1).await, None, "it was claimed ahead, and counts nowhere");
     }
 
-    // Seen to fail: without `FOR KEY SHARE`, it did.
-    #[tokio::test]
-    async fn t5_a_worker_that_is_being_buried_swaps_nothing() {
-        let busy = Busy::new(30).await;
+    /// Whether a swap finds nothing to do that had to wait for this, which somebody else was about to do.
+    pub(in super::super) async fn gives_way(busy: &Busy, ended: &Claimed, change: &str) -> bool {
         let address = Address::parse(&busy.url).expect("an address");
         let other = Session::open(&address, &[], Plans::Any).await.expect("a connection");
-        other.run("BEGIN; DELETE FROM workers").await.expect("it is about to go");
+        other.run(&format!("BEGIN; {change}")).await.expect("it is about to happen");
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
         let is_over = Cell::new(false);
-        let bury = async {
+        let happen = async {
             while !is_over.get()
                 && other.client().query_one(waits, &[]).await.expect("a count").get::<_, i64>(0) == 0
             {
             }
-            other.run("COMMIT").await.expect("it is gone");
+            other.run("COMMIT").await.expect("it has happened");
         };
         let swapped = async {
-            let swapped = busy.swap(&[&busy.running[0]], 4).await;
+            let swapped = busy.swap(&[ended], 4).await;
             is_over.set(true);
             swapped
         };
-        let (swapped, ()) = tokio::join!(swapped, bury);
-        assert_eq!(swapped, None);
+        let (swapped, ()) = tokio::join!(swapped, happen);
+        swapped.is_none()
+    }
+
+    // Seen to fail: without `FOR KEY SHARE`, it did.
+    #[tokio::test]
+    async fn t5_a_worker_that_is_being_buried_swaps_nothing() {
+        let busy = Busy::new(30).await;
+        assert!(gives_way(&busy, &busy.running[0], "DELETE FROM workers").await);
+    }
+
+    // Seen to fail: with `default_transaction_isolation` at `repeatable read`, where what a statement sees is settled before it waits, it took one.
+    #[tokio::test]
+    async fn t1_a_swap_sees_the_cap_that_it_waited_for() {
+        let busy = Busy::new(30).await;
+        let lower = "LOCK TABLE leases IN SHARE ROW EXCLUSIVE MODE; UPDATE cluster SET cap = 1";
+        assert!(gives_way(&busy, &busy.running[0], lower).await);
     }
 }

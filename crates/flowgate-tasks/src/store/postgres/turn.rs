@@ -24,6 +24,7 @@ use super::{
     session::{Params, flight},
     settle::{self, Ends},
     swap::{self, swap},
+    swap_keys,
     write::{self, Call, Changes, write},
 };
 use crate::{
@@ -53,6 +54,7 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
         ahead::REFUSE,
         FITTING,
         swap::SWAP,
+        swap_keys::SWAP_KEYS,
         SHARE_LANES,
         READY_LANES,
         DELAYED,
@@ -201,7 +203,7 @@ pub(super) async fn transact(
     let left = not_emptied(sent, &begun.idle, &taken);
     let changes = Changes::of(&scene, (&were, &counted), &stuck, &left);
     let makes_room = changes.makes_room;
-    let call = whom_to_call(makes_room, sent.map(|_| shared.mark.as_str()), again);
+    let call = whom_to_call(&changes, !short.is_empty(), sent.map(|_| shared.mark.as_str()), again);
     let is_idle = is_plain
         && settles.is_empty()
         && asked.whole.is_empty()
@@ -217,7 +219,7 @@ pub(super) async fn transact(
             Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead, refused))).await?
         }
     };
-    shared.turning.steady.see(&scene, &plan.grants, way);
+    shared.turning.steady.see(&scene, &plan.grants, way, &heavy);
     remember(&shared.turning, &asked, last, [&taken, &ahead]);
     let lost = lost(&settles, &back, missed);
     let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
@@ -236,11 +238,13 @@ fn remember(turning: &Memory, asked: &Asked<'_>, last: Option<i64>, claimed: [&[
     }
 }
 
-/// A send tells the workers of its own process itself; a worker that asks again finds what there is.
-fn whom_to_call(makes_room: bool, sent_by: Option<&str>, again: Again) -> Call<'_> {
+/// A send tells the workers of its own process itself; a worker that asks again finds what there is, but of a cap that its own lanes did not use
+/// it may leave something for lanes that it does not serve.
+fn whom_to_call<'a>(changes: &Changes, is_short: bool, sent_by: Option<&'a str>, again: Again) -> Call<'a> {
+    let Changes { makes_room, leaves_cap, .. } = *changes;
     match sent_by {
         Some(mark) if makes_room => Call::Others(mark),
-        None if makes_room && again == Again::WhenWoken => Call::All,
+        None if leaves_cap && is_short || makes_room && again == Again::WhenWoken => Call::All,
         _ => Call::Nobody,
     }
 }

@@ -124,6 +124,8 @@ pub(super) struct Changes {
     queue_changes: Vec<i32>,
     /// A lane that was held may run, or a cap that was reached is not any more.
     pub(super) makes_room: bool,
+    /// The latter.
+    pub(super) leaves_cap: bool,
 }
 
 impl Changes {
@@ -172,7 +174,8 @@ impl Changes {
             }
         }
         let counters = scene.queues.iter().map(|queue| &queue.counter).chain([&scene.cluster]);
-        changes.makes_room |= counters.into_iter().any(|counter| counter.leaves_full());
+        changes.leaves_cap = counters.into_iter().any(|counter| counter.leaves_full());
+        changes.makes_room |= changes.leaves_cap;
         changes
     }
     fn lane(&mut self, id: i64, state: LaneState) {

@@ -240,8 +240,13 @@ pub(super) fn bury_row(
         WHERE lanes.id = ?1";
     let at = moment(hand.now);
     hand.db.prepare_cached(sql)?.execute(params![lane, id, attempt, weight, reason, error, at, record])?;
+    tell_end(hand, TaskId(id), record)
+}
+
+/// Tells whoever waits for the result of a task that it has ended.
+pub(super) fn tell_end(hand: &mut Hand<'_>, id: TaskId, record: &[u8]) -> Result<(), Fault> {
     if Parts::of(record)?.keep.is_some() {
-        hand.wakes.push(Wake::Ended(TaskId(id)));
+        hand.wakes.push(Wake::Ended(id));
     }
     Ok(())
 }

@@ -9,13 +9,14 @@ use super::{
     lanes::{moment, tick},
     leases, look, notes, runs,
     store::Sqlite,
+    upkeep,
 };
 use crate::{
     record::Record,
     store::{
-        Arrears, Census, Document, KeyPage, KeyQuery, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery,
-        OLDEST_LOOKED_AT, Reply, Run, RunChange, RunOutcome, RunQuery, RunStep, Shelf, State, TaskLook,
-        WorkerId,
+        Arrears, Cancelled, Census, Document, KeyPage, KeyQuery, KeySpent, Leaving, MOST_COUNTED, NewNote,
+        Note, NoteQuery, OLDEST_LOOKED_AT, Reply, Run, RunChange, RunOutcome, RunQuery, RunStep, Shelf,
+        State, TaskLook, WorkerId,
     },
     task::TaskId,
 };
@@ -113,6 +114,10 @@ impl Shelf for Sqlite {
 
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {
         self.threads.read("looked for what is left undone", move |db, _| arrears(db, &queue))
+    }
+
+    fn call_off(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>> {
+        self.threads.write("called off tasks", move |hand| upkeep::cancel_all(hand, &ids, Leaving::Nothing))
     }
 
     fn remove_all_dead(&self, ids: Vec<TaskId>) -> Reply<'_, u64> {

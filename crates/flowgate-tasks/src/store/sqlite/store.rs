@@ -8,8 +8,9 @@ use super::{audit, limits, look, open, send, settle, threads::Threads, turn, upk
 use crate::{
     clock::{SystemWall, Wall},
     store::{
-        Cancelled, Holder, Kept, KeyChange, KeyLook, NewWorker, Of, Offer, Offered, QueueLimits, QueueLook,
-        Reply, Sent, Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
+        Cancelled, Holder, Kept, KeyChange, KeyLook, Leaving, NewWorker, Of, Offer, Offered, QueueLimits,
+        QueueLook, Reply, Sent, Standing, Store, StoreError, TaskLook, Turn, Turned, Wake, WorkerId,
+        WorkerLook,
     },
     task::{NewTask, TaskId},
 };
@@ -125,8 +126,7 @@ impl Store for Sqlite {
     }
 
     fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>> {
-        self.threads
-            .write("cancelled tasks", move |hand| ids.iter().map(|&id| upkeep::cancel(hand, id)).collect())
+        self.threads.write("cancelled tasks", move |hand| upkeep::cancel_all(hand, &ids, Leaving::Dead))
     }
 
     fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {

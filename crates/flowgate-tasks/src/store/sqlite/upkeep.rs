@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     ledger::Ledger,
-    store::{CANCELLING, Cancelled, DEAD_KEPT, Kept, MOST_IDLE, SOON, Wake},
+    store::{CANCELLING, Cancelled, DEAD_KEPT, Kept, Leaving, MOST_IDLE, SOON, Wake},
     task::TaskId,
 };
 
@@ -66,13 +66,13 @@ fn ids(db: &Connection, sql: &str, now: Tick) -> Result<Vec<i64>, Fault> {
 fn expire(hand: &mut Hand<'_>) -> Result<u32, Fault> {
     let expired = ids(hand.db, "SELECT id FROM tasks WHERE good_until <= ?1 LIMIT ?2", hand.now)?;
     for &id in &expired {
-        remove(hand, id, "expired")?;
+        remove(hand, id, Some("expired"))?;
     }
     Ok(expired.len() as u32)
 }
 
-/// Takes a task that waits to the dead list. Whether there was one.
-fn remove(hand: &mut Hand<'_>, id: i64, reason: &str) -> Result<bool, Fault> {
+/// Takes a task that waits out of its line, and to the dead list if there is a reason for it. Whether there was one.
+fn remove(hand: &mut Hand<'_>, id: i64, reason: Option<&str>) -> Result<bool, Fault> {
     let db = hand.db;
     let mut statement =
         db.prepare_cached("DELETE FROM tasks WHERE id = ?1 RETURNING lane, attempt, weight, record")?;
@@ -83,7 +83,10 @@ fn remove(hand: &mut Hand<'_>, id: i64, reason: &str) -> Result<bool, Fault> {
     // A statement with RETURNING has its effect when it is at its end.
     debug_assert!(found.next().is_none(), "a task is one row");
     lanes::look_again(db, row.1)?;
-    settle::bury_row(hand, row, &record, (reason, ""))?;
+    match reason {
+        Some(reason) => settle::bury_row(hand, row, &record, (reason, ""))?,
+        None => settle::tell_end(hand, TaskId(id), &record)?,
+    }
     Ok(true)
 }
 
@@ -192,9 +195,17 @@ pub(super) fn cancelled(db: &Connection, among: &[TaskId]) -> Result<Vec<TaskId>
     Ok(found)
 }
 
-/// Stops a task from starting, or tells its worker to stop it.
-pub(super) fn cancel(hand: &mut Hand<'_>, id: TaskId) -> Result<Cancelled, Fault> {
-    if remove(hand, id.0, "cancelled")? {
+/// Stops tasks from starting, or tells their workers to stop them.
+pub(super) fn cancel_all(
+    hand: &mut Hand<'_>,
+    ids: &[TaskId],
+    leaving: Leaving,
+) -> Result<Vec<Cancelled>, Fault> {
+    ids.iter().map(|&id| cancel(hand, id, leaving)).collect()
+}
+
+fn cancel(hand: &mut Hand<'_>, id: TaskId, leaving: Leaving) -> Result<Cancelled, Fault> {
+    if remove(hand, id.0, (leaving == Leaving::Dead).then_some("cancelled"))? {
         hand.wake();
         return Ok(Cancelled::Waiting);
     }
