@@ -127,7 +127,7 @@ async fn notes_of_the_version_before_sheets_are_there_in_their_order_and_it_may_
     let late = "INSERT INTO notes (task, at, body) VALUES (7, 1501, 'x')";
     client.batch_execute(late).await.expect("the older version still writes");
     store
-        .write_notes(vec![NewNote { task: TaskId(8), at: Tick::from_nanos(1502), body: vec![1] }])
+        .write_notes([NewNote { task: TaskId(8), at: Tick::from_nanos(1502), body: vec![1] }].into())
         .await
         .expect("written");
     let all = NoteQuery { most: 2000, ..NoteQuery::default() };

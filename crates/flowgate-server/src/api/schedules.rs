@@ -163,7 +163,7 @@ fn view(schedule: &Schedule, states: Map<String, Value>) -> Value {
         queue: schedule.queue.clone(),
         ..Head::default()
     };
-    let mut view = message_view("", &Message { head, body: schedule.bytes() });
+    let mut view = message_view("", &Message { head: head.into(), body: schedule.bytes() });
     for name in ["messageId", "url", "notBefore"] {
         view.remove(name);
     }

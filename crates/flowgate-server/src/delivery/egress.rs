@@ -6,6 +6,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use http::{HeaderMap, Request, Response, StatusCode, header::PROXY_AUTHORIZATION, uri::Scheme};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -21,7 +22,7 @@ use super::{
     road::Road,
     trust::{self, TrustError},
 };
-use crate::{config::Proxy, office::Answered};
+use crate::{config::Proxy, office::Answered, wire::Whole};
 
 /// More of an answer is not read, unless somebody says otherwise.
 pub(super) const MOST_OF_AN_ANSWER: usize = 1024 * 1024;
@@ -125,15 +126,13 @@ impl Egress {
     /// Sends a request and reads its answer, all within `timeout`.
     ///
     /// Cancel safety: dropped, the request is cut off.
-    pub(crate) async fn send(
+    pub(crate) fn send(
         &self,
         mut request: Request<Bytes>,
         timeout: Duration,
-    ) -> Result<Answer, NoAnswer> {
+    ) -> impl Future<Output = Result<Answer, NoAnswer>> + Send {
         let host = request.uri().host().unwrap_or_default();
-        if let Some(Err(error)) = self.denies_private.then(|| resolver::check(host)) {
-            return Err(NoAnswer::Broken(error.to_string()));
-        }
+        let denied = self.denies_private.then(|| resolver::check(host).err()).flatten();
         let is_plain = request.uri().scheme() == Some(&Scheme::HTTP);
         // An endpoint behind https is asked through a tunnel, and never sees what is for the proxy.
         if let Some(proxy) = self.proxy.as_ref().filter(|_| is_plain) {
@@ -142,14 +141,22 @@ impl Egress {
                 request.headers_mut().insert(PROXY_AUTHORIZATION, credentials.clone());
             }
         }
-        let asked = async {
-            if is_plain {
-                return self.plain.ask(request).await;
+        let mut request = Some(request.map(Whole));
+        // A future has room for each value of each function it is made of, and there are as many as deliveries: so the request has one
+        // place, and what hyper needs is elsewhere.
+        let asked = async move {
+            match denied {
+                Some(error) => Err(NoAnswer::Broken(error.to_string())),
+                None if is_plain => self.plain.ask(&mut request).await,
+                None => Box::pin(self.ask_by_hyper(request.take().unwrap_or_default())).await,
             }
-            let asked = self.client.request(request.map(Full::new));
-            read(asked.await.map_err(|error| NoAnswer::broken(&error))?, self.most).await
         };
-        tokio::time::timeout(timeout, asked).await.unwrap_or(Err(NoAnswer::Late(timeout)))
+        tokio::time::timeout(timeout, asked).map(move |asked| asked.unwrap_or(Err(NoAnswer::Late(timeout))))
+    }
+
+    async fn ask_by_hyper(&self, request: Request<Whole>) -> Result<Answer, NoAnswer> {
+        let asked = self.client.request(request.map(|Whole(body)| Full::new(body)));
+        read(asked.await.map_err(|error| NoAnswer::broken(&error))?, self.most).await
     }
 }
 

@@ -11,6 +11,7 @@ use flowgate_tasks::{
     store::{NoteQuery, StoreError},
     worker::{Context, Failure, Handlers},
 };
+use futures_util::future::{Either, ready};
 use tokio::sync::watch;
 
 use super::{
@@ -115,7 +116,7 @@ impl Courier {
         let parcel = Parcel { task: context.id, message, bare };
         match courier.deliver_parcel(&context, &parcel).await {
             Ok(()) => Ok(Vec::new()),
-            Err(failure) => Err(courier.keep_its_place(&parcel.message, failure).await),
+            Err(failure) => Err(Box::pin(courier.keep_its_place(&parcel.message, failure)).await),
         }
     }
 
@@ -152,13 +153,15 @@ impl Courier {
     /// costs a message none of its retries.
     pub(super) async fn failed_before(&self, context: &Context) -> Result<u32, Failure> {
         let starts = context.attempt - 1;
-        if starts == 0 {
-            return Ok(0);
-        }
+        if starts == 0 { Ok(0) } else { Box::pin(self.failed_of(context.id, starts)).await }
+    }
+
+    /// Of so many attempts at a task, those that were answered and failed.
+    async fn failed_of(&self, task: TaskId, starts: u32) -> Result<u32, Failure> {
         // The newest says how many it is; those of an older version are counted. A few at a time: each has an answer in it.
         let (mut before, mut counted) = (None, 0);
         loop {
-            let query = NoteQuery { tasks: vec![context.id], before, most: NOTES };
+            let query = NoteQuery { tasks: vec![task], before, most: NOTES };
             let notes = self.desk.store.notes(query).await?;
             let Some(last) = notes.last().map(|note| note.id) else { return Ok(counted.min(starts)) };
             before = Some(last);
@@ -209,10 +212,11 @@ impl Courier {
             trace_state: message.head.trace_state.as_deref(),
         };
         let under_way = self.desk.meter.begin();
-        let answer = match request::request(message, &said) {
-            Ok(request) => self.egress.send(request, message.head.spec.timeout()).await,
-            Err(error) => Err(NoAnswer::Broken(error.to_string())),
+        let asking = match request::request(message, &said) {
+            Ok(request) => Either::Left(self.egress.send(request, message.head.spec.timeout())),
+            Err(error) => Either::Right(ready(Err(NoAnswer::Broken(error.to_string())))),
         };
+        let answer = asking.await;
         let verdict = verdict(&message.head.spec, &answer, retried, in_seconds(SystemTime::now()));
         under_way.ended(outcome(&verdict));
         self.desk.used(message);
@@ -228,12 +232,12 @@ impl Courier {
     async fn tell(&self, parcel: &Parcel, attempt: &Attempt) -> Result<(), Failure> {
         let spec = &parcel.message.head.spec;
         if let Some(callback) = &spec.callback {
-            self.call_back(parcel, attempt, callback, "callback").await?;
+            Box::pin(self.call_back(parcel, attempt, callback, "callback")).await?;
         }
         self.write_down(parcel, attempt).await;
         match &spec.failure_callback {
             Some(callback) if attempt.verdict == Verdict::Failed => {
-                self.call_back(parcel, attempt, callback, "failure").await
+                Box::pin(self.call_back(parcel, attempt, callback, "failure")).await
             }
             _ => Ok(()),
         }
@@ -241,7 +245,18 @@ impl Courier {
 
     /// The attempt in the log.
     pub(super) async fn write_down(&self, parcel: &Parcel, attempt: &Attempt) {
-        let &Parcel { task, ref message, ref bare } = parcel;
+        match attempt.verdict {
+            Verdict::Delivered => {
+                self.desk.journal.add_stored(parcel.task, Stage::Delivered, &parcel.bare).await;
+            }
+            Verdict::Again(wait) => Box::pin(self.write_down_failure(parcel, attempt, Some(wait))).await,
+            Verdict::Failed => Box::pin(self.write_down_failure(parcel, attempt, None)).await,
+        }
+    }
+
+    /// One that failed, and how long the next waits, if there is one.
+    async fn write_down_failure(&self, parcel: &Parcel, attempt: &Attempt, wait: Option<Duration>) {
+        let &Parcel { task, ref message, .. } = parcel;
         let journal = &self.desk.journal;
         let entry = |stage: Stage| Entry {
             stage,
@@ -255,9 +270,8 @@ impl Courier {
             failed: (stage == Stage::Error).then_some(attempt.retried + 1),
             message: message.without_body(),
         };
-        match attempt.verdict {
-            Verdict::Delivered => journal.add_stored(task, Stage::Delivered, bare).await,
-            Verdict::Again(wait) => {
+        match wait {
+            Some(wait) => {
                 // How often it failed is counted by these: it is there before the next attempt is.
                 journal.add_now(task, &entry(Stage::Error)).await;
                 let next = Some(clock::now() + wait.as_millis() as u64);
@@ -265,7 +279,7 @@ impl Courier {
                     .add(task, &Entry { next, ..Entry::plain(Stage::Retry, message.without_body()) })
                     .await;
             }
-            Verdict::Failed => {
+            None => {
                 journal.add(task, &entry(Stage::Error)).await;
                 // A dead letter is told with the answer it got: that is there before the letter is.
                 journal.add_now(task, &entry(Stage::Failed)).await;

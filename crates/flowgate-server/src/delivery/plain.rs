@@ -41,22 +41,22 @@ impl Plain {
         Plain { most, ..self }
     }
 
-    /// Sends a request, on an idle connection if there is one that lives, and reads its answer.
+    /// Sends a request, taken from where it is, on an idle connection if there is one that lives, and reads its answer.
     ///
     /// Cancel safety: dropped, the connection is closed.
-    pub(super) async fn ask(&self, request: Request<Bytes>) -> Result<Answer, NoAnswer> {
-        let to = self.proxy.as_ref().map_or(request.uri(), Proxy::uri).clone();
+    pub(super) async fn ask(&self, request: &mut Option<Request<Whole>>) -> Result<Answer, NoAnswer> {
+        let to = request.as_ref().map(Request::uri);
+        let to = self.proxy.as_ref().map(Proxy::uri).or(to).cloned().unwrap_or_default();
         let place = to.authority().map_or("", |authority| authority.as_str());
-        let mut request = Some(request.map(Whole));
         while let Some(line) = self.idle.take(place) {
-            match self.ask_on(line, place, &mut request).await {
+            match self.ask_on(line, place, request).await {
                 // It was closed while it was idle.
                 Err(_) if request.is_some() => {}
                 asked => return asked,
             }
         }
         let line = self.connect(to.clone()).await?;
-        self.ask_on(line, place, &mut request).await
+        self.ask_on(line, place, request).await
     }
 
     async fn connect(&self, to: Uri) -> Result<Line, NoAnswer> {
@@ -181,9 +181,14 @@ mod tests {
             self.listener.accept().await.expect("a connection").0
         }
 
-        fn request(&self, body: &'static [u8]) -> Request<Bytes> {
+        fn request(&self, body: &'static [u8]) -> Option<Request<Whole>> {
             let request = Request::post(&self.url).header("x-mine", "1");
-            request.body(Bytes::from_static(body)).expect("a request")
+            Some(request.body(Whole(Bytes::from_static(body))).expect("a request"))
+        }
+
+        /// Is asked this, and says so.
+        async fn asked_by(&self, plain: &Plain, body: &'static [u8]) -> Result<Answer, NoAnswer> {
+            plain.ask(&mut self.request(body)).await
         }
     }
 
@@ -223,8 +228,8 @@ mod tests {
             (first, second)
         };
         let asked = async {
-            let first = plain.ask(endpoint.request(b"one")).await.expect("an answer");
-            (first, plain.ask(endpoint.request(b"")).await.expect("an answer"))
+            let first = endpoint.asked_by(&plain, b"one").await.expect("an answer");
+            (first, endpoint.asked_by(&plain, b"").await.expect("an answer"))
         };
         let ((first, second), (good, bad)) = tokio::join!(served, asked);
         let head = format!("POST /job?a=1 HTTP/1.1\r\nhost: {place}\r\nx-mine: 1\r\n");
@@ -244,7 +249,7 @@ mod tests {
             heard(&mut stream, "one").await;
             says(&mut stream, OK).await;
         };
-        let (asked, ()) = tokio::join!(plain.ask(endpoint.request(b"one")), first);
+        let (asked, ()) = tokio::join!(endpoint.asked_by(&plain, b"one"), first);
         asked.expect("an answer");
         // Its end is on its way to us: until it is heard of, the connection cannot be told from one that lives.
         let place = endpoint.url.trim_start_matches("http://").trim_end_matches("/job?a=1").to_owned();
@@ -259,7 +264,7 @@ mod tests {
             says(&mut stream, OK).await;
             text
         };
-        let (asked, text) = tokio::join!(plain.ask(endpoint.request(b"two")), second);
+        let (asked, text) = tokio::join!(endpoint.asked_by(&plain, b"two"), second);
         assert_eq!(asked.expect("an answer").status.as_u16(), 200);
         assert!(text.starts_with("POST /job?a=1 "), "{text}");
     }
@@ -277,8 +282,8 @@ mod tests {
                 drop(stream);
             };
             let asked = async {
-                plain.ask(endpoint.request(b"one")).await.expect("an answer");
-                plain.ask(endpoint.request(body)).await
+                endpoint.asked_by(&plain, b"one").await.expect("an answer");
+                endpoint.asked_by(&plain, body).await
             };
             let ((), asked) = tokio::join!(served, asked);
             let closed = "the connection was closed before the end of the answer".to_owned();
@@ -298,7 +303,7 @@ mod tests {
             // It goes on until nobody reads any more.
             while stream.write_all(&[b'x'; 1000]).await.is_ok() {}
         };
-        let (asked, ()) = tokio::join!(plain.ask(endpoint.request(b"one")), served);
+        let (asked, ()) = tokio::join!(endpoint.asked_by(&plain, b"one"), served);
         assert_eq!(asked.expect("an answer").body.len(), MOST_OF_AN_ANSWER);
         assert!(plain.idle.take(endpoint.url.trim_start_matches("http://")).is_none());
     }
@@ -314,7 +319,7 @@ mod tests {
             says(&mut stream, head.as_bytes()).await;
             stream
         };
-        let (asked, stream) = tokio::join!(plain.ask(endpoint.request(b"one")), served);
+        let (asked, stream) = tokio::join!(endpoint.asked_by(&plain, b"one"), served);
         assert_eq!(asked.expect("an answer").status.as_u16(), 307);
         let mut more = [0];
         assert!(stream.try_read(&mut more).is_err(), "nothing more was said");
@@ -336,7 +341,7 @@ mod tests {
                 says(&mut stream, answer).await;
                 stream
             };
-            let (asked, _stream) = tokio::join!(plain.ask(endpoint.request(b"one")), served);
+            let (asked, _stream) = tokio::join!(endpoint.asked_by(&plain, b"one"), served);
             let said = asked.expect_err("no answer").to_string();
             assert!(said.contains("no HTTP"), "{said}");
         }
@@ -354,9 +359,9 @@ mod tests {
             says(&mut stream, OK).await;
             text
         };
-        let request =
-            Request::get("http://me:secret@example.test:81/p?q=1").body(Bytes::new()).expect("a request");
-        let (asked, text) = tokio::join!(plain.ask(request), served);
+        let request = Request::get("http://me:secret@example.test:81/p?q=1").body(Whole::default());
+        let mut request = Some(request.expect("a request"));
+        let (asked, text) = tokio::join!(plain.ask(&mut request), served);
         asked.expect("an answer");
         assert_eq!(text, "GET http://example.test:81/p?q=1 HTTP/1.1\r\nhost: example.test:81\r\n\r\n");
     }

@@ -11,7 +11,8 @@ use super::{Space, Spec, Start};
 /// A message on its way.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Message {
-    pub(crate) head: Head,
+    /// It is large, and messages are moved about: so it stays where it is.
+    pub(crate) head: Box<Head>,
     pub(crate) body: Bytes,
 }
 

@@ -142,6 +142,7 @@ async fn write(store: Arc<dyn Shelf>, meter: Arc<Meter>, mut waiting: mpsc::Rece
     while waiting.recv_many(&mut batch, BATCH).await > 0 {
         let (notes, written): (Vec<NewNote>, Vec<_>) =
             batch.drain(..).map(|line| (line.note, line.written)).unzip();
+        let notes = notes.into();
         match write_batch(&*store, &notes).await {
             Ok(()) if dropped > 0 => {
                 say(&format!("the log is written again; {dropped} of its lines were dropped"));
@@ -165,14 +166,14 @@ async fn write(store: Arc<dyn Shelf>, meter: Arc<Meter>, mut waiting: mpsc::Rece
     }
 }
 
-async fn write_batch(store: &dyn Shelf, notes: &[NewNote]) -> Result<(), StoreError> {
+async fn write_batch(store: &dyn Shelf, notes: &Arc<[NewNote]>) -> Result<(), StoreError> {
     let mut wait = Duration::from_millis(10);
     for _ in 1..TRIES {
-        if store.write_notes(notes.to_vec()).await.is_ok() {
+        if store.write_notes(Arc::clone(notes)).await.is_ok() {
             return Ok(());
         }
         sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(1));
     }
-    store.write_notes(notes.to_vec()).await
+    store.write_notes(Arc::clone(notes)).await
 }

@@ -325,7 +325,7 @@ impl Store for Scoped {
 }
 
 impl Shelf for Scoped {
-    fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
+    fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()> {
         self.inner.write_notes(notes)
     }
 

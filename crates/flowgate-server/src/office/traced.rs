@@ -20,7 +20,8 @@ pub(super) fn below(head: &Head) -> Above {
 
 impl Desk {
     /// The head with its place in a trace, below whoever sends it.
-    pub(crate) fn traced(&self, above: &Above, mut head: Head) -> Head {
+    pub(crate) fn traced(&self, above: &Above, head: impl Into<Box<Head>>) -> Box<Head> {
+        let mut head = head.into();
         let (context, parent) = self.tracer.enter(above.parent());
         head.trace = context.map(|context| context.to_string());
         head.sender = parent.map(|parent| parent.to_string());

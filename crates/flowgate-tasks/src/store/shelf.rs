@@ -3,6 +3,8 @@
 //! Owns the words of that second seam. Nothing here decides whether a task may start: a server that never uses it claims and
 //! settles just the same.
 
+use std::sync::Arc;
+
 use flowgate_core::{RateLook, Tick};
 
 use super::{
@@ -140,8 +142,8 @@ pub const OLDEST_LOOKED_AT: u32 = 1000;
 
 /// What no store of tasks needs and every server does: logs, settings, lists.
 pub trait Shelf: Store {
-    /// Writes notes.
-    fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()>;
+    /// Writes notes. They are shared, so that whoever has to try again needs no copy of them.
+    fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()>;
 
     /// Notes, the newest first.
     fn notes(&self, query: NoteQuery) -> Reply<'_, Vec<Note>>;

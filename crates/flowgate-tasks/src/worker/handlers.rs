@@ -154,6 +154,11 @@ impl Handlers {
         self
     }
 
+    /// This kind, by the name that is here already if it is known.
+    pub(super) fn name_of(&self, kind: &str) -> Arc<str> {
+        self.by_kind.get_key_value(kind).map_or_else(|| Arc::from(kind), |(known, _)| Arc::clone(known))
+    }
+
     pub(super) fn run(&self, context: Context, body: Vec<u8>) -> Run {
         match self.by_kind.get(&context.kind).or(self.fallback.as_ref()) {
             Some(handler) => handler(context, body),

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
     time::Duration,
 };
 
@@ -49,7 +48,7 @@ impl Held {
                 return self.ended.push(Settle { task, end: End::Dead { error: error.to_string() } });
             }
         };
-        let context = Context { id: task.id, kind: Arc::from(kind), attempt: task.attempt };
+        let context = Context { id: task.id, kind: handlers.name_of(kind), attempt: task.attempt };
         let run = handlers.run(context, body.to_vec());
         let handle = match timeout {
             None => self.runs.spawn(run),

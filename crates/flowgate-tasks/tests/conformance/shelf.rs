@@ -42,7 +42,7 @@ on_every_store! {
     async fn notes_come_newest_first_page_by_page_until_they_are_old(kit: &Kit) {
         let shelf = &kit.shelf;
         let note = |task, at: u64| NewNote { task: TaskId(task), at: Tick::from_nanos(at), body: vec![at as u8] };
-        shelf.write_notes(vec![note(1, 10), note(2, 20), note(1, 30)]).await.expect("a store");
+        shelf.write_notes([note(1, 10), note(2, 20), note(1, 30)].into()).await.expect("a store");
         let query = NoteQuery { most: 2, ..NoteQuery::default() };
         let page = shelf.notes(query.clone()).await.expect("a store");
         assert_eq!(page.iter().map(|note| note.body[0]).collect::<Vec<_>>(), [30, 20]);
@@ -107,7 +107,7 @@ on_every_store! {
         }
         let waiting = kit.send(task()).await;
         let note = |task: TaskId| NewNote { task, at: Tick::from_nanos(10), body: vec![1] };
-        shelf.write_notes([dead, held, gone, waiting, gone].map(note).to_vec()).await.expect("a store");
+        shelf.write_notes([dead, held, gone, waiting, gone].map(note).into()).await.expect("a store");
         assert_eq!(shelf.prune(Tick::from_nanos(25), Tick::ZERO).await.expect("a store"), 2);
         let left = shelf.notes(NoteQuery { most: 9, ..NoteQuery::default() }).await.expect("a store");
         let left: Vec<TaskId> = left.iter().map(|note| note.task).collect();

@@ -60,7 +60,7 @@ impl Desk {
     }
 
     /// What a message of a run was sent with, by its log; where that is gone, what the run was started with.
-    async fn sent_with(&self, task: TaskId, run: &RunHead) -> Result<Head, StoreError> {
+    async fn sent_with(&self, task: TaskId, run: &RunHead) -> Result<Box<Head>, StoreError> {
         let notes = self.store.notes(NoteQuery { tasks: vec![task], before: None, most: MOST_NOTES }).await?;
         let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
         let created = entries.into_iter().find(|entry| entry.stage == Stage::Created);
@@ -70,7 +70,7 @@ impl Desk {
             caller: run.caller.clone(),
             ..Head::default()
         };
-        let mut head = created.map_or_else(own, |entry| entry.message.head);
+        let mut head = created.map_or_else(|| own().into(), |entry| entry.message.head);
         (head.created, head.spec.start, head.spec.dedupe) = (clock::now(), None, None);
         Ok(self.traced(&run.above, head))
     }
@@ -189,7 +189,7 @@ mod tests {
         let failing = Failing { task, error: "no".to_owned(), answer: None, callback: None };
         desk.fail_run(&run.name, failing).await.expect("a store");
         let own = Head { url: head.url, spec: head.spec, ..Head::default() };
-        let letter = Message { head: own, body: Bytes::new() };
+        let letter = Message { head: own.into(), body: Bytes::new() };
         for round in 0..50 {
             let (teller, letter, part) = (desk.clone(), letter.clone(), part.clone());
             let tells = tokio::spawn(async move {

@@ -3,6 +3,8 @@
 //! Owns the way there and back, so that everybody else sees single notes in the order in which they were written. Those of many tasks
 //! come at once, and a row with its entries in two indexes for each of them costs more than all else about it.
 
+use std::sync::Arc;
+
 use flowgate_core::Tick;
 use tokio_postgres::Row;
 
@@ -87,11 +89,11 @@ const PRUNE: &str = "WITH old AS MATERIALIZED (SELECT batch, seat, cardinality(s
 const PRUNED: i64 = 200;
 
 impl Postgres {
-    pub(super) async fn add_notes(&self, notes: Vec<NewNote>) -> Result<(), StoreError> {
+    pub(super) async fn add_notes(&self, notes: Arc<[NewNote]>) -> Result<(), StoreError> {
         self.job(Line::Rest, move |_, session| async move {
             let tasks: Vec<i64> = notes.iter().map(|note| note.task.0).collect();
             let at: Vec<i64> = notes.iter().map(|note| stored(note.at)).collect();
-            let bodies: Vec<Vec<u8>> = notes.into_iter().map(|note| note.body).collect();
+            let bodies: Vec<&[u8]> = notes.iter().map(|note| note.body.as_slice()).collect();
             session.query(ADD_NOTES, [&tasks, &at, &bodies]).await.map(drop)
         })
         .await

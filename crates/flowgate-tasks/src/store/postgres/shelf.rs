@@ -1,5 +1,7 @@
 //! Notes, documents and lists.
 
+use std::sync::Arc;
+
 use flowgate_core::Tick;
 use tokio_postgres::{Row, types::ToSql};
 
@@ -56,7 +58,7 @@ impl Postgres {
 }
 
 impl Shelf for Postgres {
-    fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
+    fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()> {
         Box::pin(self.add_notes(notes))
     }
 

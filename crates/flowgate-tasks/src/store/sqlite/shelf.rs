@@ -1,5 +1,7 @@
 //! Notes, documents and lists.
 
+use std::sync::Arc;
+
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -25,7 +27,7 @@ use crate::{
 const BATCH: u32 = 2000;
 
 impl Shelf for Sqlite {
-    fn write_notes(&self, notes: Vec<NewNote>) -> Reply<'_, ()> {
+    fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()> {
         self.threads.write("wrote notes", move |hand| notes::write(hand.db, &notes))
     }
 
