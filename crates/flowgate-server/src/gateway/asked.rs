@@ -5,10 +5,45 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderValue, Method, Uri, Version, header, request::Parts, uri::PathAndQuery};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header, request::Parts, uri::PathAndQuery,
+};
 
 use super::{fault::Fault, path::normal};
 use crate::wire::lists;
+
+/// The head of a request, wherever it stands: as hyper took it apart, or as it was read.
+pub(super) trait Head {
+    fn method(&self) -> &Method;
+    fn version(&self) -> Version;
+    /// The host that the target names, with all that may stand beside it.
+    fn authority(&self) -> Option<&str>;
+    fn path(&self) -> &str;
+    /// The values of a header, in the order of its lines.
+    fn values<'h>(&'h self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &'h [u8]>;
+}
+
+impl Head for Parts {
+    fn method(&self) -> &Method {
+        &self.method
+    }
+
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn authority(&self) -> Option<&str> {
+        self.uri.authority().map(http::uri::Authority::as_str)
+    }
+
+    fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    fn values<'h>(&'h self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &'h [u8]> {
+        self.headers.get_all(name).iter().map(HeaderValue::as_bytes)
+    }
+}
 
 /// A request as routes and upstreams see it.
 #[derive(Debug)]
@@ -20,45 +55,58 @@ pub(super) struct Asked<'r> {
 }
 
 impl<'r> Asked<'r> {
-    pub(super) fn of(request: &'r Parts) -> Result<Self, Fault> {
-        if request.method == Method::CONNECT {
+    pub(super) fn of(head: &'r impl Head) -> Result<Self, Fault> {
+        if *head.method() == Method::CONNECT {
             return Err(Fault::Tunnel);
         }
-        let authority = match request.uri.authority() {
+        let authority = match head.authority() {
             // Whoever names a host in the target means that one (RFC 9112, 3.2.2).
-            Some(authority) => authority.as_str(),
-            None => host_of(&request.headers, request.version)?,
+            Some(authority) => authority.rsplit_once('@').map_or(authority, |(_, authority)| authority),
+            None => host_of(head)?,
         };
         let host = without_port(authority);
         let is_upper = host.bytes().any(|byte| byte.is_ascii_uppercase());
         let host = if is_upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
-        Ok(Asked { host, path: normal(request.uri.path()) })
+        Ok(Asked { host, path: normal(head.path()) })
     }
 }
 
-fn host_of(headers: &HeaderMap, version: Version) -> Result<&str, Fault> {
-    let mut hosts = headers.get_all(header::HOST).iter();
+fn host_of(head: &impl Head) -> Result<&str, Fault> {
+    let mut hosts = head.values(&header::HOST);
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
-            let text = host.to_str().ok().filter(|host| host.bytes().all(is_of_a_host));
+            let text = str::from_utf8(host)
+                .ok()
+                .filter(|host| host.bytes().all(|byte| OF_A_HOST[usize::from(byte)]));
             text.ok_or(Fault::Request("The header Host is no host."))
         }
         (Some(_), Some(_)) => Err(Fault::Request("The header Host is there more than once.")),
-        (None, _) if version < Version::HTTP_11 => Ok(""),
+        (None, _) if head.version() < Version::HTTP_11 => Ok(""),
         (None, _) => Err(Fault::Request("The header Host is missing.")),
     }
 }
 
-fn is_of_a_host(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~[]:%!$&'()*+,;=".contains(&byte)
+/// What a host may have in it (RFC 3986, 3.2.2).
+const OF_A_HOST: [bool; 256] = chars(b"-._~[]:%!$&'()*+,;=");
+
+/// Letters, digits and these, to look up by the byte.
+pub(super) const fn chars(others: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte: u8 = 0;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
 }
 
 fn without_port(authority: &str) -> &str {
-    let authority = authority.rsplit_once('@').map_or(authority, |(_, authority)| authority);
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    }
+    authority.trim_end_matches(|last: char| last.is_ascii_digit()).strip_suffix(':').unwrap_or(authority)
 }
 
 /// A body comes in chunks, if its length is not told: another coding would be lost with the header that names it, and belongs

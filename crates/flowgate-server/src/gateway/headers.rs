@@ -2,7 +2,7 @@
 //!
 //! Owns which headers end here, and what the gateway says of the client it speaks for.
 
-use std::{fmt::Write, net::SocketAddr};
+use std::{fmt::Write, io, net::SocketAddr, str};
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -134,22 +134,38 @@ fn listed<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item =
 /// Who is spoken for: the same for all requests of a connection.
 #[derive(Debug)]
 pub(super) struct Speaker {
-    address: HeaderValue,
-    protocol: &'static str,
+    /// The text of the address, in place: a value would be two more pieces of memory for each connection.
+    address: [u8; LONGEST_ADDRESS],
+    length: u8,
+    is_tls: bool,
 }
+
+/// Of an IPv6 address: those of IPv4 are written as such.
+const LONGEST_ADDRESS: usize = 39;
 
 impl Speaker {
     pub(super) fn new(peer: SocketAddr, is_tls: bool) -> Self {
-        let address = peer.ip().to_canonical().to_string();
-        let address = HeaderValue::try_from(address).expect("an address is plain text");
-        Speaker { address, protocol: if is_tls { "https" } else { "http" } }
+        let mut address = [0; LONGEST_ADDRESS];
+        let mut rest = &mut address[..];
+        io::Write::write_fmt(&mut rest, format_args!("{}", peer.ip().to_canonical()))
+            .expect("no address is longer");
+        let length = u8::try_from(LONGEST_ADDRESS - rest.len()).expect("it is short");
+        Speaker { address, length, is_tls }
+    }
+
+    fn address(&self) -> &[u8] {
+        &self.address[..usize::from(self.length)]
+    }
+
+    fn protocol(&self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
     }
 
     /// The client as an element of `Forwarded`, in which an IPv6 address is quoted.
     fn element(&self) -> String {
-        let address = self.address.to_str().unwrap_or("unknown");
+        let address = str::from_utf8(self.address()).expect("an address is plain text");
         let (before, after) = if address.contains(':') { ("\"[", "]\"") } else { ("", "") };
-        format!("for={before}{address}{after};proto={}", self.protocol)
+        format!("for={before}{address}{after};proto={}", self.protocol())
     }
 
     /// What the upstream should know of the client. What others have said before stays where they are trusted to say it;
@@ -157,9 +173,9 @@ impl Speaker {
     pub(super) fn introduction(&self, headers: &HeaderMap, marks: Marks, is_trusted: bool) -> Introduction {
         let host = headers.get(header::HOST);
         let address = if marks.forwarded_for {
-            joined(headers, &X_FORWARDED_FOR, self.address.as_bytes())
+            joined(headers, &X_FORWARDED_FOR, self.address())
         } else {
-            self.address.clone()
+            HeaderValue::from_bytes(self.address()).expect("an address is plain text")
         };
         let forwarded = marks.forwarded.then(|| {
             let mut element = self.element();
@@ -172,7 +188,7 @@ impl Speaker {
         });
         Introduction {
             address,
-            protocol: if is_trusted && marks.forwarded_proto { None } else { Some(self.protocol) },
+            protocol: if is_trusted && marks.forwarded_proto { None } else { Some(self.protocol()) },
             host: if is_trusted && marks.forwarded_host { None } else { host.cloned() },
             forwarded,
             replaces: marks.forwarded || marks.forwarded_for || marks.forwarded_proto || marks.forwarded_host,

@@ -2,17 +2,16 @@
 //!
 //! Owns the route's gate, the key of a request, and what responses tell of both. Who may start is the gate's decision.
 
-use std::{net::SocketAddr, str, sync::Arc};
+use std::{borrow::Cow, net::SocketAddr, str, sync::Arc};
 
-use bytes::Bytes;
 use flowgate::{
-    Gate, Key, KeyedGate, Limits, OptionError, Pass, Refusal,
+    Gate, KeyedGate, Limits, OptionError, Pass, Refusal,
     gate::{LaneLook, Look},
-    http::{Answer, Figures, Identity, Peer, ReleaseAt},
+    http::{Answer, Figures, Identity, ReleaseAt},
 };
-use http::{HeaderMap, HeaderName, Response, request::Parts};
+use http::{HeaderMap, HeaderName};
 
-use super::{fault::Fault, path::as_key, router::Part};
+use super::{asked::Head, fault::Fault, path::as_key, router::Part};
 use crate::config::{KeyFrom, MissingKey, PathPattern, RouteLimit};
 
 /// A longer one would make ten thousand lanes cost more than a few megabytes.
@@ -48,16 +47,6 @@ enum Source {
     Header(HeaderName, MissingKey),
     Path(Part),
     Client,
-}
-
-/// Whose lane a request enters.
-#[derive(Debug)]
-pub(super) enum Lane {
-    /// There is one.
-    Only,
-    Of(Key),
-    /// The client's, which takes more than its request to know.
-    OfClient,
 }
 
 impl Limiter {
@@ -126,60 +115,51 @@ impl Limiter {
         Ok(())
     }
 
-    /// The lane of a request whose path is this, in its normal form.
-    pub(super) fn lane(&self, request: &Parts, path: &str) -> Result<Lane, Fault> {
+    /// The key of a request whose path is this, in its normal form, where there is more than one lane.
+    pub(super) fn key<'h>(
+        &self,
+        head: &'h impl Head,
+        path: &str,
+        (identity, peer): (&Identity, SocketAddr),
+    ) -> Result<Option<Cow<'h, str>>, Fault> {
         let key = match &self.key {
-            Source::Constant => return Ok(Lane::Only),
-            Source::Client => return Ok(Lane::OfClient),
-            Source::Path(part) => Key::new(&as_key(part.of(path))),
+            Source::Constant => return Ok(None),
+            Source::Client => identity.key_of(peer, |header| head.values(header)).into(),
+            Source::Path(part) => as_key(part.of(path)).into_owned().into(),
             Source::Header(name, missing) => {
-                let mut values = request.headers.get_all(name).iter();
+                let mut values = head.values(name);
                 match (values.next(), values.next(), missing) {
-                    (Some(value), None, _) => text_of(value.as_bytes())?,
+                    (Some(value), None, _) => text_of(value)?,
                     // Which of them the upstream would take for the key is anybody's guess.
                     (Some(_), Some(_), _) => return Err(Fault::Request(TWO_KEYS)),
-                    (None, _, MissingKey::Shared) => Key::new(""),
+                    (None, _, MissingKey::Shared) => "".into(),
                     (None, _, MissingKey::Refuse) => return Err(Fault::Request(NO_KEY)),
                 }
             }
         };
-        if key.as_bytes().len() > LONGEST_KEY { Err(Fault::Request(LONG_KEY)) } else { Ok(Lane::Of(key)) }
+        if key.len() > LONGEST_KEY { Err(Fault::Request(LONG_KEY)) } else { Ok(Some(key)) }
     }
 
     /// Waits in line for a pass, or is turned away.
     ///
     /// Cancel safety: dropped, it leaves the line.
-    pub(super) async fn admit(
-        &self,
-        lane: Lane,
-        request: &mut Parts,
-        (identity, peer): (&Identity, SocketAddr),
-    ) -> Result<Pass, Response<Bytes>> {
-        let key = match lane {
-            Lane::Only => None,
-            Lane::Of(key) => Some(key),
-            Lane::OfClient => {
-                request.extensions.insert(Peer(peer));
-                Some(identity.key(request))
-            }
-        };
-        let entered = match &self.door {
+    pub(super) async fn enter(&self, key: Option<&str>) -> Result<Pass, Refusal> {
+        match &self.door {
             Door::One(gate) => gate.enter().await,
-            Door::Many(gate) => gate.enter_key(key.as_ref().map_or("", Key::as_str)).await,
-        };
-        entered.map_err(|refusal| self.refuse(&refusal, key.as_ref(), &request.headers))
+            Door::Many(gate) => gate.enter_key(key.unwrap_or_default()).await,
+        }
     }
 
-    fn refuse(&self, refusal: &Refusal, key: Option<&Key>, request: &HeaderMap) -> Response<Bytes> {
-        let mut response = self.answer.refuse(refusal, request);
-        if self.has_figures {
-            let concurrency = refusal.max.map(|limit| {
-                let remaining = limit.saturating_sub(refusal.in_use);
-                Figures::Concurrency { limit, remaining }
-            });
-            write(concurrency, self.rate(key), response.headers_mut());
+    /// The figures of the lane that somebody was turned away from, where they are told: of its slots, and of its rate.
+    pub(super) fn figures(&self, refusal: &Refusal, key: Option<&str>) -> (Option<Figures>, Option<Figures>) {
+        if !self.has_figures {
+            return (None, None);
         }
-        response
+        let concurrency = refusal.max.map(|limit| {
+            let remaining = limit.saturating_sub(refusal.in_use);
+            Figures::Concurrency { limit, remaining }
+        });
+        (concurrency, self.rate(key))
     }
 
     /// The figures of the lane, into the head of a response.
@@ -191,11 +171,12 @@ impl Limiter {
         let (standing, rate) = if self.has_rate { pass.standing_and_rate() } else { (pass.standing(), None) };
         let figures = standing.max.zip(standing.remaining());
         let concurrency = figures.map(|(limit, remaining)| Figures::Concurrency { limit, remaining });
-        write(concurrency, rate.map(|(rate, left)| Figures::of_rate(&rate, left)), headers);
+        let rate = rate.map(|(rate, left)| Figures::of_rate(&rate, left));
+        with_all((concurrency, rate), |figures| Figures::write_all(figures, headers));
     }
 
     /// What the lane's rate has left, where it has one.
-    fn rate(&self, key: Option<&Key>) -> Option<Figures> {
+    fn rate(&self, key: Option<&str>) -> Option<Figures> {
         // Asking for the lane takes its lock: not where no lane has a rate.
         if !self.has_rate {
             return None;
@@ -206,7 +187,7 @@ impl Limiter {
                 (look.limits, look.rate)
             }
             Door::Many(gate) => {
-                let lane = gate.look_key(key.map_or("", Key::as_str));
+                let lane = gate.look_key(key.unwrap_or_default());
                 lane.map_or((self.limits, None), |lane| (lane.limits, lane.rate))
             }
         };
@@ -248,15 +229,17 @@ const NO_KEY: &str = "The header by which requests to this route are counted is 
 const TWO_KEYS: &str = "The header by which requests to this route are counted is there more than once.";
 const LONG_KEY: &str = "What requests to this route are counted by is longer than 1024 bytes.";
 
-fn write(concurrency: Option<Figures>, rate: Option<Figures>, headers: &mut HeaderMap) {
-    match (concurrency, rate) {
-        (Some(concurrency), Some(rate)) => Figures::write_all(&[concurrency, rate], headers),
-        (Some(figures), None) | (None, Some(figures)) => figures.write(headers),
+/// Those that there are.
+pub(super) fn with_all(figures: (Option<Figures>, Option<Figures>), put: impl FnOnce(&[Figures])) {
+    match figures {
+        (Some(concurrency), Some(rate)) => put(&[concurrency, rate]),
+        (Some(figures), None) | (None, Some(figures)) => put(&[figures]),
         (None, None) => {}
     }
 }
 
-fn text_of(bytes: &[u8]) -> Result<Key, Fault> {
+fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>, Fault> {
     let text = str::from_utf8(bytes);
-    text.map(Key::new).map_err(|_| Fault::Request("The header by which requests are counted is no text."))
+    text.map(Cow::Borrowed)
+        .map_err(|_| Fault::Request("The header by which requests are counted is no text."))
 }

@@ -5,6 +5,7 @@
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
 use super::{
+    plain::Refusals,
     table::{Plan, Table},
     tasks::Spawner,
     upstream::Pool,
@@ -17,6 +18,8 @@ pub(super) struct View {
     pub(super) table: Arc<Table>,
     pools: Vec<Rc<Pool>>,
     turns: Vec<Cell<usize>>,
+    /// What those whom a plan turned away were last told.
+    refusals: Vec<Refusals>,
 }
 
 impl View {
@@ -26,7 +29,13 @@ impl View {
         let pool = |upstream| known(upstream).unwrap_or_else(|| Pool::new(upstream.clone(), spawner.clone()));
         let pools = table.upstreams.iter().map(pool).collect();
         let turns = (0..table.plans).map(|_| Cell::new(0)).collect();
-        Rc::new(View { table, pools, turns })
+        let refusals = (0..table.plans).map(|_| Refusals::default()).collect();
+        Rc::new(View { table, pools, turns, refusals })
+    }
+
+    /// What those whom this plan turned away were last told.
+    pub(super) fn refusals(&self, plan: usize) -> &Refusals {
+        &self.refusals[plan]
     }
 
     /// The upstreams of a plan, the one whose turn it is first.

@@ -27,7 +27,7 @@ use super::{
     client::Client,
     clock::{Clock, TICK},
     connection::serve,
-    cores::Core,
+    cores::{Core, Post},
     io::{ClientIo, Socket},
     spare::Spare,
     table::Table,
@@ -92,6 +92,7 @@ pub(super) struct Worker {
     tls: RefCell<Option<Tls>>,
     is_draining: Cell<bool>,
     load: Arc<Load>,
+    post: Post,
 }
 
 /// A connection at rest.
@@ -107,9 +108,11 @@ impl Hand {
         let load = Arc::new(Load::default());
         let own = Arc::clone(&load);
         let thread = thread::Builder::new().name(name).spawn(move || {
-            core.keep();
+            let post = core.keep();
             match builder.build_local(LocalOptions::default()) {
-                Ok(runtime) => runtime.block_on(async { Worker::new(table, tls, own).run(inbox).await }),
+                Ok(runtime) => {
+                    runtime.block_on(async { Worker::new(table, tls, own, post).run(inbox).await })
+                }
                 // Its orders go nowhere, and whoever sends one is told so.
                 Err(_) => 0,
             }
@@ -164,13 +167,13 @@ impl Drop for Resting<'_> {
 }
 
 impl Worker {
-    fn new(table: Arc<Table>, tls: Option<Tls>, load: Arc<Load>) -> Rc<Self> {
+    fn new(table: Arc<Table>, tls: Option<Tls>, load: Arc<Load>, post: Post) -> Rc<Self> {
         let clock = Rc::new(Clock::new());
         let spawner = Spawner { tasks: Rc::default(), clock: Rc::clone(&clock) };
         let upstreams = Spawner { tasks: Rc::new(Tasks::default()), clock };
         let view = RefCell::new(View::new(table, None, &upstreams));
         let (tls, is_draining) = (RefCell::new(tls), Cell::new(false));
-        Rc::new(Worker { spawner, spare: Spare::default(), upstreams, view, tls, is_draining, load })
+        Rc::new(Worker { spawner, spare: Spare::default(), upstreams, view, tls, is_draining, load, post })
     }
 
     /// The routes as they are now.
@@ -240,6 +243,7 @@ impl Worker {
     fn tick(&self) {
         self.spawner.clock.turn();
         self.spawner.tasks.watches.tick();
+        self.post.tick();
         self.view.borrow().sweep();
     }
 

@@ -27,6 +27,30 @@ fn seen(client: &mut Client, is_bodiless: bool) -> (String, Vec<String>, String)
 }
 
 #[test]
+fn w2_a_refusal_is_the_same_in_each_of_its_forms_whether_its_request_was_plain_or_not() {
+    // Seen to fail: without the length of its body for a HEAD; with its reason left out.
+    let (upstream, program) = stage("");
+    let mut holding = program.client();
+    holding.ask("GET", "/v1/a", "");
+    let (_held, _) = upstream.take();
+    for method in ["GET", "POST", "HEAD"] {
+        for kind in ["", "Content-Type: application/json\r\n", "Content-Type: application/grpc\r\n"] {
+            let answers = ["", "", SPECIAL].map(|special| {
+                let mut client = program.client();
+                client.ask(method, "/v1/a", &format!("{kind}{special}"));
+                let answer = seen(&mut client, method == "HEAD");
+                // And the connection goes on.
+                client.ask("GET", "/v1/a", special);
+                assert_eq!(client.read().json()["error"]["code"], "PLATFORM.CONCURRENCY_LIMIT_EXCEEDED");
+                answer
+            });
+            assert_eq!(answers[0], answers[1], "{method} {kind}: twice the same");
+            assert_eq!(answers[0], answers[2], "{method} {kind}");
+        }
+    }
+}
+
+#[test]
 fn w3_an_answer_is_the_same_whether_its_request_was_plain_or_not() {
     // Seen to fail: with a length told for a 204; without the length of a refusal; without `Date`.
     let (upstream, program) = stage("");
@@ -62,12 +86,15 @@ fn w3_an_answer_is_the_same_whether_its_request_was_plain_or_not() {
         });
         assert_eq!(answers[0], answers[1], "{said:?}");
     }
-    for (method, target, headers) in [("GET", "/v1/a", "Host: b\r\n"), ("POST", "/v1/../a", "Host: a b\r\n")]
-    {
+    for (method, target, headers) in [
+        ("GET", "/v1/a", "Host: b\r\n"),
+        ("POST", "/v1/../a", "Host: a b\r\n"),
+        ("HEAD", "/v1/a", "Host: b\r\n"),
+    ] {
         let answers = ["", SPECIAL].map(|special| {
             let mut client = program.client();
             client.ask(method, target, &format!("{headers}{special}"));
-            seen(&mut client, false)
+            seen(&mut client, method == "HEAD")
         });
         assert_eq!(answers[0], answers[1], "{method} {target}");
     }

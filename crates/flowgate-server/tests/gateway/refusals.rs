@@ -45,6 +45,27 @@ fn w2_over_the_cap_is_429_at_once_in_the_envelope_of_the_seed() {
 }
 
 #[test]
+fn w2_each_lane_is_told_of_itself_whoever_was_refused_before() {
+    // Seen to fail: with what was told last told again whatever the numbers are.
+    let upstream = Service::new();
+    let message = "[gateway.route.refusal]\nmessage = \"{in_flight} of {max}\"\n";
+    let route = format!("{ROUTE}{message}[[gateway.route.override]]\nkey = \"small\"\nmax = 1\n");
+    let program = Program::before(upstream.address, "workers = 1\n", &route);
+    let _held = ["small", "large", "large"]
+        .map(|key| upstream.hold(&program, "/actions/a", &format!("X-Key: {key}\r\n")));
+    for (key, message, limit) in [
+        ("small", "1 of 1", "1"),
+        ("large", "2 of 2", "2"),
+        ("large", "2 of 2", "2"),
+        ("small", "1 of 1", "1"),
+    ] {
+        let answer = program.post("/actions/refused", &format!("X-Key: {key}\r\n"));
+        assert_eq!((answer.status(), answer.header("concurrency-limit")), (429, Some(limit)), "{key}");
+        assert_eq!(answer.json()["error"]["message"], message, "{key}");
+    }
+}
+
+#[test]
 fn w2_every_response_of_a_limited_route_tells_its_figures() {
     // Seen to fail: with the figures told only to the refused.
     let upstream = Service::new();

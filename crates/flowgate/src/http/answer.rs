@@ -10,7 +10,10 @@ use bytes::Bytes;
 use flowgate_core::{Code, OptionError, Reason, Refusal};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
-use super::figures::{digits, number, whole_seconds};
+use super::{
+    figures::{number, push_number, whole_seconds},
+    wording::{Numbers, Wording},
+};
 
 /// On every refusal, with its reason.
 pub(crate) const REFUSAL: HeaderName = HeaderName::from_static("flowgate-refusal");
@@ -20,6 +23,8 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC: &str = "application/grpc";
 /// With the figures of both kinds, and what a server adds. For one more, a map has room for twice as many.
 const MOST_HEADERS: usize = 12;
+/// What a body takes besides its words.
+const FRAME: usize = 160;
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The reason of one who is shed: no gate's, so the core has no word for it.
@@ -45,15 +50,26 @@ pub enum Format {
     Envelope,
 }
 
-/// The words of a refusal. A message may have `{max}`, `{in_flight}`, `{waiting}` and `{retry_after}` in it.
+/// A refusal as it is told. A server that writes the heads of its responses itself takes it from here; all others have it as a
+/// response from [`Answer::refuse`], which says the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wording {
-    code: Cow<'static, str>,
-    title: Cow<'static, str>,
-    message: Cow<'static, str>,
+pub struct Told {
+    status: StatusCode,
+    kind: &'static str,
+    grpc: Option<Grpc>,
+    reason: Option<&'static str>,
+    retry_after: Option<u64>,
+    body: Vec<u8>,
 }
 
-/// What is told of a refusal.
+/// gRPC has its own way: status 200, and the truth in the trailers, which may stand in the head where there is no body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Grpc {
+    status: &'static str,
+    message: String,
+}
+
+/// What is known of a refusal.
 struct Facts {
     reason: &'static str,
     is_rate: bool,
@@ -63,68 +79,6 @@ struct Facts {
     in_use: u32,
     waiting: u32,
     retry_after: Option<Duration>,
-}
-
-/// What numbers take in a message.
-const ROOM: usize = 32;
-const PLACES: [&str; 4] = ["max", "in_flight", "waiting", "retry_after"];
-
-impl Wording {
-    /// These words; an error if the message has a place in braces that nothing is known to fill.
-    pub fn new(
-        code: impl Into<Cow<'static, str>>,
-        title: impl Into<Cow<'static, str>>,
-        message: impl Into<Cow<'static, str>>,
-    ) -> Result<Self, OptionError> {
-        let wording = Wording { code: code.into(), title: title.into(), message: message.into() };
-        let text = &*wording.message;
-        let mut rest = text;
-        while let Some(start) = rest.find(['{', '}']) {
-            let known = PLACES.iter().find_map(|place| place_at(&rest[start..], place));
-            let accepted = || "text with no braces but {max}, {in_flight}, {waiting} and {retry_after}";
-            rest = known.ok_or_else(|| OptionError::new("message", format!("{text:?}"), accepted()))?;
-        }
-        Ok(wording)
-    }
-
-    const fn fixed(code: &'static str, title: &'static str, message: &'static str) -> Self {
-        Wording { code: Cow::Borrowed(code), title: Cow::Borrowed(title), message: Cow::Borrowed(message) }
-    }
-
-    fn with_message(&self, message: impl Into<Cow<'static, str>>) -> Result<Self, OptionError> {
-        Wording::new(self.code.clone(), self.title.clone(), message)
-    }
-
-    /// The message with its places filled. Under overload there is one of these for each request, so it is put together in
-    /// one go.
-    fn filled(&self, facts: &Facts, retry_after: u64) -> String {
-        let mut text = String::with_capacity(self.message.len() + ROOM);
-        let mut rest = &*self.message;
-        while let Some((before, behind)) = rest.split_once('{') {
-            text.push_str(before);
-            let (place, after) = behind.split_once('}').unwrap_or((behind, ""));
-            match (place, facts.max) {
-                ("max", Some(max)) => push_number(&mut text, max.into()),
-                ("max", None) => text.push_str("unlimited"),
-                ("in_flight", _) => push_number(&mut text, facts.in_use.into()),
-                ("waiting", _) => push_number(&mut text, facts.waiting.into()),
-                _ => push_number(&mut text, retry_after),
-            }
-            rest = after;
-        }
-        text.push_str(rest);
-        text
-    }
-}
-
-fn push_number(text: &mut String, number: u64) {
-    let (digits, at) = digits(number);
-    text.push_str(str::from_utf8(&digits[at..]).expect("digits are plain text"));
-}
-
-/// What follows `{place}`, if the text begins with that.
-fn place_at<'a>(text: &'a str, place: &str) -> Option<&'a str> {
-    text.strip_prefix('{')?.strip_prefix(place)?.strip_prefix('}')
 }
 
 impl Default for Answer {
@@ -214,6 +168,11 @@ impl Answer {
 
     /// The response to a refused request, whose headers say in which form its client reads it.
     pub fn refuse(&self, refusal: &Refusal, request: &HeaderMap) -> Response<Bytes> {
+        self.tell(refusal, is_grpc(request)).into()
+    }
+
+    /// The same before it is a response, for a client that speaks gRPC or does not.
+    pub fn tell(&self, refusal: &Refusal, is_grpc: bool) -> Told {
         let is_rate = refusal.reason == Reason::Rate;
         // A full table of keys, a pause and a close are nobody's budget.
         let is_budget = !matches!(refusal.reason, Reason::KeysFull | Reason::Paused | Reason::Closed);
@@ -227,7 +186,7 @@ impl Answer {
             waiting: refusal.waiting,
             retry_after: refusal.retry_after,
         };
-        self.write(&facts, request)
+        self.write(&facts, is_grpc)
     }
 
     /// The response to a request that was shed.
@@ -242,7 +201,7 @@ impl Answer {
             waiting: 0,
             retry_after: None,
         };
-        self.write(&facts, request)
+        self.write(&facts, is_grpc(request)).into()
     }
 
     /// The response to a request whose key could not be told, because the code that was asked for it panicked.
@@ -250,123 +209,178 @@ impl Answer {
         let (status, code) = (StatusCode::INTERNAL_SERVER_ERROR, Code::Misconfigured.as_str());
         let message = "It could not be told which limit this request is under.";
         if is_grpc(request) {
-            return grpc(status, message);
+            return Told::grpc(status, message.as_bytes()).into();
         }
         self.fail(status, code, "Misconfigured", message)
     }
 
     /// Another failure in the same form: what a gateway says for an upstream that does not answer.
     pub fn fail(&self, status: StatusCode, code: &str, title: &str, message: &str) -> Response<Bytes> {
-        let body = match self.format {
-            Format::Problem => problem(status, code, title, message, ""),
-            Format::Envelope => envelope(code, title, message),
-        };
-        self.respond(status, body)
+        let (code, title, message) = (escaped(code), escaped(title), escaped(message));
+        let put_message = |body: &mut Vec<u8>| body.extend_from_slice(message.as_bytes());
+        let mut body = Vec::with_capacity(FRAME + code.len() + title.len() + message.len());
+        match self.format {
+            Format::Problem => put_problem(&mut body, status, &code, &title, put_message, &[]),
+            Format::Envelope => put_envelope(&mut body, &code, &title, put_message),
+        }
+        Told::json(self.format, status, body).into()
     }
 
-    fn write(&self, facts: &Facts, request: &HeaderMap) -> Response<Bytes> {
+    fn write(&self, facts: &Facts, is_grpc: bool) -> Told {
         let status = if facts.is_budget { self.status } else { StatusCode::SERVICE_UNAVAILABLE };
         let wording = if facts.is_rate { &self.over_rate } else { &self.over_max };
         let retry_after = whole_seconds(facts.retry_after.unwrap_or(self.retry_after)).max(1);
-        let message = wording.filled(facts, retry_after);
-        let mut response = if is_grpc(request) {
-            grpc(status, &message)
+        let Facts { max, in_use, waiting, .. } = *facts;
+        let numbers = Numbers { max, in_use, waiting, retry_after };
+        let mut told = if is_grpc {
+            Told::grpc(status, &wording.message(&numbers))
         } else {
-            let body = match self.format {
+            let put_message = |body: &mut Vec<u8>| wording.put_message(&numbers, body);
+            let mut body = Vec::with_capacity(FRAME + wording.len());
+            let (code, title) = (&wording.code, &wording.title);
+            match self.format {
                 Format::Problem => {
                     let members =
-                        [",\"code\":\"", facts.code.as_str(), "\",\"reason\":\"", facts.reason, "\""]
-                            .concat();
-                    problem(status, &wording.code, &wording.title, &message, &members)
+                        [",\"code\":\"", facts.code.as_str(), "\",\"reason\":\"", facts.reason, "\""];
+                    put_problem(&mut body, status, code, title, put_message, &members);
                 }
-                Format::Envelope => envelope(&wording.code, &wording.title, &message),
-            };
-            self.respond(status, body)
+                Format::Envelope => put_envelope(&mut body, code, title, put_message),
+            }
+            Told::json(self.format, status, body)
         };
-        let headers = response.headers_mut();
-        headers.insert(REFUSAL, HeaderValue::from_static(facts.reason));
-        if !self.retry_after.is_zero() {
-            headers.insert(header::RETRY_AFTER, number(retry_after));
-        }
-        response
+        told.reason = Some(facts.reason);
+        told.retry_after = (!self.retry_after.is_zero()).then_some(retry_after);
+        told
     }
+}
 
-    fn respond(&self, status: StatusCode, body: String) -> Response<Bytes> {
-        let kind = match self.format {
+impl Told {
+    fn json(format: Format, status: StatusCode, body: Vec<u8>) -> Self {
+        let kind = match format {
             Format::Problem => "application/problem+json",
             Format::Envelope => "application/json",
         };
+        Told { status, kind, grpc: None, reason: None, retry_after: None, body }
+    }
+
+    fn grpc(status: StatusCode, message: &[u8]) -> Self {
+        let (resource_exhausted, internal, unavailable) = ("8", "13", "14");
+        let code = match status {
+            StatusCode::TOO_MANY_REQUESTS => resource_exhausted,
+            StatusCode::INTERNAL_SERVER_ERROR => internal,
+            _ => unavailable,
+        };
+        let mut text = String::new();
+        for &byte in message {
+            match byte {
+                b'%' | ..b' ' | 0x7f.. => {
+                    write!(text, "%{byte:02X}").expect("a string takes all that is written");
+                }
+                _ => text.push(char::from(byte)),
+            }
+        }
+        let grpc = Some(Grpc { status: code, message: text });
+        let (status, body) = (StatusCode::OK, Vec::new());
+        Told { status, kind: GRPC, grpc, reason: None, retry_after: None, body }
+    }
+
+    /// Whether whoever sends a body of this `Content-Type` speaks gRPC.
+    pub fn is_for_grpc(content_type: &[u8]) -> bool {
+        content_type.starts_with(GRPC.as_bytes())
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The body.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Writes its headers as lines of HTTP/1.1: all but those of the body's length and of the connection.
+    pub fn write_lines(&self, text: &mut Vec<u8>) {
+        text.extend_from_slice(b"content-type: ");
+        text.extend_from_slice(self.kind.as_bytes());
+        text.extend_from_slice(b"\r\ncache-control: no-store\r\n");
+        if let Some(Grpc { status, message }) = &self.grpc {
+            text.extend_from_slice(b"grpc-status: ");
+            text.extend_from_slice(status.as_bytes());
+            text.extend_from_slice(b"\r\ngrpc-message: ");
+            text.extend_from_slice(message.as_bytes());
+            text.extend_from_slice(b"\r\n");
+        }
+        if let Some(reason) = self.reason {
+            text.extend_from_slice(b"flowgate-refusal: ");
+            text.extend_from_slice(reason.as_bytes());
+            text.extend_from_slice(b"\r\n");
+        }
+        if let Some(retry_after) = self.retry_after {
+            text.extend_from_slice(b"retry-after: ");
+            push_number(text, retry_after);
+            text.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+impl From<Told> for Response<Bytes> {
+    fn from(told: Told) -> Self {
+        let Told { status, kind, grpc, reason, retry_after, body } = told;
         let mut response = Response::new(Bytes::from(body));
         *response.status_mut() = status;
-        *response.headers_mut() = HeaderMap::with_capacity(MOST_HEADERS);
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+        let headers = response.headers_mut();
+        *headers = HeaderMap::with_capacity(MOST_HEADERS);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::CACHE_CONTROL, NO_STORE);
+        if let Some(Grpc { status, message }) = grpc {
+            headers.insert(GRPC_STATUS, HeaderValue::from_static(status));
+            let message = HeaderValue::try_from(message).expect("what is no text is written in digits");
+            headers.insert(GRPC_MESSAGE, message);
+        }
+        if let Some(reason) = reason {
+            headers.insert(REFUSAL, HeaderValue::from_static(reason));
+        }
+        if let Some(retry_after) = retry_after {
+            headers.insert(header::RETRY_AFTER, number(retry_after));
+        }
         response
     }
 }
 
 fn is_grpc(request: &HeaderMap) -> bool {
-    request.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(GRPC.as_bytes()))
+    request.get(header::CONTENT_TYPE).is_some_and(|kind| Told::is_for_grpc(kind.as_bytes()))
 }
 
-/// gRPC has its own way: status 200, and the truth in the trailers, which may stand in the head where there is no body.
-fn grpc(status: StatusCode, message: &str) -> Response<Bytes> {
-    let (resource_exhausted, internal, unavailable) = ("8", "13", "14");
-    let code = match status {
-        StatusCode::TOO_MANY_REQUESTS => resource_exhausted,
-        StatusCode::INTERNAL_SERVER_ERROR => internal,
-        _ => unavailable,
-    };
-    let mut text = String::new();
-    for byte in message.bytes() {
-        match byte {
-            b'%' | ..b' ' | 0x7f.. => {
-                write!(text, "%{byte:02X}").expect("a string takes all that is written");
-            }
-            _ => text.push(char::from(byte)),
-        }
+/// A problem document of texts as they stand in JSON.
+fn put_problem(
+    body: &mut Vec<u8>,
+    status: StatusCode,
+    code: &str,
+    title: &str,
+    put_detail: impl FnOnce(&mut Vec<u8>),
+    members: &[&str],
+) {
+    for text in
+        ["{\"type\":\"urn:flowgate:error:", code, "\",\"title\":\"", title, "\",\"status\":", status.as_str()]
+    {
+        body.extend_from_slice(text.as_bytes());
     }
-    let mut response = Response::new(Bytes::new());
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(GRPC));
-    headers.insert(header::CACHE_CONTROL, NO_STORE);
-    headers.insert(GRPC_STATUS, HeaderValue::from_static(code));
-    headers.insert(GRPC_MESSAGE, HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("refused")));
-    response
+    body.extend_from_slice(b",\"detail\":\"");
+    put_detail(body);
+    body.push(b'"');
+    members.iter().for_each(|text| body.extend_from_slice(text.as_bytes()));
+    body.push(b'}');
 }
 
-fn problem(status: StatusCode, code: &str, title: &str, detail: &str, members: &str) -> String {
-    let (code, title, detail) = (escaped(code), escaped(title), escaped(detail));
-    let status = status.as_str();
-    [
-        "{\"type\":\"urn:flowgate:error:",
-        &code,
-        "\",\"title\":\"",
-        &title,
-        "\",\"status\":",
-        status,
-        ",\"detail\":\"",
-        &detail,
-        "\"",
-        members,
-        "}",
-    ]
-    .concat()
-}
-
-/// The vendor's own client asks for `log_url`, even where there is none.
-fn envelope(code: &str, title: &str, message: &str) -> String {
-    let (code, title, message) = (escaped(code), escaped(title), escaped(message));
-    [
-        "{\"status\":\"error\",\"error\":{\"code\":\"",
-        &code,
-        "\",\"title\":\"",
-        &title,
-        "\",\"message\":\"",
-        &message,
-        "\",\"log_url\":null}}",
-    ]
-    .concat()
+/// The envelope of texts as they stand in JSON. The vendor's own client asks for `log_url`, even where there is none.
+fn put_envelope(body: &mut Vec<u8>, code: &str, title: &str, put_message: impl FnOnce(&mut Vec<u8>)) {
+    for text in ["{\"status\":\"error\",\"error\":{\"code\":\"", code, "\",\"title\":\"", title] {
+        body.extend_from_slice(text.as_bytes());
+    }
+    body.extend_from_slice(b"\",\"message\":\"");
+    put_message(body);
+    body.extend_from_slice(b"\",\"log_url\":null}}");
 }
 
 /// The text as it stands between the quotes of a JSON string.

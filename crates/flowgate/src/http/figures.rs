@@ -69,12 +69,7 @@ impl Figures {
     /// Writes the headers. Those of one kind replace what was there of the same kind: the outermost gate is the one a client
     /// meets first. The IETF pair is a list, to which each kind adds its item.
     pub fn write(&self, headers: &mut HeaderMap) {
-        match *self {
-            Figures::Concurrency { limit, remaining } if (limit.max(remaining) as usize) < SMALL => {
-                write_concurrency(limit as usize, remaining as usize, headers);
-            }
-            figures => Figures::write_all(&[figures], headers),
-        }
+        Figures::write_all(&[*self], headers);
     }
 
     /// Writes the headers of several at once, each as [`Figures::write`] does.
@@ -82,8 +77,12 @@ impl Figures {
     /// They are on every response: what changes only with the limits is kept from the last one, the texts of small numbers
     /// are there once for all, and the rest is written without `fmt`.
     pub fn write_all(figures: &[Figures], headers: &mut HeaderMap) {
-        if figures.is_empty() {
-            return;
+        match *figures {
+            [] => return,
+            [Figures::Concurrency { limit, remaining }] if (limit.max(remaining) as usize) < SMALL => {
+                return write_concurrency(limit as usize, remaining as usize, headers);
+            }
+            _ => {}
         }
         // No more than there will be: a map that grows hashes anew all it has.
         headers.reserve(2 + figures.iter().map(Figures::numbers).sum::<usize>());
@@ -96,6 +95,33 @@ impl Figures {
             last.state_of(figures)
         });
         headers.append(STATE, state);
+    }
+
+    /// The headers of several as lines of HTTP/1.1, for a response that has none of them: what [`Figures::write_all`] writes.
+    pub fn write_lines(figures: &[Figures], text: &mut Vec<u8>) {
+        if figures.is_empty() {
+            return;
+        }
+        LAST.with_borrow_mut(|last| {
+            last.be(figures);
+            for (figure, limit) in figures.iter().zip(&last.limits) {
+                match *figure {
+                    Figures::Concurrency { remaining, .. } => {
+                        put(text, b"concurrency-limit: ", limit);
+                        put_number(text, b"concurrency-remaining: ", remaining.into());
+                    }
+                    Figures::Rate { remaining, resets_in, .. } => {
+                        put(text, b"ratelimit-limit: ", limit);
+                        put_number(text, b"ratelimit-remaining: ", remaining.into());
+                        put_number(text, b"ratelimit-reset: ", whole_seconds(resets_in));
+                    }
+                }
+            }
+            put(text, b"ratelimit-policy: ", &last.policy);
+        });
+        text.extend_from_slice(b"ratelimit: ");
+        put_list(figures, Figures::write_state, text);
+        text.extend_from_slice(b"\r\n");
     }
 
     /// How many headers of one number there are.
@@ -122,7 +148,6 @@ impl Figures {
     }
 
     fn write_state(&self, state: &mut Vec<u8>) {
-        begin_item(state);
         match *self {
             Figures::Concurrency { remaining, .. } => {
                 state.extend_from_slice(CONCURRENCY_STATE.as_bytes());
@@ -138,7 +163,6 @@ impl Figures {
     }
 
     fn write_policy(&self, policy: &mut Vec<u8>) {
-        begin_item(policy);
         match *self {
             Figures::Concurrency { limit, .. } => {
                 policy.extend_from_slice(CONCURRENCY_POLICY.0.as_bytes());
@@ -211,7 +235,7 @@ impl Written {
             return state.clone();
         }
         self.text.clear();
-        figures.iter().for_each(|figure| figure.write_state(&mut self.text));
+        put_list(figures, Figures::write_state, &mut self.text);
         value_of(&self.text)
     }
 
@@ -223,22 +247,38 @@ impl Written {
             return;
         }
         let mut policy = Vec::with_capacity(96);
-        figures.iter().for_each(|figure| figure.write_policy(&mut policy));
+        put_list(figures, Figures::write_policy, &mut policy);
         self.policy = value_of(&policy);
         self.limits = figures.iter().map(|figure| number(figure.limit().into())).collect();
         self.figures = figures.to_vec();
     }
 }
 
-fn begin_item(list: &mut Vec<u8>) {
-    if !list.is_empty() {
-        list.extend_from_slice(b", ");
+/// An item for each.
+fn put_list(figures: &[Figures], put: fn(&Figures, &mut Vec<u8>), text: &mut Vec<u8>) {
+    for (at, figure) in figures.iter().enumerate() {
+        if at > 0 {
+            text.extend_from_slice(b", ");
+        }
+        put(figure, text);
     }
 }
 
-fn push_number(text: &mut Vec<u8>, number: u64) {
+pub(super) fn push_number(text: &mut Vec<u8>, number: u64) {
     let (digits, at) = digits(number);
     text.extend_from_slice(&digits[at..]);
+}
+
+fn put<const N: usize>(text: &mut Vec<u8>, name: &[u8; N], value: &HeaderValue) {
+    text.extend_from_slice(name);
+    text.extend_from_slice(value.as_bytes());
+    text.extend_from_slice(b"\r\n");
+}
+
+fn put_number<const N: usize>(text: &mut Vec<u8>, name: &[u8; N], number: u64) {
+    text.extend_from_slice(name);
+    push_number(text, number);
+    text.extend_from_slice(b"\r\n");
 }
 
 /// The number as it is written: what stands in the array from there on.

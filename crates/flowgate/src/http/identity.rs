@@ -7,7 +7,7 @@ use std::{fmt, net::IpAddr, net::SocketAddr, str, sync::Arc};
 
 #[cfg(feature = "axum")]
 use axum::extract::ConnectInfo;
-use http::{HeaderName, header, request::Parts};
+use http::{HeaderName, HeaderValue, header, request::Parts};
 
 use super::{
     cidr::{Cidr, masked_v6},
@@ -88,20 +88,40 @@ impl Identity {
         self.address(request).map_or_else(|| Key::new(UNKNOWN), |address| Key::new(&text_of(address)))
     }
 
+    /// The same of a head that is no request yet: by the address of its connection, and the values of a header in the order of
+    /// their lines. A function ([`Identity::by`]) has nothing to ask there, and knows nobody.
+    pub fn key_of<'h, V>(&'h self, peer: SocketAddr, values: impl FnOnce(&'h HeaderName) -> V) -> String
+    where
+        V: DoubleEndedIterator<Item = &'h [u8]>,
+    {
+        match self.0 {
+            Source::By(_) => UNKNOWN.to_owned(),
+            _ => text_of(self.address_of(peer, values)),
+        }
+    }
+
     /// The client's address, where clients are told apart by address.
     pub fn address(&self, request: &Parts) -> Option<IpAddr> {
-        let peer = peer_of(request)?.ip();
+        let values = |header| request.headers.get_all(header).iter().map(HeaderValue::as_bytes);
+        Some(self.address_of(peer_of(request)?, values))
+    }
+
+    fn address_of<'h, V>(&'h self, peer: SocketAddr, values: impl FnOnce(&'h HeaderName) -> V) -> IpAddr
+    where
+        V: DoubleEndedIterator<Item = &'h [u8]>,
+    {
+        let peer = peer.ip();
         let address = match &self.0 {
             Source::Peer | Source::By(_) => peer,
             Source::Hops { hops: 0, .. } => peer,
             Source::Hops { hops, header } => {
-                let written = from_the_right(request, header).nth(hops - 1);
+                let written = from_the_right(header, values(header)).nth(hops - 1);
                 written.flatten().unwrap_or(peer)
             }
             Source::Trusted { proxies, header } => {
                 let is_ours = |address| proxies.iter().any(|block| block.contains(address));
                 let mut client = peer;
-                let mut written = from_the_right(request, header).take(MOST_HOPS);
+                let mut written = from_the_right(header, values(header)).take(MOST_HOPS);
                 while is_ours(client)
                     && let Some(Some(address)) = written.next()
                 {
@@ -110,7 +130,7 @@ impl Identity {
                 client
             }
         };
-        Some(address.to_canonical())
+        address.to_canonical()
     }
 }
 
@@ -125,13 +145,12 @@ pub(crate) fn peer_of(request: &Parts) -> Option<SocketAddr> {
 }
 
 /// What the proxies wrote, the nearest first; `None` for an entry that is not an address.
-fn from_the_right<'a>(
-    request: &'a Parts,
-    header: &HeaderName,
-) -> impl Iterator<Item = Option<IpAddr>> + use<'a> {
+fn from_the_right<'h, V>(header: &HeaderName, lines: V) -> impl Iterator<Item = Option<IpAddr>> + use<'h, V>
+where
+    V: DoubleEndedIterator<Item = &'h [u8]>,
+{
     let is_standard = *header == header::FORWARDED;
-    let lines = request.headers.get_all(header).iter().rev();
-    let entries = lines.flat_map(|line| split_from_the_right(line.as_bytes(), b','));
+    let entries = lines.rev().flat_map(|line| split_from_the_right(line, b','));
     entries.map(move |entry| {
         let entry = if is_standard { node_of(entry)? } else { entry };
         address_in(str::from_utf8(entry).ok()?.trim())

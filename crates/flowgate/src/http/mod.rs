@@ -6,7 +6,7 @@
 //! For readers of the code: [`ConcurrencyLimit`], [`RateLimit`] and [`LoadShed`] are the layers, each in a room of its own, and
 //! [`Connections`] caps the accept loop before them; they stack in the order connections → shedding → concurrency → rate.
 //! What they share: `scope` and `identity` find the key, `front` asks all that is asked of a request first, `answer`
-//! writes a refusal, `figures` the headers, `body` carries the pass to the end of the response, `upgrade` to the end of
+//! writes a refusal in the words of `wording`, `figures` the headers, `body` carries the pass to the end of the response, `upgrade` to the end of
 //! a connection that became something else. [`client`] is the other side: a layer for callers of such an API. Who may start
 //! is decided by gates only.
 
@@ -24,8 +24,9 @@ mod rate;
 mod scope;
 mod shed;
 mod upgrade;
+mod wording;
 
-pub use answer::{Answer, Format, Wording};
+pub use answer::{Answer, Format, Told};
 pub use body::GatedBody;
 pub use cidr::Cidr;
 pub use concurrency::{Concurrency, ConcurrencyLimit, ConcurrencyLimitBuilder, Line, ReleaseAt};
@@ -39,3 +40,4 @@ pub use identity::{Identity, Peer};
 pub use rate::{RateLimit, RateLimitBuilder, Rated};
 pub use scope::{KeyFn, Scope, Template};
 pub use shed::{LoadShed, LoadShedBuilder, Shedding};
+pub use wording::Wording;

@@ -34,7 +34,8 @@ pub(crate) static GATEWAY: Section = Section {
             default: Default::Value("false"),
             about: "Whether each worker stays on a processor of its own, where there are as many of one as of the other. On \
                 a machine that does little else, the slowest of a hundred requests then take two thirds of the time.",
-            why: "Where other programs need the processors as much, a worker that cannot move waits behind them.",
+            why: "Where other programs need the processors as much, a worker that cannot move waits behind them; one that \
+                waits long is let go for a minute.",
         },
         Opt {
             name: "max_connections",

@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
+use flowgate::http::{Figures, Told};
 use http::{StatusCode, header, response::Parts};
 use hyper::{
     body::{Body, Frame},
@@ -18,7 +19,7 @@ use hyper::{
 use tokio::io::AsyncWrite;
 
 use crate::{
-    gateway::{clock::Clock, io::ClientIo, relay::Out},
+    gateway::{clock::Clock, io::ClientIo, limiter::with_all, relay::Out},
     wire::put_line,
 };
 
@@ -50,7 +51,7 @@ enum Framing {
 }
 
 /// What is known of the request and the connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct About {
     pub(super) is_head: bool,
     /// Whether it is the last answer on this connection.
@@ -101,16 +102,8 @@ impl Writer {
 
     /// Begins with a response.
     pub(super) fn begin(&mut self, head: &Parts, body: &Out, about: About, clock: &Clock) {
-        self.text.clear();
-        self.taken = 0;
         let status = head.status;
-        self.text.extend_from_slice(b"HTTP/1.1 ");
-        self.text.extend_from_slice(status.as_str().as_bytes());
-        self.text.push(b' ');
-        let reason = head.extensions.get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
-        let known = status.canonical_reason().unwrap_or_default().as_bytes();
-        self.text.extend_from_slice(reason.unwrap_or(known));
-        self.text.extend_from_slice(b"\r\n");
+        self.begin_with(status, head.extensions.get::<ReasonPhrase>().map(ReasonPhrase::as_bytes));
         let (mut told, mut has_date) = (None, false);
         for (name, value) in &head.headers {
             match *name {
@@ -125,11 +118,16 @@ impl Writer {
         }
         let is_bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         self.framing = match told.or(body.size_hint().exact()) {
-            _ if about.is_head || is_bodiless => Framing::None,
+            _ if is_bodiless => Framing::None,
+            // What is ours is told of even where it is not sent.
+            Some(length @ 1..) if about.is_head && told.is_none() => {
+                put_length(&mut self.text, length);
+                Framing::None
+            }
+            _ if about.is_head => Framing::None,
             Some(length) => {
                 if told.is_none() {
-                    // A vector takes all that is written.
-                    let _ = write!(self.text, "content-length: {length}\r\n");
+                    put_length(&mut self.text, length);
                 }
                 Framing::Length(length)
             }
@@ -139,6 +137,50 @@ impl Writer {
             }
         };
         self.is_whole = self.framing == Framing::None;
+        self.end_head(about, clock, has_date);
+    }
+
+    /// Begins with what one is told who was turned away: all of it, which is also what is returned.
+    pub(super) fn refuse(
+        &mut self,
+        told: &Told,
+        figures: (Option<Figures>, Option<Figures>),
+        about: About,
+        clock: &Clock,
+    ) -> &[u8] {
+        self.begin_with(told.status(), None);
+        told.write_lines(&mut self.text);
+        with_all(figures, |figures| Figures::write_lines(figures, &mut self.text));
+        if !(about.is_head && told.body().is_empty()) {
+            put_length(&mut self.text, told.body().len() as u64);
+        }
+        self.end_head(about, clock, false);
+        if !about.is_head {
+            self.text.extend_from_slice(told.body());
+        }
+        (self.framing, self.is_whole) = (Framing::None, true);
+        &self.text
+    }
+
+    /// Begins with this, which is all.
+    pub(super) fn say(&mut self, text: &[u8]) {
+        self.text.clear();
+        self.text.extend_from_slice(text);
+        (self.taken, self.framing, self.is_whole) = (0, Framing::None, true);
+    }
+
+    fn begin_with(&mut self, status: StatusCode, reason: Option<&[u8]>) {
+        self.text.clear();
+        self.taken = 0;
+        self.text.extend_from_slice(b"HTTP/1.1 ");
+        self.text.extend_from_slice(status.as_str().as_bytes());
+        self.text.push(b' ');
+        let known = status.canonical_reason().unwrap_or_default().as_bytes();
+        self.text.extend_from_slice(reason.unwrap_or(known));
+        self.text.extend_from_slice(b"\r\n");
+    }
+
+    fn end_head(&mut self, about: About, clock: &Clock, has_date: bool) {
         if !has_date {
             clock.with_date(|date| put_line(&mut self.text, "date", date.as_bytes()));
         }
@@ -209,4 +251,9 @@ impl Writer {
         self.taken = 0;
         Pin::new(io).poll_flush(cx)
     }
+}
+
+fn put_length(text: &mut Vec<u8>, length: u64) {
+    // A vector takes all that is written.
+    let _ = write!(text, "content-length: {length}\r\n");
 }

@@ -1,6 +1,7 @@
 //! One plain request after the other.
 //!
-//! Owns the loop, and when it ends: at the first thing that is not plain, when all is answered, or with the connection.
+//! Owns the loop, and when it ends: at the first thing that is not plain, when all is answered, or with the connection. Of a
+//! request that is turned away nothing is made but its answer: it is read where it stands, and so is its key.
 
 use std::{
     future::{Future, poll_fn},
@@ -9,16 +10,25 @@ use std::{
     task::Poll,
 };
 
-use bytes::BytesMut;
-use http::{Method, Response};
+use bytes::{Bytes, BytesMut};
+use flowgate::http::{GatedBody, Told};
+use http::{Method, header};
 use tokio::io::AsyncReadExt;
 
 use super::{
-    request::{Special, find},
+    request::{Plain, Special},
     response::{About, Writer},
 };
 use crate::gateway::{
-    client::Client, exchange::exchange, io::ClientIo, relay::Out, spare::READ_AT_ONCE, watch::Watch,
+    asked::Head,
+    client::Client,
+    clock::Clock,
+    exchange::{self, Allowed, Failed},
+    io::ClientIo,
+    relay::Out,
+    spare::READ_AT_ONCE,
+    view::View,
+    watch::Watch,
     worker::Worker,
 };
 
@@ -41,6 +51,14 @@ enum Next {
     End,
 }
 
+/// Why there is no answer.
+enum Unanswered {
+    /// It was not plain after all.
+    Special,
+    /// There is nobody to answer to.
+    Gone,
+}
+
 /// Serves requests for as long as they are plain.
 ///
 /// Cancel safety: dropped, the connection is closed, and what was under way on it is dropped.
@@ -51,36 +69,110 @@ pub(in crate::gateway) async fn serve(
     watch: &Watch,
 ) -> Left {
     let mut writer = Writer::new(worker.spare.take_to_write());
+    let mut plain = Plain::default();
     loop {
-        let request = match find(&mut input) {
-            Ok(Some(request)) => request,
+        match plain.find(&input) {
+            Ok(true) => {}
             Err(Special) => return Left::Special(io.with_early(input.freeze())),
-            Ok(None) if input.is_empty() && !io.has_early() => {
+            Ok(false) if input.is_empty() && !io.has_early() => {
                 if input.capacity() > 0 {
                     worker.spare.give(input);
                 }
                 worker.spare.give_to_write(writer.into_text());
                 return Left::Quiet(io);
             }
-            Ok(None) => match next(&mut io, &mut input, watch).await {
+            Ok(false) => match next(&mut io, &mut input, watch).await {
                 Next::Read => continue,
                 // Some of a request has come: how long the rest may take, is known where all of that is.
                 Next::Rest => return Left::Special(io.with_early(input.freeze())),
                 Next::End => return Left::Gone,
             },
+        }
+        let (body, is_last) = match answered(&plain, &io, &mut writer, &mut input, (worker, client)).await {
+            Ok(answered) => answered,
+            Err(Unanswered::Special) => return Left::Special(io.with_early(input.freeze())),
+            Err(Unanswered::Gone) => return Left::Gone,
         };
-        let is_head = request.method() == Method::HEAD;
-        // It is large, and stays where it is made.
-        let answering = pin!(exchange(Rc::clone(worker), Rc::clone(client), request));
-        let Some(Ok(response)) = unless_hung_up(&io, answering).await else { return Left::Gone };
-        let is_last = worker.is_draining();
-        let about = About { is_head, is_last };
-        if !sent(&mut io, &mut writer, &mut input, response, about, (worker, client, watch)).await {
+        if !sent(&mut io, &mut writer, &mut input, body, (worker, client, watch)).await {
             return Left::Gone;
         }
         if is_last || worker.is_draining() {
             return Left::Ended(io);
         }
+    }
+}
+
+/// Takes the request out of the input and begins to write its answer: what there is of its body behind that, and whether it is
+/// the last answer on this connection.
+async fn answered(
+    plain: &Plain,
+    io: &ClientIo,
+    writer: &mut Writer,
+    input: &mut BytesMut,
+    (worker, client): (&Rc<Worker>, &Rc<Client>),
+) -> Result<(Out, bool), Unanswered> {
+    let busy = client.begin();
+    let view = worker.view();
+    let is_head = plain.method == Method::HEAD;
+    let about = || About { is_head, is_last: worker.is_draining() };
+    let clock = &worker.spawner.clock;
+    let response = match ask((plain, input), io, &view, client, (writer, about, clock)).await {
+        Asked::Allowed(allowed) => {
+            let (parts, body) = plain.take(input).map_err(|Special| Unanswered::Special)?;
+            // It is large, and stays where it is made.
+            let answering = pin!(allowed.go((worker, &view, client), parts, body, busy));
+            unless_hung_up(io, answering).await.ok_or(Unanswered::Gone)?
+        }
+        Asked::Refused { is_last } => {
+            plain.skip(input);
+            return Ok((GatedBody::refusal(Bytes::new()), is_last));
+        }
+        Asked::Failed(failed) => {
+            plain.skip(input);
+            failed.told().map(GatedBody::refusal)
+        }
+        Asked::Gone => return Err(Unanswered::Gone),
+    };
+    let about = about();
+    let (head, body) = response.into_parts();
+    writer.begin(&head, &body, about, clock);
+    Ok((body, about.is_last))
+}
+
+/// What came of asking for a pass.
+enum Asked<'t> {
+    Allowed(Allowed<'t>),
+    /// It was turned away, and what it is told is written.
+    Refused {
+        is_last: bool,
+    },
+    /// It goes nowhere.
+    Failed(Failed<'t>),
+    Gone,
+}
+
+/// Finds where a request goes and waits for its pass, while it is in the input still. Who is turned away is told so.
+async fn ask<'v>(
+    (plain, input): (&Plain, &[u8]),
+    io: &ClientIo,
+    view: &'v View,
+    client: &Client,
+    (writer, about, clock): (&mut Writer, impl Fn() -> About, &Clock),
+) -> Asked<'v> {
+    let head = plain.over(input);
+    let found = match exchange::find(&view.table, &head, plain.body(), client.peer) {
+        Ok(found) => found,
+        Err(failed) => return Asked::Failed(failed),
+    };
+    match unless_hung_up(io, pin!(found.enter())).await {
+        Some(Ok(allowed)) => Asked::Allowed(allowed),
+        Some(Err(turned)) => {
+            let is_grpc = head.values(&header::CONTENT_TYPE).next().is_some_and(Told::is_for_grpc);
+            let about = about();
+            view.refusals(found.plan()).write(&turned, is_grpc, about, clock, writer);
+            Asked::Refused { is_last: about.is_last }
+        }
+        None => Asked::Gone,
     }
 }
 
@@ -94,18 +186,14 @@ async fn unless_hung_up<T>(io: &ClientIo, mut future: Pin<&mut impl Future<Outpu
     .await
 }
 
-/// Sends the response; `false` if there is nobody to take it, or no more of it.
+/// Sends what is written and the body behind it; `false` if there is nobody to take it, or no more of it.
 async fn sent(
     io: &mut ClientIo,
     writer: &mut Writer,
     input: &mut BytesMut,
-    response: Response<Out>,
-    about: About,
+    body: Out,
     (worker, client, watch): (&Worker, &Client, &Watch),
 ) -> bool {
-    let (head, body) = response.into_parts();
-    writer.begin(&head, &body, about, &worker.spawner.clock);
-    drop(head);
     let mut body = pin!(body);
     poll_fn(|cx| match writer.poll_send(cx, io, body.as_mut()) {
         Poll::Ready(sent) => Poll::Ready(sent.is_ok()),
