@@ -50,3 +50,4 @@ mod why;
 mod write;
 
 pub use connect::{Postgres, PostgresOptions};
+pub use tls::{Address, Stream};
