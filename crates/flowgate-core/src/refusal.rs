@@ -34,11 +34,13 @@ pub enum Reason {
     Reentrant,
     /// It asks for more slots than the gate ever has.
     TooHeavy,
+    /// The store that a fleet shares its limits in does not answer.
+    Unreachable,
 }
 
 impl Reason {
     /// All reasons, in the order of [`Reason::index`].
-    pub const ALL: [Reason; 9] = [
+    pub const ALL: [Reason; 10] = [
         Reason::Busy,
         Reason::QueueFull,
         Reason::QueueTimeout,
@@ -48,6 +50,7 @@ impl Reason {
         Reason::KeysFull,
         Reason::Reentrant,
         Reason::TooHeavy,
+        Reason::Unreachable,
     ];
 
     /// The word for it, in messages, events and on the wire.
@@ -62,6 +65,7 @@ impl Reason {
             Reason::KeysFull => "keys-full",
             Reason::Reentrant => "re-entrant",
             Reason::TooHeavy => "too-heavy",
+            Reason::Unreachable => "unreachable",
         }
     }
 

@@ -25,6 +25,7 @@ fn reasons_have_a_word_a_code_and_say_whether_to_try_again() {
         ("keys-full", "RC5026", true),
         ("re-entrant", "RC5026", false),
         ("too-heavy", "RC5026", false),
+        ("unreachable", "RC5026", true),
     ];
     assert_eq!(seen, expected.map(|(word, code, retryable)| (word.to_owned(), code, retryable)));
     assert!(Reason::ALL.iter().enumerate().all(|(place, reason)| reason.index() == place));

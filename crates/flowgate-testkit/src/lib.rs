@@ -1,16 +1,18 @@
 //! What Flowgate's tests share.
 //!
 //! A clock moved by hand ([`FakeClock`]), a future polled by hand ([`Driven`]), a counting allocator ([`Memory`]), a
-//! PostgreSQL of one's own ([`postgres`]), and scripts of other languages ([`scripts`]). Nothing here is part of the product.
+//! PostgreSQL of one's own ([`postgres`]), a Redis ([`Redis`]), and scripts of other languages ([`scripts`]). Nothing here is part of the product.
 
 mod clock;
 mod cpu;
 mod memory;
 mod poll;
 pub mod postgres;
+mod redis;
 pub mod scripts;
 
 pub use clock::{FakeClock, LateClock};
 pub use cpu::cpu_time;
 pub use memory::{Allocator, Memory};
 pub use poll::Driven;
+pub use redis::Redis;

@@ -2,7 +2,7 @@
 //!
 //! Flowgate bounds how much work runs at once and how often it starts. This crate is the library: [`gate`] has the gates,
 //! `http` (a feature) the layers that stand on them at an HTTP edge, `route` (a feature) pipelines with the whole resilience
-//! chain around them.
+//! chain around them, `shared` (features `shared-postgres`, `shared-redis`) gates whose limits hold over many processes.
 //!
 //! ```
 //! use flowgate::Gate;
@@ -16,7 +16,7 @@
 //! # }
 //! ```
 
-#[cfg(any(feature = "http", feature = "route"))]
+#[cfg(any(feature = "http", feature = "route", feature = "shared"))]
 mod chance;
 pub mod clock;
 pub mod gate;
@@ -25,6 +25,8 @@ pub mod http;
 mod mailbox;
 #[cfg(feature = "route")]
 pub mod route;
+#[cfg(feature = "shared")]
+pub mod shared;
 #[cfg(doctest)]
 mod snippets;
 mod sync;

@@ -17,6 +17,10 @@ struct FromASemaphore;
 #[doc = include_str!("../../../docs/guide/http.md")]
 struct GuideHttp;
 
+#[cfg(all(feature = "axum", feature = "shared-redis"))]
+#[doc = include_str!("../../../docs/guide/shared.md")]
+struct GuideShared;
+
 #[cfg(feature = "http")]
 #[doc = include_str!("../../../docs/guide/http-client.md")]
 struct GuideHttpClient;

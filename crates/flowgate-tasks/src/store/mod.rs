@@ -19,7 +19,7 @@ pub(crate) use offers::{Board, Taken};
 pub use offers::{Offer, Offered};
 pub use pins::Half;
 #[cfg(feature = "postgres")]
-pub use postgres::{Postgres, PostgresOptions};
+pub use postgres::{Address, Postgres, PostgresOptions, Stream};
 pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite};
 pub(crate) use seam::Place;
 pub use seam::*;

@@ -17,3 +17,4 @@ mod watchdog;
 pub use cluster::Postgres;
 pub use error::Error;
 pub use options::Options;
+pub(crate) use port::free_port;

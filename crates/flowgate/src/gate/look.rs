@@ -89,6 +89,11 @@ pub struct LaneLook {
 pub struct Refusals([u64; Reason::ALL.len()]);
 
 impl Refusals {
+    #[cfg(feature = "shared")]
+    pub(crate) fn count(&mut self, reason: Reason) {
+        self.0[reason.index()] += 1;
+    }
+
     /// How many for this reason.
     pub fn of(&self, reason: Reason) -> u64 {
         self.0[reason.index()]
@@ -117,7 +122,7 @@ impl fmt::Display for Phase {
 }
 
 impl Allowance {
-    pub(super) fn new(look: RateLook, now: Tick) -> Self {
+    pub(crate) fn new(look: RateLook, now: Tick) -> Self {
         let RateLook { limit, remaining, resets_at } = look;
         Allowance { limit, remaining, resets_in: resets_at.since(now) }
     }

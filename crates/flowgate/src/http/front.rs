@@ -205,7 +205,7 @@ struct Counted {
     more: Vec<u64>,
 }
 
-/// The options that every layer's builder takes, written once.
+/// The options that every layer's builder takes, written once; those of its gate are [`gate_options`].
 macro_rules! front_options {
     () => {
         /// How the budget is partitioned.
@@ -274,7 +274,13 @@ macro_rules! front_options {
             self.front.headers(has_figures);
             self
         }
+    };
+}
+pub(crate) use front_options;
 
+/// The options of a gate that the builder of its layer hands on.
+macro_rules! gate_options {
+    () => {
         /// The gate's name, in refusals and events.
         pub fn name(mut self, name: impl Into<String>) -> Self {
             self.gate = self.gate.name(name);
@@ -294,4 +300,4 @@ macro_rules! front_options {
         }
     };
 }
-pub(crate) use front_options;
+pub(crate) use gate_options;

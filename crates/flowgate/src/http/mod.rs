@@ -38,6 +38,8 @@ pub use front::Rejected;
 pub use future::ResponseFuture;
 pub use identity::{Identity, Peer};
 pub use rate::{RateLimit, RateLimitBuilder, Rated};
+#[cfg(feature = "shared")]
+pub use rate::{SharedRateLimit, SharedRateLimitBuilder, SharedRated};
 pub use scope::{KeyFn, Scope, Template};
 pub use shed::{LoadShed, LoadShedBuilder, Shedding};
 pub use wording::Wording;

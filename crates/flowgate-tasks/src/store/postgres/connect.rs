@@ -6,11 +6,9 @@
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{Arc, atomic::AtomicI64},
-    time::Duration,
 };
 
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
-use tokio_postgres::Config;
 
 use super::{
     lanes::Lanes,
@@ -83,15 +81,7 @@ impl Postgres {
 
     /// Connects with options.
     pub async fn connect_with(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
-        let mut address = Address::parse(url)?;
-        let config = address.config_mut();
-        if config.get_application_name().is_none() {
-            config.application_name("flowgate");
-        }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(Duration::from_secs(10));
-        }
-        notice_the_end(config, url);
+        let address = Address::parse(url)?;
         migrate::run(&address).await?;
         let (wakes, _) = broadcast::channel(WAKES);
         let shared = Shared {
@@ -133,20 +123,6 @@ impl Postgres {
                 Err(StoreError::Database { doing: "worked", why: format!("its job ended early: {gone}") })
             })
         })
-    }
-}
-
-/// A peer that vanished says nothing, and Linux waits for two hours: what the address does not say is set so that it is noticed
-/// in half a minute.
-fn notice_the_end(config: &mut Config, url: &str) {
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(Duration::from_secs(15));
-    }
-    // What has a default of its own is known to be said only by its name.
-    if !url.contains("keepalives") {
-        config.keepalives_idle(Duration::from_secs(10));
-        config.keepalives_interval(Duration::from_secs(5));
-        config.keepalives_retries(3);
     }
 }
 

@@ -51,3 +51,4 @@ mod why;
 mod write;
 
 pub use connect::{Postgres, PostgresOptions};
+pub use tls::{Address, Stream};

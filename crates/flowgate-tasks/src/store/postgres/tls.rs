@@ -9,6 +9,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use flowgate_core::OptionError;
@@ -35,14 +36,15 @@ const MODES: &str = "disable, prefer, require or verify-full";
 
 /// Where a database is, and how it is reached.
 #[derive(Clone)]
-pub(super) struct Address {
+pub struct Address {
     config: Config,
     tls: Tls,
 }
 
 impl Address {
-    /// Reads a URL: `sslmode` and `sslrootcert` here, all else as PostgreSQL's clients do.
-    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+    /// Reads a URL: `sslmode` and `sslrootcert` here, all else as PostgreSQL's clients do. What it does not say is set so that a
+    /// server which is gone is noticed.
+    pub fn parse(url: &str) -> Result<Self, StoreError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -66,6 +68,7 @@ impl Address {
             other => return Err(OptionError::new("sslmode", format_args!("{other:?}"), MODES).into()),
         };
         config.ssl_mode(ssl_mode);
+        notice_the_end(&mut config, &url);
         let tls = if is_verified { Tls::verified(roots.as_deref())? } else { Tls::unverified()? };
         if let Some(roots) = roots.filter(|_| !is_verified) {
             let accepted = "a file of certificates together with sslmode=verify-full";
@@ -74,14 +77,29 @@ impl Address {
         Ok(Address { config, tls })
     }
 
-    pub(super) fn config_mut(&mut self) -> &mut Config {
-        &mut self.config
-    }
-
-    pub(super) async fn connect(
-        &self,
-    ) -> Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
+    /// Connects.
+    pub async fn connect(&self) -> Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
         self.config.connect(self.tls.clone()).await
+    }
+}
+
+/// A peer that vanished says nothing, and Linux waits for two hours: what the address does not say is set so that it is noticed
+/// in half a minute.
+fn notice_the_end(config: &mut Config, url: &str) {
+    if config.get_application_name().is_none() {
+        config.application_name("flowgate");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(Duration::from_secs(10));
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(Duration::from_secs(15));
+    }
+    // What has a default of its own is known to be said only by its name.
+    if !url.contains("keepalives") {
+        config.keepalives_idle(Duration::from_secs(10));
+        config.keepalives_interval(Duration::from_secs(5));
+        config.keepalives_retries(3);
     }
 }
 
@@ -208,7 +226,7 @@ impl TlsConnect<Socket> for Towards {
 }
 
 /// A connection over TLS.
-pub(super) struct Stream(Box<TlsStream<Socket>>);
+pub struct Stream(Box<TlsStream<Socket>>);
 
 impl tokio_postgres::tls::TlsStream for Stream {
     fn channel_binding(&self) -> ChannelBinding {

@@ -19,7 +19,7 @@ use crate::{
     http::{
         answer::Answer,
         figures::Figures,
-        front::{Front, FrontBuilder, front_options},
+        front::{Front, FrontBuilder, front_options, gate_options},
         scope::{Scope, key_of, no_keys},
     },
 };
@@ -166,6 +166,7 @@ impl ConcurrencyLimit {
 
 impl ConcurrencyLimitBuilder {
     front_options!();
+    gate_options!();
 
     /// At most so many requests in flight at once (per key): 1 to 1,000,000,000.
     pub fn max_concurrent(mut self, max: u32) -> Self {

@@ -15,7 +15,7 @@ use crate::{
     http::{
         answer::Answer,
         figures::Figures,
-        front::{Front, FrontBuilder, front_options},
+        front::{Front, FrontBuilder, front_options, gate_options},
         scope::{Scope, key_of, no_keys},
     },
 };
@@ -98,6 +98,7 @@ fn has_rate(limits: &Limits) -> Result<(), OptionError> {
 
 impl RateLimitBuilder {
     front_options!();
+    gate_options!();
 
     /// At most `rate` requests (per key) per period, counted from the period's first.
     pub fn rate<P>(mut self, rate: u32, period: P) -> Self

@@ -1,0 +1,84 @@
+//! Asking for a pass of a shared gate.
+//!
+//! Owns the way of one entry, from the book to its answer. However it is dropped, it leaves nothing behind.
+
+use std::{
+    future::{Future, IntoFuture},
+    pin::Pin,
+    sync::Arc,
+};
+
+use flowgate_core::{Key, Reason, Refusal};
+
+use super::{
+    book::{Answer, Asked, Shared},
+    document::Kind,
+    pass::Pass,
+};
+
+/// Asks for a pass; await it.
+///
+/// Cancel safety: dropped while it waits, it leaves the line; dropped when it was just handed a slot, it hands the slot on.
+#[must_use = "nothing is asked until it is awaited"]
+#[derive(Clone, Debug)]
+pub struct Enter {
+    shared: Arc<Shared>,
+    key: Option<Key>,
+    weight: u32,
+    kind: Kind,
+}
+
+impl Enter {
+    pub(crate) fn new(shared: &Arc<Shared>, key: Option<&str>, kind: Kind) -> Self {
+        Enter { shared: Arc::clone(shared), key: key.map(Key::new), weight: 1, kind }
+    }
+
+    /// Takes so many slots at once. Default 1; more than `max` is refused (`too-heavy`).
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = weight.max(1);
+        self
+    }
+
+    /// The answer, whatever was asked.
+    pub(crate) async fn answer(self) -> Answer {
+        let Enter { shared, key, weight, kind } = self;
+        let asked = shared.ask(key.as_ref().map(Key::as_str), weight, kind)?;
+        let Asked { name, ticket, answer: reply, timeout } = asked;
+        let place = Place { shared: &shared, name: &name, ticket };
+        let answer = match timeout {
+            None => reply.await,
+            Some(timeout) => match tokio::time::timeout(timeout, reply).await {
+                Ok(answer) => answer,
+                Err(_) => return Err(shared.give_up(&name, ticket)),
+            },
+        };
+        std::mem::forget(place);
+        // Whoever would have answered is gone, and the gate with it.
+        answer.unwrap_or_else(|_| Err(Refusal::new(Arc::clone(&shared.ident), key, Reason::Closed)))
+    }
+}
+
+/// A place in the book, which goes with it.
+struct Place<'a> {
+    shared: &'a Shared,
+    name: &'a Arc<str>,
+    ticket: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.shared.withdraw(self.name, self.ticket);
+    }
+}
+
+impl IntoFuture for Enter {
+    type Output = Result<Pass, Refusal>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (pass, _) = self.answer().await?;
+            Ok(pass.expect("who asks for a pass is given one"))
+        })
+    }
+}

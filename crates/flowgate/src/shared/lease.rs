@@ -1,0 +1,63 @@
+//! The one lease of a process: whether what it holds is still its own.
+//!
+//! Owns the moment until which that is certain, counted from when the renewal was *asked* for, so that it is over here before it is
+//! over in the store. A lease that is over never comes back.
+
+use std::time::Duration;
+
+use flowgate_core::Tick;
+use tokio::sync::Notify;
+
+use super::document::Member;
+use crate::{
+    clock::{Clock, SystemClock},
+    sync::{AtomicBool, AtomicU64, Ordering},
+};
+
+pub(crate) struct Lease {
+    pub(crate) member: Member,
+    clock: SystemClock,
+    until: AtomicU64,
+    is_ended: AtomicBool,
+    ended: Notify,
+}
+
+impl Lease {
+    /// One that was asked for at `asked`.
+    pub(crate) fn new(member: Member, asked: Tick, span: Duration) -> Self {
+        Lease {
+            member,
+            clock: SystemClock::default(),
+            until: AtomicU64::new(asked.after(span).as_nanos()),
+            is_ended: AtomicBool::new(false),
+            ended: Notify::new(),
+        }
+    }
+
+    /// The store renewed it, as it was asked to at `asked`.
+    pub(crate) fn renewed(&self, asked: Tick, span: Duration) {
+        self.until.store(asked.after(span).as_nanos(), Ordering::Release);
+    }
+
+    /// It is over.
+    pub(crate) fn end(&self) {
+        self.is_ended.store(true, Ordering::Release);
+        self.ended.notify_waiters();
+    }
+
+    pub(crate) fn until(&self) -> Tick {
+        Tick::from_nanos(self.until.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire) || self.clock.now() >= self.until()
+    }
+
+    /// Waits until it is over. The service ends it then; should that be late, the time says so as well.
+    pub(crate) async fn over(&self) {
+        while !self.is_over() {
+            let ended = self.ended.notified();
+            let _ = tokio::time::timeout(self.until().since(self.clock.now()), ended).await;
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The document against a small model, over random histories of a fleet.
+//!
+//! The model keeps every single entrant in plain lists; it knows nothing of runs, and nothing of bytes. Processes enter, leave, withdraw
+//! and die; a turn may be stored, lose to another, or be stored with its answer lost; time goes on and limits change. After every turn
+//! both must agree, and what holds for a fleet is looked at by what the processes themselves have in hand.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use flowgate_core::{Decision, Lane, Limits, RateState, Reason, Tick};
+use proptest::{prelude::*, test_runner::FileFailurePersistence};
+
+use super::document::{Ask, Declared, Document, Fate, Kind, Member, Stake};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enter { process: usize, weight: u32, kind: Kind },
+    Withdraw { process: usize, which: usize },
+    Release { process: usize, which: usize },
+    Turn { process: usize, end: End },
+    Die { process: usize },
+    Advance { millis: u64 },
+    SetLimits(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Stored,
+    /// Somebody else was faster.
+    Conflict,
+    /// It was stored, and nobody heard.
+    Unheard,
+}
+
+const PROCESSES: usize = 3;
+
+fn step() -> impl Strategy<Value = Step> {
+    let process = 0..PROCESSES;
+    let kind = prop_oneof![6 => Just(Kind::Enter), 1 => Just(Kind::Try), 1 => Just(Kind::Check)];
+    let end = prop_oneof![8 => Just(End::Stored), 1 => Just(End::Conflict), 1 => Just(End::Unheard)];
+    prop_oneof![
+        6 => (process.clone(), 1..4_u32, kind).prop_map(|(process, weight, kind)| Step::Enter { process, weight, kind }),
+        2 => (process.clone(), any::<usize>()).prop_map(|(process, which)| Step::Withdraw { process, which }),
+        4 => (process.clone(), any::<usize>()).prop_map(|(process, which)| Step::Release { process, which }),
+        9 => (process.clone(), end).prop_map(|(process, end)| Step::Turn { process, end }),
+        1 => process.prop_map(|process| Step::Die { process }),
+        3 => (0..700_u64).prop_map(|millis| Step::Advance { millis }),
+        1 => (0..limits().len()).prop_map(Step::SetLimits),
+    ]
+}
+
+fn limits() -> Vec<Limits> {
+    let of = Limits::builder;
+    [
+        of().max(3),
+        of().max(5).queue(4).timeout(Duration::from_secs(1)),
+        of().max(2).reject(),
+        of().max(4).rate(3, 1000_u64),
+        of().rate(2, 500_u64).burst(3),
+        of().max(1).rate(5, 2000_u64).queue(2),
+    ]
+    .map(|limits| limits.build().expect("they are fine"))
+    .to_vec()
+}
+
+/// A process, by what it has in hand itself.
+struct Process {
+    member: Member,
+    passes: Vec<u32>,
+    asks: Vec<Ask>,
+}
+
+/// The lane, one entrant at a time.
+struct Model {
+    declared: Declared,
+    rate: RateState,
+    held: BTreeMap<Member, u32>,
+    line: Vec<(Member, u64, u32)>,
+}
+
+impl Model {
+    fn turn(&mut self, declared: Declared, stake: &Stake, dead: &[Member], now: Tick) -> Vec<Fate> {
+        if declared.at > self.declared.at {
+            let mut lane = Lane::with_counts(0, self.rate);
+            lane.relimit(&self.declared.limits, &declared.limits, now);
+            (self.rate, self.declared) = (lane.rate(), declared);
+        }
+        let limits = self.declared.limits;
+        self.held.retain(|member, _| !dead.contains(member));
+        self.line.retain(|(member, ..)| !dead.contains(member));
+        let stood: Vec<u64> = self
+            .line
+            .iter()
+            .filter(|(member, ..)| *member == stake.member)
+            .map(|(_, ticket, _)| *ticket)
+            .collect();
+        let is_asked = |ticket| stake.asks.iter().any(|ask| ask.ticket == ticket);
+        self.line.retain(|(member, ticket, _)| *member != stake.member || is_asked(*ticket));
+        let granted: u32 = stake
+            .asks
+            .iter()
+            .filter(|ask| ask.has_joined && !stood.contains(&ask.ticket))
+            .map(|ask| ask.weight)
+            .sum();
+        self.held.insert(stake.member, stake.held + granted);
+        let mut started = Vec::new();
+        while let Some(&(member, ticket, weight)) = self.line.first() {
+            if weight > limits.heaviest() || self.lane().hold(&limits, weight, now).is_some() {
+                break;
+            }
+            self.start(member, weight, weight, now);
+            self.line.remove(0);
+            started.push((member, ticket));
+        }
+        let fate = |ask: &Ask| {
+            if started.contains(&(stake.member, ask.ticket)) {
+                return Fate::Granted;
+            }
+            match (stood.contains(&ask.ticket), ask.has_joined) {
+                (true, _) if ask.weight > limits.heaviest() => Fate::refused(Reason::TooHeavy),
+                (true, _) => Fate::Waits,
+                (false, true) => Fate::Granted,
+                (false, false) => self.enter(stake.member, ask, now),
+            }
+        };
+        stake.asks.iter().map(fate).collect()
+    }
+
+    fn enter(&mut self, member: Member, ask: &Ask, now: Tick) -> Fate {
+        let limits = self.declared.limits;
+        match self.lane().decide(&limits, ask.weight, now) {
+            Decision::Admit => {
+                let kept = if ask.kind == Kind::Check { 0 } else { ask.weight };
+                self.start(member, ask.weight, kept, now);
+                Fate::Granted
+            }
+            Decision::Wait(_) if ask.kind == Kind::Enter => {
+                self.line.push((member, ask.ticket, ask.weight));
+                Fate::Waits
+            }
+            Decision::Wait(hold) => Fate::refused(hold.reason()),
+            Decision::Refuse(Reason::QueueFull) if ask.kind != Kind::Enter => Fate::refused(Reason::Busy),
+            Decision::Refuse(reason) => Fate::refused(reason),
+        }
+    }
+
+    fn start(&mut self, member: Member, weight: u32, kept: u32, now: Tick) {
+        let mut lane = self.lane();
+        lane.set_waiting(0);
+        lane.admit(&self.declared.limits, weight, now);
+        self.rate = lane.rate();
+        *self.held.entry(member).or_default() += kept;
+    }
+
+    fn lane(&self) -> Lane {
+        let mut lane = Lane::with_counts(self.held.values().sum(), self.rate);
+        lane.set_waiting(self.line.len() as u32);
+        lane
+    }
+}
+
+struct World {
+    processes: Vec<Process>,
+    dead: Vec<Member>,
+    document: Document,
+    model: Model,
+    declared: Declared,
+    now: Tick,
+    numbers: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let declared = Declared { at: Tick::from_nanos(1), limits: limits()[0] };
+        let process = |number| Process { member: Member(number), passes: Vec::new(), asks: Vec::new() };
+        World {
+            processes: (1..=PROCESSES as u64).map(process).collect(),
+            dead: Vec::new(),
+            document: Document::new(declared),
+            model: Model { declared, rate: RateState::default(), held: BTreeMap::new(), line: Vec::new() },
+            declared,
+            now: Tick::from_nanos(1_700_000_000_000_000_000),
+            numbers: 1000,
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Enter { process, weight, kind } => {
+                let ticket = self.number();
+                self.processes[process].asks.push(Ask { ticket, weight, kind, has_joined: false });
+            }
+            Step::Withdraw { process, which } => {
+                let asks = &mut self.processes[process].asks;
+                if !asks.is_empty() {
+                    asks.remove(which % asks.len());
+                }
+            }
+            Step::Release { process, which } => {
+                let passes = &mut self.processes[process].passes;
+                if !passes.is_empty() {
+                    passes.swap_remove(which % passes.len());
+                }
+            }
+            Step::Die { process } => {
+                let number = self.number();
+                let process = &mut self.processes[process];
+                self.dead.push(std::mem::replace(&mut process.member, Member(number)));
+                process.passes.clear();
+                process.asks.iter_mut().for_each(|ask| ask.has_joined = false);
+            }
+            Step::Advance { millis } => self.now = self.now.after(Duration::from_millis(millis)),
+            Step::SetLimits(which) => {
+                let at = self.declared.at.after(Duration::from_nanos(1));
+                self.declared = Declared { at, limits: limits()[which] };
+            }
+            Step::Turn { process, end } => self.turn(process, end),
+        }
+    }
+
+    fn turn(&mut self, process: usize, end: End) {
+        let process = &self.processes[process];
+        let held = process.passes.iter().sum();
+        let stake = Stake { member: process.member, held, asks: process.asks.clone() };
+        let mut document = self.document.clone();
+        let turn = document.turn(&self.declared, &stake, &self.dead, self.now);
+        if end == End::Conflict {
+            return;
+        }
+        let in_use = self.document.in_use();
+        self.document = document;
+        let expected = self.model.turn(self.declared, &stake, &self.dead, self.now);
+        self.agree(&turn.fates, &expected);
+        if let Some(max) = self.document.declared.limits.max() {
+            assert!(self.document.in_use() <= max.max(in_use), "more than {max} went out");
+        }
+        if end == End::Unheard {
+            return;
+        }
+        let process = self.processes.iter_mut().find(|process| process.member == stake.member);
+        let process = process.expect("it made the turn");
+        for (ask, fate) in stake.asks.iter().zip(&turn.fates) {
+            let at =
+                process.asks.iter().position(|asked| asked.ticket == ask.ticket).expect("it is asked for");
+            match fate {
+                Fate::Waits => process.asks[at].has_joined = true,
+                Fate::Granted if ask.kind == Kind::Check => drop(process.asks.remove(at)),
+                Fate::Granted => process.passes.push(process.asks.remove(at).weight),
+                Fate::Refused { .. } => drop(process.asks.remove(at)),
+            }
+        }
+        let held: u32 = process.passes.iter().sum();
+        let told = self.document.holders.iter().find(|(member, _)| *member == process.member);
+        assert_eq!(told.map_or(0, |(_, in_use)| *in_use), held, "what is told of it is what it has");
+    }
+
+    fn agree(&self, fates: &[Fate], expected: &[Fate]) {
+        let plain = |fate: &Fate| match fate {
+            Fate::Refused { reason, .. } => Fate::refused(*reason),
+            other => *other,
+        };
+        assert_eq!(fates.iter().map(plain).collect::<Vec<_>>(), expected);
+        let line: Vec<(Member, u64, u32)> = self
+            .document
+            .line
+            .iter()
+            .flat_map(|run| (0..run.count).map(|at| (run.member, run.first + u64::from(at), run.weight)))
+            .collect();
+        assert_eq!(line, self.model.line);
+        let held: BTreeMap<Member, u32> = self.document.holders.iter().copied().collect();
+        let mut expected = self.model.held.clone();
+        expected.retain(|_, held| *held > 0);
+        assert_eq!(held, expected);
+        assert_eq!((self.document.rate, self.document.declared), (self.model.rate, self.model.declared));
+        assert_eq!(Document::from_bytes(&self.document.to_bytes()).as_ref(), Some(&self.document));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(debug_assertions) { 2_000 } else { 50_000 },
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("proptest-regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    // Seen to fail: with one too heavy taken out of the line at once, an unheard turn made it a pass, and more than `max`
+    // were out; with tickets sought in runs that are not in their order, those who wait were taken for let in.
+    #[test]
+    fn g1_a_fleet_agrees_with_its_model_whatever_happens(steps in prop::collection::vec(step(), 1..80)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+        }
+    }
+}

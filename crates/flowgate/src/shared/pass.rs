@@ -1,0 +1,69 @@
+//! A pass of a shared gate.
+//!
+//! Owns the way back: dropped, wherever that is, it is written down and the service tells the store. It never waits.
+
+use std::{fmt, sync::Arc};
+
+use super::{book::Shared, lease::Lease};
+
+/// The right to be in flight, over the whole fleet. Dropping it gives the slot back.
+///
+/// It is worth as much as the lease of its process. Where the store could not be reached for that long, the slot may be given to
+/// others, and the pass is *lost*: work that must not overlap has to end then.
+#[must_use = "a pass that is dropped at once bounds nothing"]
+pub struct Pass {
+    shared: Arc<Shared>,
+    name: Arc<str>,
+    weight: u32,
+    /// `None` for one who was let in uncounted.
+    lease: Option<Arc<Lease>>,
+}
+
+impl Pass {
+    pub(crate) fn new(shared: Arc<Shared>, name: Arc<str>, weight: u32, lease: Option<Arc<Lease>>) -> Self {
+        Pass { shared, name, weight, lease }
+    }
+
+    /// How many slots it holds.
+    pub fn weight(&self) -> u32 {
+        self.weight
+    }
+
+    /// Whether it is counted by nobody: it was given while the store did not answer, to a gate that lets everybody in then.
+    pub fn is_uncounted(&self) -> bool {
+        self.lease.is_none()
+    }
+
+    /// Whether its slot may be somebody else's by now: the lease of this process ran out. An uncounted one has nothing to lose.
+    pub fn is_lost(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.is_over())
+    }
+
+    /// Waits until the pass is lost; for ever, if it never is.
+    ///
+    /// Cancel safety: dropped, nothing happens.
+    pub async fn lost(&self) {
+        match &self.lease {
+            Some(lease) => lease.over().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if let Some(lease) = &self.lease {
+            self.shared.release(&self.name, self.weight, lease);
+        }
+    }
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass")
+            .field("gate", &self.shared.ident.gate)
+            .field("weight", &self.weight)
+            .field("is_lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
+}

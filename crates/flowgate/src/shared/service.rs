@@ -1,0 +1,473 @@
+//! The service of a shared gate: the one task that speaks with the store.
+//!
+//! Owns the connection, the lease, and the rounds: what is true in every lane with news goes to the store in one round trip, whatever
+//! came together meanwhile. One round is under way at a time, so all that comes during one goes with the next. It never waits for
+//! anything but the store.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    future::Future,
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+    time::Duration,
+};
+
+use flowgate_core::{Limits, Tick};
+use tokio::task::JoinHandle;
+
+use super::{
+    answers::Done,
+    book::{Item, Shared},
+    document::{Declared, Document, Fate, Member, Turn},
+    lease::Lease,
+    name,
+    store::{Seen, Store, StoreError, Swap, Wake},
+};
+use crate::{
+    chance::{Random, chance},
+    clock::Clock,
+};
+
+/// Lanes in one round trip.
+const ROUND: usize = 256;
+/// The longest rest of a lane where others were faster again and again.
+const LONGEST_REST: Duration = Duration::from_millis(50);
+/// To connect takes longer than to ask, and while there is no lease there is none to lose.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long the store is left alone after it failed: this and up to as much again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A running service. Dropped, it ends when nothing of this process is left in the gate.
+pub(crate) struct Handle {
+    shared: Arc<Shared>,
+    _task: JoinHandle<()>,
+}
+
+impl Handle {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.book().is_abandoned = true;
+        self.shared.news.notify_one();
+    }
+}
+
+pub(crate) struct Service {
+    shared: Arc<Shared>,
+    store: Box<dyn Store>,
+    span: Duration,
+    random: Random,
+    renew_at: Tick,
+    /// The store failed, and is left alone until then.
+    retry_at: Option<Tick>,
+    /// The version of the limits that we know: nothing is swapped under others.
+    limits: u64,
+    alarms: Alarms,
+}
+
+impl Service {
+    /// Joins the fleet, declares the limits, and goes on from there in a task of its own.
+    pub(crate) async fn start(
+        shared: Arc<Shared>,
+        store: Box<dyn Store>,
+        span: Duration,
+    ) -> Result<Handle, StoreError> {
+        let mut service = Service {
+            shared: Arc::clone(&shared),
+            store,
+            span,
+            random: chance(),
+            renew_at: Tick::ZERO,
+            retry_at: None,
+            limits: 0,
+            alarms: Alarms::default(),
+        };
+        service.join().await?;
+        let limits = shared.book().declared.limits;
+        service.declare(limits).await?;
+        let task = tokio::spawn(service.run());
+        Ok(Handle { shared, _task: task })
+    }
+
+    async fn run(mut self) {
+        // Whatever ends the task, nobody waits for it in vain.
+        let _end = End(Arc::clone(&self.shared));
+        while !self.is_over().await {
+            self.check_lease();
+            match self.retry_at.filter(|at| *at > self.now()) {
+                Some(_) => self.shared.turn_away(),
+                None => match self.work().await {
+                    Ok(()) => self.recover(),
+                    Err(error) => self.fail(&error),
+                },
+            }
+            self.rest().await;
+        }
+    }
+
+    /// Whether the gate is closed or abandoned and nothing of ours is left in it. Then the lease is given back.
+    async fn is_over(&mut self) -> bool {
+        let lease = {
+            let book = self.shared.book();
+            let is_leaving = book.is_abandoned || book.closing.is_some();
+            let is_late = book.closing.is_some_and(|deadline| self.shared.clock.now() >= deadline);
+            if !is_leaving || !book.is_quiet() {
+                drop(book);
+                if is_late {
+                    self.shared.refuse_all();
+                }
+                return false;
+            }
+            book.lease.clone()
+        };
+        if let Some(lease) = lease {
+            // If this fails, the lease runs out.
+            let _ = within(self.patience(), self.store.leave(lease.member)).await;
+        }
+        true
+    }
+
+    /// What is due is done: the lease, wishes, and every lane with news.
+    async fn work(&mut self) -> Result<(), StoreError> {
+        if self.shared.book().lease.is_none() {
+            self.join().await?;
+        }
+        if self.now() >= self.renew_at {
+            self.renew().await?;
+        }
+        let wishes = std::mem::take(&mut self.shared.book().wishes);
+        for (limits, reply) in wishes {
+            self.declare(limits).await?;
+            let _ = reply.send(());
+        }
+        let now = self.now();
+        while let Some(name) = self.alarms.take_due(now) {
+            self.shared.book().look_again(&name);
+        }
+        while self.now() < self.renew_at {
+            let lease = self.shared.book().lease.clone();
+            let Some(lease) = lease.filter(|lease| !lease.is_over()) else { break };
+            let items = self.shared.book().take(lease.member, ROUND);
+            if items.is_empty() {
+                break;
+            }
+            self.round(&lease, items).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the store what is true in these lanes.
+    async fn round(&mut self, lease: &Arc<Lease>, items: Vec<Item>) -> Result<(), StoreError> {
+        let plans = self.plan(items).await?;
+        let swaps: Vec<Swap> = plans.iter().filter_map(Plan::swap).collect();
+        let mut swapped = match swaps.is_empty() {
+            true => Vec::new(),
+            false => within(self.patience(), self.store.swap(&swaps, self.limits)).await?,
+        }
+        .into_iter();
+        self.recover();
+        if lease.is_over() {
+            // What was given is not ours any more: all of it is asked for again.
+            return Ok(());
+        }
+        for plan in plans {
+            if plan.is_change() && !swapped.next().unwrap_or(false) {
+                self.rest_after_conflict(&plan.item.name);
+            } else {
+                self.settle(plan, lease);
+            }
+        }
+        Ok(())
+    }
+
+    /// What would become of these lanes, by the documents as they are. Nothing yet, if the limits are others than we knew.
+    async fn plan(&mut self, items: Vec<Item>) -> Result<Vec<Plan>, StoreError> {
+        let is_unknown = |item: &&Item| item.known.is_none();
+        let names: Vec<String> = items.iter().filter(is_unknown).map(|item| item.name.to_string()).collect();
+        let mut loaded = Vec::new().into_iter();
+        if !names.is_empty() {
+            let names = [&[name::LIMITS.to_owned()], names.as_slice()].concat();
+            loaded = within(self.patience(), self.store.load(&names)).await?.into_iter();
+            let limits = loaded.next().ok_or_else(short)?;
+            if limits.version != self.limits {
+                // Gone with all the store knew, they are ours again.
+                let own = self.shared.book().declared.limits;
+                if limits.version > 0 {
+                    self.learn(&limits)?;
+                } else {
+                    self.declare(own).await?;
+                }
+                self.shared.book().look_at_all();
+                return Ok(Vec::new());
+            }
+        }
+        let declared = self.shared.book().declared;
+        let mut plans = Vec::with_capacity(items.len());
+        for mut item in items {
+            let is_loaded = item.known.is_none();
+            let (version, before, seen) = match item.known.take() {
+                Some((version, document)) => (version, document, Seen::nothing()),
+                None => {
+                    let seen = loaded.next().ok_or_else(short)?;
+                    let document = match seen.version {
+                        0 => Some(Document::new(declared)),
+                        _ => Document::from_bytes(&seen.document),
+                    };
+                    let document = document.ok_or_else(|| StoreError::Unreadable(item.name.to_string()))?;
+                    (seen.version, document, seen)
+                }
+            };
+            let mut after = before.clone();
+            let turn = after.turn(&declared, &item.stake, &seen.dead, seen.now);
+            plans.push(Plan { item, version, next: number(), before, after, turn, seen, is_loaded });
+        }
+        Ok(plans)
+    }
+
+    /// The limits of the fleet, as they were seen.
+    fn learn(&mut self, seen: &Seen) -> Result<(), StoreError> {
+        let declared = Declared::from_bytes(&seen.document);
+        let declared = declared.ok_or_else(|| StoreError::Unreadable(name::LIMITS.to_owned()))?;
+        (self.limits, self.shared.book().declared) = (seen.version, declared);
+        Ok(())
+    }
+
+    /// What was planned is so.
+    fn settle(&mut self, plan: Plan, lease: &Arc<Lease>) {
+        let version = if plan.is_change() { plan.next } else { plan.version };
+        let Plan { item, after, turn, seen, .. } = plan;
+        let rate = turn.due.map(|until| until.since(seen.now));
+        let soonest = [rate, seen.soonest].into_iter().flatten().min();
+        let done = Done { document: after, version, fates: turn.fates, now: seen.now };
+        self.shared.settle(&item, done, lease);
+        let is_waited = self.shared.book().is_waited_at(&item.name);
+        let at =
+            soonest.filter(|_| is_waited).map(|soonest| self.now().after(soonest + Duration::from_millis(1)));
+        self.alarms.set(&item.name, at);
+    }
+
+    /// Others were faster. The first time it is tried again at once, then ever later, and by chance: so nobody is unlucky for ever.
+    fn rest_after_conflict(&mut self, name: &Arc<str>) {
+        let conflicts = self.shared.book().conflict(name);
+        if conflicts > 1 {
+            let most = LONGEST_REST.min(Duration::from_micros(100) * (1 << conflicts.min(16)));
+            let at = self.now().after(most.mul_f64((self.random)()));
+            self.alarms.set(name, Some(at));
+        }
+    }
+
+    async fn join(&mut self) -> Result<(), StoreError> {
+        let (member, asked) = (Member(number()), self.now());
+        within(self.patience().max(CONNECT), self.store.join(member, self.span)).await?;
+        self.renew_at = asked.after(self.span / 3);
+        self.shared.book().lease = Some(Arc::new(Lease::new(member, asked, self.span)));
+        Ok(())
+    }
+
+    /// Renews the lease, and sees to what has time.
+    async fn renew(&mut self) -> Result<(), StoreError> {
+        let (lease, asked) = (self.shared.book().lease.clone(), self.now());
+        let Some(lease) = lease else { return Ok(()) };
+        if !within(self.patience(), self.store.renew(lease.member, self.span)).await? {
+            self.shared.book().lose();
+            return self.join().await;
+        }
+        lease.renewed(asked, self.span);
+        self.renew_at = asked.after(self.span / 3);
+        self.shared.book().forget_idle();
+        within(self.patience(), self.store.sweep()).await
+    }
+
+    /// Makes these the limits of the fleet, if they are not, and tells everybody.
+    async fn declare(&mut self, limits: Limits) -> Result<(), StoreError> {
+        loop {
+            let names = [name::LIMITS.to_owned()];
+            let seen = within(self.patience(), self.store.load(&names)).await?.pop().ok_or_else(short)?;
+            let mut at = seen.now;
+            if seen.version > 0 {
+                self.learn(&seen)?;
+                let found = self.shared.book().declared;
+                if found.limits == limits {
+                    return Ok(());
+                }
+                at = at.max(found.at.after(Duration::from_nanos(1)));
+            }
+            let (declared, version) = (Declared { at, limits }, number());
+            let swap = Swap {
+                name: name::LIMITS.to_owned(),
+                expected: seen.version,
+                version,
+                document: declared.to_bytes(),
+                members: Vec::new(),
+                rests_at: Tick::NEVER,
+                woken: Vec::new(),
+            };
+            if within(self.patience(), self.store.swap(&[swap], seen.version)).await? == [true] {
+                (self.limits, self.shared.book().declared) = (version, declared);
+                self.shared.book().look_at_all();
+                return within(self.patience(), self.store.call_all()).await;
+            }
+        }
+    }
+
+    fn check_lease(&mut self) {
+        let mut book = self.shared.book();
+        if book.lease.as_ref().is_some_and(|lease| lease.is_over()) {
+            book.lose();
+        }
+    }
+
+    fn recover(&mut self) {
+        self.retry_at = None;
+        self.shared.book().trouble = None;
+    }
+
+    fn fail(&mut self, error: &StoreError) {
+        let pause = PAUSE + PAUSE.mul_f64((self.random)());
+        self.retry_at = Some(self.now().after(pause));
+        {
+            let mut book = self.shared.book();
+            book.trouble = Some(error.to_string());
+            book.look_at_all();
+        }
+        self.shared.turn_away();
+    }
+
+    /// Until there is something to do.
+    async fn rest(&mut self) {
+        let next = {
+            let book = self.shared.book();
+            let is_busy = book.is_dirty() || !book.wishes.is_empty();
+            match self.retry_at {
+                Some(at) => Some(at),
+                None if is_busy => return,
+                None => Some(self.renew_at),
+            }
+            .into_iter()
+            .chain(book.lease.as_ref().map(|lease| lease.until()))
+            .chain(book.closing.filter(|at| *at > self.now()))
+            .chain(self.alarms.first().filter(|_| self.retry_at.is_none()))
+            .min()
+        };
+        let wait = next.map_or(Duration::MAX, |next| next.since(self.now()));
+        tokio::select! {
+            () = self.shared.news.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+            wake = self.store.wake(), if self.retry_at.is_none() => match wake {
+                Wake::At(name) => self.shared.book().look_again(&name),
+                Wake::All => self.shared.book().look_at_all(),
+                Wake::Gone => self.renew_at = self.now(),
+            },
+        }
+    }
+
+    /// The longest that the store may take: then there is time for another try before the lease is over.
+    fn patience(&self) -> Duration {
+        self.span / 3
+    }
+
+    fn now(&self) -> Tick {
+        self.shared.clock.now()
+    }
+}
+
+/// One lane's part of a round.
+struct Plan {
+    item: Item,
+    version: u64,
+    next: u64,
+    before: Document,
+    after: Document,
+    turn: Turn,
+    seen: Seen,
+    /// Whether the document was asked for, or only known from before.
+    is_loaded: bool,
+}
+
+impl Plan {
+    /// Whether something has to be swapped. Where an exit and an entry leave the document as it was, and it was not asked for just now,
+    /// too: others may have joined the line, and then the entry is not first.
+    fn is_change(&self) -> bool {
+        self.before != self.after || (!self.is_loaded && self.turn.fates.contains(&Fate::Granted))
+    }
+
+    fn swap(&self) -> Option<Swap> {
+        self.is_change().then(|| Swap {
+            name: self.item.name.to_string(),
+            expected: self.version,
+            version: self.next,
+            document: self.after.to_bytes(),
+            members: self.after.members(),
+            rests_at: self.after.rests_at(),
+            woken: self.turn.woken.clone(),
+        })
+    }
+}
+
+/// When to look at which lane, one moment for each.
+#[derive(Default)]
+struct Alarms {
+    by_time: BTreeSet<(Tick, Arc<str>)>,
+    by_name: HashMap<Arc<str>, Tick>,
+}
+
+impl Alarms {
+    fn set(&mut self, name: &Arc<str>, at: Option<Tick>) {
+        if let Some(before) = self.by_name.remove(name) {
+            self.by_time.remove(&(before, Arc::clone(name)));
+        }
+        if let Some(at) = at {
+            self.by_name.insert(Arc::clone(name), at);
+            self.by_time.insert((at, Arc::clone(name)));
+        }
+    }
+
+    fn first(&self) -> Option<Tick> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    fn take_due(&mut self, now: Tick) -> Option<Arc<str>> {
+        let (_, name) = self.by_time.first().filter(|(at, _)| *at <= now)?.clone();
+        self.set(&name, None);
+        Some(name)
+    }
+}
+
+/// The end of the service, however it comes.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        {
+            let mut book = self.0.book();
+            book.is_ended = true;
+            // Passes that are still out are worth nothing without a service.
+            if let Some(lease) = book.lease.take() {
+                lease.end();
+            }
+        }
+        self.0.refuse_all();
+        self.0.ended.notify_waiters();
+    }
+}
+
+/// A number that was never used before and will never be again, by all that chance can do. Never 0, and an integer to every store.
+fn number() -> u64 {
+    RandomState::new().hash_one(0) >> 1 | 1
+}
+
+fn short() -> StoreError {
+    StoreError::Refused("it answered less than was asked for".to_owned())
+}
+
+async fn within<T>(
+    patience: Duration,
+    reply: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let late = |_| Err(StoreError::Unreachable(format!("no answer within {patience:?}")));
+    tokio::time::timeout(patience, reply).await.unwrap_or_else(late)
+}

@@ -1,0 +1,127 @@
+//! What a store has to do, and which one an address means.
+//!
+//! Owns the seam. A store has no rules: it keeps documents and swaps one for another if nobody was faster, it keeps leases by its
+//! own clock, and it carries wake-ups. What a document says it never looks at.
+
+use std::{future::Future, pin::Pin, time::Duration};
+
+use flowgate_core::{OptionError, Tick};
+
+use super::document::Member;
+
+/// What a store answers, in time.
+pub(crate) type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// A connection to the store, for one gate. Used by one task alone, one call after the other. A call that was dropped, or that failed,
+/// may have been done or not; the next one begins with a new connection if it has to.
+pub(crate) trait Store: Send {
+    /// Begins a lease, and hears what is said to this member from now on.
+    fn join(&mut self, member: Member, lease: Duration) -> Reply<'_, ()>;
+
+    /// Renews a lease. `false`: it has run out, and nothing brings it back.
+    fn renew(&mut self, member: Member, lease: Duration) -> Reply<'_, bool>;
+
+    /// Ends a lease.
+    fn leave(&mut self, member: Member) -> Reply<'_, ()>;
+
+    /// What is kept under these names, one answer for each.
+    fn load<'a>(&'a mut self, names: &'a [String]) -> Reply<'a, Vec<Seen>>;
+
+    /// Swaps documents, each for itself: whether it was done. None is, if the limits are not kept in this version any more. Whoever is
+    /// to be woken by one is told if it was.
+    fn swap<'a>(&'a mut self, swaps: &'a [Swap], limits: u64) -> Reply<'a, Vec<bool>>;
+
+    /// Tells every member of the gate to look at its limits.
+    fn call_all(&mut self) -> Reply<'_, ()>;
+
+    /// Removes some of what speaks of nobody any more, so that all of it is removed in time.
+    fn sweep(&mut self) -> Reply<'_, ()>;
+
+    /// The next wake-up. Dropped, it loses none.
+    fn wake(&mut self) -> Pin<Box<dyn Future<Output = Wake> + Send + '_>>;
+}
+
+/// What is kept under a name.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// 0 where nothing is kept.
+    pub(crate) version: u64,
+    pub(crate) document: Vec<u8>,
+    /// Whom of those it speaks of is dead, for good.
+    pub(crate) dead: Vec<Member>,
+    /// How soon the first lease of the others may run out.
+    pub(crate) soonest: Option<Duration>,
+    /// The store's own time.
+    pub(crate) now: Tick,
+}
+
+impl Seen {
+    /// What is known without asking.
+    pub(crate) fn nothing() -> Self {
+        Seen { version: 0, document: Vec::new(), dead: Vec::new(), soonest: None, now: Tick::ZERO }
+    }
+}
+
+/// One document for another.
+#[derive(Debug)]
+pub(crate) struct Swap {
+    pub(crate) name: String,
+    /// Only if this is kept; 0 if nothing is.
+    pub(crate) expected: u64,
+    /// What it is called then: a number that was never used before.
+    pub(crate) version: u64,
+    pub(crate) document: Vec<u8>,
+    /// Whom it speaks of.
+    pub(crate) members: Vec<Member>,
+    /// When it may be removed, if those are gone.
+    pub(crate) rests_at: Tick,
+    /// Who is to look at it.
+    pub(crate) woken: Vec<Member>,
+}
+
+/// What a store says unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Look at what is kept under this name.
+    At(String),
+    /// Look at everything: the limits are others, or something may have been missed.
+    All,
+    /// The connection is gone.
+    Gone,
+}
+
+/// Why the store did not do as it was told.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// It cannot be reached, or the connection broke.
+    #[error("the store does not answer: {0}")]
+    Unreachable(String),
+    /// It answered with an error.
+    #[error("the store refused: {0}")]
+    Refused(String),
+    /// What it keeps was written by something else than this version of Flowgate.
+    #[error("what the store keeps under {0:?} cannot be read: a newer version may have written it")]
+    Unreadable(String),
+}
+
+/// Which store an address means.
+pub(crate) fn open(url: &str, gate: &str) -> Result<Box<dyn Store>, OptionError> {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    match scheme {
+        #[cfg(feature = "shared-postgres")]
+        "postgres" | "postgresql" => Ok(Box::new(super::postgres::Postgres::new(url, gate)?)),
+        #[cfg(feature = "shared-redis")]
+        "redis" => Ok(Box::new(super::redis::Redis::new(url, gate)?)),
+        _ => {
+            let known: &[&str] = &[
+                #[cfg(feature = "shared-postgres")]
+                "`postgres://user@host/database`",
+                #[cfg(feature = "shared-redis")]
+                "`redis://host:6379/0`",
+            ];
+            let accepted = format!("an address like {}, as the crate's features have it", known.join(" or "));
+            Err(OptionError::new("store", format_args!("{scheme:?}"), accepted))
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A store that goes away, and comes back.
+
+use std::time::Duration;
+
+use flowgate::{
+    Reason,
+    shared::{Gate, OnOutage},
+};
+use flowgate_testkit::{
+    Redis,
+    postgres::{Options, Postgres},
+};
+
+use super::kit::runtime;
+
+async fn goes_and_comes(url: &str, stop: impl Fn(), start: impl Fn()) {
+    let builder = |name: &str| Gate::builder(url).name(name).max(1).lease(Duration::from_secs(1));
+    let strict = builder("strict").start().await.unwrap();
+    let open = builder("open").on_outage(OnOutage::Admit).start().await.unwrap();
+    let held = strict.enter().await.unwrap();
+    assert!(!held.is_lost());
+    stop();
+    let refusal = strict.enter().await.unwrap_err();
+    assert_eq!(refusal.reason, Reason::Unreachable);
+    assert!(refusal.is_retryable());
+    assert!(strict.look().trouble.is_some() && strict.look().refusals.of(Reason::Unreachable) == 1);
+    let (one, two) = (open.enter().await.unwrap(), open.enter().await.unwrap());
+    assert!(one.is_uncounted() && two.is_uncounted(), "more than max, and both know it");
+    assert_eq!(open.look().uncounted, 2);
+    // Without a word from the store, the lease is over in time.
+    held.lost().await;
+    start();
+    let pass = loop {
+        if let Ok(pass) = strict.enter().await {
+            break pass;
+        }
+    };
+    assert!(strict.look().trouble.is_none() && !pass.is_lost());
+    assert_eq!(strict.try_enter().await.unwrap_err().reason, Reason::Busy, "it counts again");
+}
+
+// Seen to fail: with nobody turned away while the store fails, the entry waited for ever.
+#[test]
+fn s1_an_outage_of_redis_is_refused_or_let_in_as_said_and_mends_itself() {
+    let redis = Redis::start().unwrap();
+    let url = redis.url();
+    let (stop, start) = (|| redis.kill_nine().unwrap(), || redis.restart().unwrap());
+    runtime().block_on(goes_and_comes(&url, stop, start));
+}
+
+// Seen to fail: as on Redis.
+#[test]
+fn s1_an_outage_of_postgres_is_refused_or_let_in_as_said_and_mends_itself() {
+    let postgres = Postgres::start(Options::default()).unwrap();
+    let url = postgres.create_database("outage").unwrap();
+    let (stop, start) = (|| postgres.kill_nine().unwrap(), || postgres.restart().unwrap());
+    runtime().block_on(goes_and_comes(&url, stop, start));
+}
