@@ -308,9 +308,11 @@ impl Book {
                 has_joined: waiter.has_joined,
             };
             let stake = Stake { member, held: lane.held, asks: lane.asks.iter().map(ask).collect() };
-            // A rate wants the store's time, and other limits want it too.
+            // A rate wants the store's time, other limits want it too, and so does a lane that is not open yet.
             let is_timeless = |(_, document): &(u64, Document)| {
-                document.declared == declared && declared.limits.rate().is_none()
+                document.declared == declared
+                    && declared.limits.rate().is_none()
+                    && declared.opens == Tick::ZERO
             };
             Some(Item { name, stake, known: lane.known.take().filter(is_timeless) })
         };

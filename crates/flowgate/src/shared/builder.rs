@@ -174,7 +174,7 @@ impl<K> GateBuilder<K> {
             return Err(OptionError::new("name", format_args!("{:?}", self.ident.gate), accepted).into());
         }
         let store = store::open(&self.url, &self.ident.gate)?;
-        let declared = Declared { at: Tick::ZERO, limits };
+        let declared = Declared { at: Tick::ZERO, limits, opens: Tick::ZERO };
         let shared = Shared::new(self.ident, self.on_outage, self.max_keys as usize, declared);
         let service = Service::start(Arc::new(shared), store, self.lease).await?;
         Ok(Gate::new(service))

@@ -38,6 +38,7 @@ impl Declared {
             }
         };
         put(bytes, self.at.as_nanos());
+        put(bytes, self.opens.as_nanos());
         put(bytes, self.limits.max().unwrap_or(0).into());
         put(bytes, rate.into());
         put(bytes, period);
@@ -48,7 +49,7 @@ impl Declared {
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        let at = Tick::from_nanos(reader.word()?);
+        let (at, opens) = (Tick::from_nanos(reader.word()?), Tick::from_nanos(reader.word()?));
         let mut limits = Limits::builder();
         let (max, rate) = (reader.number()?, reader.number()?);
         let (period, burst) = (reader.word()?, reader.number()?);
@@ -71,7 +72,7 @@ impl Declared {
         if timeout > 0 {
             limits = limits.timeout(Duration::from_nanos(timeout));
         }
-        Some(Declared { at, limits: limits.build().ok()? })
+        Some(Declared { at, limits: limits.build().ok()?, opens })
     }
 }
 

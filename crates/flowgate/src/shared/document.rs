@@ -20,6 +20,8 @@ pub(crate) struct Member(pub(crate) u64);
 pub(crate) struct Declared {
     pub(crate) at: Tick,
     pub(crate) limits: Limits,
+    /// Nobody starts before: the store forgot who holds what, and until then all who held something will have heard of it.
+    pub(crate) opens: Tick,
 }
 
 /// A lane of the fleet. Its size goes by the processes that use it, not by passes.
@@ -87,7 +89,7 @@ pub(crate) struct Turn {
     pub(crate) fates: Vec<Fate>,
     /// Who else was handed something, or has to look.
     pub(crate) woken: Vec<Member>,
-    /// When the rate lets the head of the line start, if it is ours and the rate is all that holds it.
+    /// When time lets the head of the line start, if it is ours and waits for nothing else.
     pub(crate) due: Option<Tick>,
 }
 
@@ -131,6 +133,9 @@ impl Document {
         self.hold(stake.member, |in_use| *in_use = held);
 
         let mut lane = self.lane();
+        if now < self.declared.opens {
+            lane.pause();
+        }
         self.pump(&mut lane, stake, now, &mut turn);
         for at in newcomers {
             turn.fates[at] = self.enter(&mut lane, stake.member, &stake.asks[at], now);
@@ -251,16 +256,21 @@ impl Document {
             (Decision::Refuse(Reason::QueueFull), Kind::Try | Kind::Check) => Reason::Busy,
             (Decision::Refuse(reason), _) => reason,
         };
+        if reason == Reason::Paused {
+            let retry_after = Some(self.declared.opens.since(now));
+            return Fate::Refused { reason: Reason::Unreachable, retry_after };
+        }
         let rate = limits.rate().filter(|_| reason == Reason::Rate);
         let until = rate.and_then(|rate| rate.spend(lane.rate(), now).err());
         Fate::Refused { reason, retry_after: until.map(|until| until.since(now)) }
     }
 
-    /// When the rate lets the head start, if it is this member's. Others need not look: it will, or its lease runs out.
+    /// When time alone lets the head start, if it is this member's. Others need not look: it will, or its lease runs out.
     fn due(&self, lane: &Lane, member: Member, now: Tick) -> Option<Tick> {
         let head = self.line.front().filter(|head| head.member == member)?;
         match lane.hold(&self.declared.limits, head.weight, now) {
             Some(Hold::Rate { until }) => Some(until),
+            Some(Hold::Paused) => Some(self.declared.opens),
             _ => None,
         }
     }

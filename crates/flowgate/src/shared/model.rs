@@ -170,7 +170,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let declared = Declared { at: Tick::from_nanos(1), limits: limits()[0] };
+        let declared = Declared { at: Tick::from_nanos(1), limits: limits()[0], opens: Tick::ZERO };
         let process = |number| Process { member: Member(number), passes: Vec::new(), asks: Vec::new() };
         World {
             processes: (1..=PROCESSES as u64).map(process).collect(),
@@ -216,7 +216,7 @@ impl World {
             Step::Advance { millis } => self.now = self.now.after(Duration::from_millis(millis)),
             Step::SetLimits(which) => {
                 let at = self.declared.at.after(Duration::from_nanos(1));
-                self.declared = Declared { at, limits: limits()[which] };
+                self.declared = Declared { at, limits: limits()[which], opens: Tick::ZERO };
             }
             Step::Turn { process, end } => self.turn(process, end),
         }

@@ -21,7 +21,7 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement, types::ToSql};
 use super::{
     document::Member,
     name,
-    store::{Reply, Seen, Store, StoreError, Swap, Wake},
+    store::{Loaded, Reply, Seen, Store, StoreError, Swap, Wake},
 };
 
 /// The lock keeps two that start together from making the same table. Half of each page stays free, so that a document is changed
@@ -62,7 +62,8 @@ const LOAD: &str = "SELECT l.version, l.document,
             WHERE NOT EXISTS (SELECT FROM members e WHERE e.id = m AND e.expires > clock_timestamp())),
         (SELECT (extract(epoch FROM min(e.expires) - clock_timestamp()) * 1000000)::bigint
             FROM members e WHERE e.id = ANY(l.members) AND e.id <> $3),
-        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+        EXISTS (SELECT FROM members e WHERE e.id = $3 AND e.expires > clock_timestamp())
     FROM unnest($2::text[]) WITH ORDINALITY AS w (name, place) LEFT JOIN lanes l ON l.gate = $1 AND l.name = w.name
     ORDER BY w.place";
 
@@ -192,11 +193,12 @@ impl Postgres {
         Ok(())
     }
 
-    async fn loaded(&mut self, names: &[String]) -> Result<Vec<Seen>, StoreError> {
+    async fn loaded(&mut self, names: &[String]) -> Result<Loaded, StoreError> {
         let (gate, own) = (self.gate.clone(), self.member.map_or(0, id));
         let session = self.session().await?;
         let rows =
             session.client.query(&session.statements.load, &[&gate, &names, &own]).await.map_err(failed)?;
+        let is_alive = rows.first().is_some_and(|row| row.get(5));
         let mut seen = rows.iter().map(read).collect::<Result<Vec<Seen>, _>>().map_err(failed)?;
         let gone: Vec<i64> = seen.iter().flat_map(|seen| seen.dead.iter().copied().map(id)).collect();
         if !gone.is_empty() {
@@ -206,7 +208,7 @@ impl Postgres {
             seen.iter_mut().for_each(|seen| seen.dead.retain(|member| !alive.contains(member)));
         }
         self.is_calling = false;
-        Ok(seen)
+        Ok(Loaded { is_alive, seen })
     }
 
     async fn swapped(&mut self, swaps: &[Swap], limits: u64) -> Result<Vec<bool>, StoreError> {
@@ -296,7 +298,7 @@ impl Store for Postgres {
         })
     }
 
-    fn load<'a>(&'a mut self, names: &'a [String]) -> Reply<'a, Vec<Seen>> {
+    fn load<'a>(&'a mut self, names: &'a [String]) -> Reply<'a, Loaded> {
         Box::pin(self.loaded(names))
     }
 

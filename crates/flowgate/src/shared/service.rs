@@ -21,7 +21,7 @@ use super::{
     document::{Declared, Document, Fate, Member, Turn},
     lease::Lease,
     name,
-    store::{Seen, Store, StoreError, Swap, Wake},
+    store::{Loaded, Seen, Store, StoreError, Swap, Wake},
 };
 use crate::{
     chance::{Random, chance},
@@ -191,7 +191,13 @@ impl Service {
         let mut loaded = Vec::new().into_iter();
         if !names.is_empty() {
             let names = [&[name::LIMITS.to_owned()], names.as_slice()].concat();
-            loaded = within(self.patience(), self.store.load(&names)).await?.into_iter();
+            let Loaded { is_alive, seen } = within(self.patience(), self.store.load(&names)).await?;
+            if !is_alive {
+                // What it says of us, it says of one it has forgotten.
+                self.join_anew().await?;
+                return Ok(Vec::new());
+            }
+            loaded = seen.into_iter();
             let limits = loaded.next().ok_or_else(short)?;
             if limits.version != self.limits {
                 // Gone with all the store knew, they are ours again.
@@ -268,13 +274,18 @@ impl Service {
         Ok(())
     }
 
+    /// The store knows us no more, so nothing of what we held is ours.
+    async fn join_anew(&mut self) -> Result<(), StoreError> {
+        self.shared.book().lose();
+        self.join().await
+    }
+
     /// Renews the lease, and sees to what has time.
     async fn renew(&mut self) -> Result<(), StoreError> {
         let (lease, asked) = (self.shared.book().lease.clone(), self.now());
         let Some(lease) = lease else { return Ok(()) };
         if !within(self.patience(), self.store.renew(lease.member, self.span)).await? {
-            self.shared.book().lose();
-            return self.join().await;
+            return self.join_anew().await;
         }
         lease.renewed(asked, self.span);
         self.renew_at = asked.after(self.span / 3);
@@ -282,21 +293,26 @@ impl Service {
         within(self.patience(), self.store.sweep()).await
     }
 
-    /// Makes these the limits of the fleet, if they are not, and tells everybody.
+    /// Makes these the limits of the fleet, if they are not, and tells everybody. A store that has none and had some has forgotten who
+    /// holds what: nobody starts before all who hold something can have heard of it.
     async fn declare(&mut self, limits: Limits) -> Result<(), StoreError> {
         loop {
             let names = [name::LIMITS.to_owned()];
-            let seen = within(self.patience(), self.store.load(&names)).await?.pop().ok_or_else(short)?;
-            let mut at = seen.now;
+            let loaded = within(self.patience(), self.store.load(&names)).await?;
+            let seen = loaded.seen.into_iter().next().ok_or_else(short)?;
+            let mut declared = Declared { at: seen.now, limits, opens: Tick::ZERO };
             if seen.version > 0 {
                 self.learn(&seen)?;
                 let found = self.shared.book().declared;
                 if found.limits == limits {
                     return Ok(());
                 }
-                at = at.max(found.at.after(Duration::from_nanos(1)));
+                declared.at = seen.now.max(found.at.after(Duration::from_nanos(1)));
+                declared.opens = found.opens;
+            } else if self.limits > 0 {
+                declared.opens = seen.now.after(self.span);
             }
-            let (declared, version) = (Declared { at, limits }, number());
+            let version = number();
             let swap = Swap {
                 name: name::LIMITS.to_owned(),
                 expected: seen.version,

@@ -24,8 +24,8 @@ pub(crate) trait Store: Send {
     /// Ends a lease.
     fn leave(&mut self, member: Member) -> Reply<'_, ()>;
 
-    /// What is kept under these names, one answer for each.
-    fn load<'a>(&'a mut self, names: &'a [String]) -> Reply<'a, Vec<Seen>>;
+    /// What is kept under these names.
+    fn load<'a>(&'a mut self, names: &'a [String]) -> Reply<'a, Loaded>;
 
     /// Swaps documents, each for itself: whether it was done. None is, if the limits are not kept in this version any more. Whoever is
     /// to be woken by one is told if it was.
@@ -39,6 +39,15 @@ pub(crate) trait Store: Send {
 
     /// The next wake-up. Dropped, it loses none.
     fn wake(&mut self) -> Pin<Box<dyn Future<Output = Wake> + Send + '_>>;
+}
+
+/// What is kept under some names.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// Whether the one who asks is known to live. One that is not has lost all it knew of, whether by time or by a store that forgot.
+    pub(crate) is_alive: bool,
+    /// One for each name.
+    pub(crate) seen: Vec<Seen>,
 }
 
 /// What is kept under a name.

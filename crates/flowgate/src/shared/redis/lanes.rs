@@ -18,13 +18,14 @@ use flowgate_core::{OptionError, Tick};
 use super::connection::{Address, Connection, Value};
 use crate::shared::{
     document::Member,
-    store::{Reply, Seen, Store, StoreError, Swap, Wake},
+    store::{Loaded, Reply, Seen, Store, StoreError, Swap, Wake},
 };
 
-/// KEYS: the lanes. ARGV: the beginning of members' keys, the one who asks, names. Answers the time, and for each name what is kept, who
-/// is dead, and how soon the next of the others may be.
+/// KEYS: the lanes. ARGV: the beginning of members' keys, the one who asks, names. Answers the time, whether the one who asks lives, and for
+/// each name what is kept, who is dead, and how soon the next of the others may be.
 const LOAD: &str = r"
     local answer = redis.call('TIME')
+    answer[3] = redis.call('EXISTS', ARGV[1] .. ARGV[2])
     for i = 3, #ARGV do
         local kept = redis.call('HGET', KEYS[1], ARGV[i])
         local dead, soonest = {}, -1
@@ -169,15 +170,16 @@ impl Redis {
         self.call(&[b"SET", key.as_bytes(), b"1", b"PX", lease.as_bytes()]).await.map(|_| ())
     }
 
-    async fn loaded(&mut self, names: &[String]) -> Result<Vec<Seen>, StoreError> {
+    async fn loaded(&mut self, names: &[String]) -> Result<Loaded, StoreError> {
         let (members, own) = (self.key("member:"), self.member.map_or(0, |member| member.0).to_string());
         let mut words = vec![members.as_bytes(), own.as_bytes()];
         words.extend(names.iter().map(String::as_bytes));
         let answer = self.eval(|session| &session.load, &words).await?;
-        let Some((time, rest)) = answer.split_at_checked(2) else { return Err(strange()) };
-        let (Some(seconds), Some(micros)) = (parse(&time[0]), parse(&time[1])) else { return Err(strange()) };
+        let [seconds, micros, is_alive, rest @ ..] = answer.as_slice() else { return Err(strange()) };
+        let (Some(seconds), Some(micros)) = (parse(seconds), parse(micros)) else { return Err(strange()) };
         let now = Tick::from_nanos((seconds * 1_000_000 + micros) * 1000);
-        rest.chunks_exact(3).map(|kept| read(kept, now)).collect::<Option<_>>().ok_or_else(strange)
+        let seen = rest.chunks_exact(3).map(|kept| read(kept, now)).collect::<Option<_>>();
+        Ok(Loaded { is_alive: *is_alive == Value::Number(1), seen: seen.ok_or_else(strange)? })
     }
 
     async fn swapped(&mut self, swaps: &[Swap], limits: u64) -> Result<Vec<bool>, StoreError> {
@@ -209,7 +211,7 @@ impl Store for Redis {
         })
     }
 
-    fn load<'a>(&'a mut self, names: &'a [String]) -> Reply<'a, Vec<Seen>> {
+    fn load<'a>(&'a mut self, names: &'a [String]) -> Reply<'a, Loaded> {
         Box::pin(self.loaded(names))
     }
 
