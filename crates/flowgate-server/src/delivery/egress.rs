@@ -6,7 +6,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::lazy};
 use http::{HeaderMap, Request, Response, StatusCode, header::PROXY_AUTHORIZATION, uri::Scheme};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -151,7 +151,9 @@ impl Egress {
                 None => Box::pin(self.ask_by_hyper(request.take().unwrap_or_default())).await,
             }
         };
-        tokio::time::timeout(timeout, asked).map(move |asked| asked.unwrap_or(Err(NoAnswer::Late(timeout))))
+        // The time begins when somebody waits for it.
+        let in_time = lazy(move |_| tokio::time::timeout(timeout, asked)).flatten();
+        in_time.map(move |asked| asked.unwrap_or(Err(NoAnswer::Late(timeout))))
     }
 
     async fn ask_by_hyper(&self, request: Request<Whole>) -> Result<Answer, NoAnswer> {
