@@ -92,7 +92,7 @@ await browse(async (page) => {
   await page.click(".search");
   await page.keyboard.type(messageId);
   await page.keyboard.press("Enter");
-  await until("only this message", async () => (await page.$$eval("tbody tr", (rows) => rows.length > 1 && rows.every((tr) => tr.dataset.id.startsWith("msg_")))) && /failed/.test(await text(page, "tbody")));
+  await until("only this message", async () => (await page.$$eval("tbody tr", (rows, id) => rows.length > 1 && rows.every((tr) => tr.dataset.id.startsWith(`${id}/`)), messageId)) && /failed/.test(await text(page, "tbody")));
   await page.click("tbody tr a.link");
   await reads(page, "its story", ".entries", /failed[\s\S]*created/);
 
