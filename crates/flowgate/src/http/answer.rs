@@ -174,8 +174,11 @@ impl Answer {
     /// The same before it is a response, for a client that speaks gRPC or does not.
     pub fn tell(&self, refusal: &Refusal, is_grpc: bool) -> Told {
         let is_rate = refusal.reason == Reason::Rate;
-        // A full table of keys, a pause and a close are nobody's budget.
-        let is_budget = !matches!(refusal.reason, Reason::KeysFull | Reason::Paused | Reason::Closed);
+        // A full table of keys, a pause, a close and a store that is away are nobody's budget.
+        let is_budget = !matches!(
+            refusal.reason,
+            Reason::KeysFull | Reason::Paused | Reason::Closed | Reason::Unreachable
+        );
         let facts = Facts {
             reason: refusal.reason.as_str(),
             is_rate,

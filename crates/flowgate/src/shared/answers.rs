@@ -15,6 +15,7 @@ use super::{
     lease::Lease,
     look::Standing,
     pass::Pass,
+    store::StoreError,
 };
 
 /// How an item fared.
@@ -66,7 +67,9 @@ impl Shared {
                 }
             }
         }
-        let is_ours = done.document.members().iter().all(|member| *member == item.stake.member);
+        let members = done.document.members();
+        let is_ours = members.iter().all(|member| *member == item.stake.member);
+        lane.is_told = members.contains(&item.stake.member);
         let looked =
             looks.into_iter().map(|reply| (reply, standing.to_lane_look(key.as_ref(), limits))).collect();
         lane.known = is_ours.then_some((done.version, done.document));
@@ -112,10 +115,28 @@ impl Shared {
                 told.push((waiter.reply, answer));
             }
         }
+        book.drop_untold();
         let wishes = std::mem::take(&mut book.wishes);
         drop(book);
         tell(told);
         drop((wishes, unheard));
+    }
+
+    /// What the store keeps of this lane cannot be read: whoever asks there is refused, and others go on.
+    pub(crate) fn refuse_lane(&self, name: &Arc<str>, error: &StoreError) {
+        let mut book = self.book();
+        book.trouble = Some(error.to_string());
+        let lane = book.lane(name);
+        lane.is_under_way = false;
+        let (key, looks, asks) =
+            (lane.key.clone(), std::mem::take(&mut lane.looks), std::mem::take(&mut lane.asks));
+        let refused = asks
+            .into_values()
+            .map(|waiter| (waiter.reply, Err(book.refuse(&self.ident, key.clone(), Reason::Unreachable))));
+        let refused = refused.collect();
+        drop(book);
+        tell(refused);
+        drop(looks);
     }
 
     /// Whoever still waits is refused: the gate is closed.

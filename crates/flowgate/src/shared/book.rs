@@ -80,6 +80,8 @@ pub(super) struct Lane {
     pub(super) is_dirty: bool,
     /// What is true here is on its way to the store.
     pub(super) is_under_way: bool,
+    /// The store may know of somebody of ours here.
+    pub(super) is_told: bool,
     /// Others were faster, twice or more: it waits a moment before it tries again.
     pub(super) is_resting: bool,
     pub(super) conflicts: u32,
@@ -300,7 +302,7 @@ impl Book {
         let declared = self.declared;
         let item = |name: Arc<str>| {
             let lane = self.lanes.get_mut(&name)?;
-            (lane.is_dirty, lane.is_under_way) = (false, true);
+            (lane.is_dirty, lane.is_under_way, lane.is_told) = (false, true, true);
             let ask = |(ticket, waiter): (&u64, &Waiter)| Ask {
                 ticket: *ticket,
                 weight: waiter.weight,
@@ -343,10 +345,18 @@ impl Book {
             lease.end();
         }
         for lane in self.lanes.values_mut() {
-            lane.held = 0;
+            (lane.held, lane.is_told) = (0, false);
             lane.asks.values_mut().for_each(|waiter| waiter.has_joined = false);
         }
+        self.drop_untold();
         self.look_at_all();
+    }
+
+    /// Forgets lanes of which the store was never told anything, and nobody here wants to know any more.
+    pub(super) fn drop_untold(&mut self) {
+        self.forget(|lane| !lane.is_told && lane.held == 0 && lane.asks.is_empty() && lane.looks.is_empty());
+        let lanes = &self.lanes;
+        self.dirty.retain(|name| lanes.contains_key(name));
     }
 
     /// Whether nobody of ours is in any lane, and the store knows it.

@@ -3,7 +3,7 @@
 //! Owns the options that are not limits, with the words of gates in the process where they are the same; the limits' own go to
 //! [`LimitsBuilder`]. What is wrong is told by `start`, before anything is asked of the store.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use flowgate_core::{Discipline, Ident, Limits, LimitsBuilder, OptionError, Period, Tick};
 
@@ -45,7 +45,7 @@ pub enum StartError {
 }
 
 /// Collects the options of a shared [`Gate`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until `start`"]
 pub struct GateBuilder<K = Single> {
     url: String,
@@ -55,6 +55,17 @@ pub struct GateBuilder<K = Single> {
     max_keys: u32,
     on_outage: OnOutage,
     kind: PhantomData<K>,
+}
+
+/// Without the address: it may have a password.
+impl<K> fmt::Debug for GateBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GateBuilder")
+            .field("limits", &self.limits)
+            .field("ident", &self.ident)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
 }
 
 impl GateBuilder {

@@ -103,7 +103,11 @@ impl Document {
         }
         while !reader.is_empty() {
             let (member, first) = (Member(reader.word()?), reader.word()?);
-            document.line.push_back(Run { member, first, count: reader.number()?, weight: reader.number()? });
+            let (count, weight) = (reader.number()?, reader.number()?);
+            if count == 0 || weight == 0 || first.checked_add(count.into()).is_none() {
+                return None;
+            }
+            document.line.push_back(Run { member, first, count, weight });
         }
         Some(document)
     }

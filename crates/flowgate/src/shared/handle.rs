@@ -154,7 +154,13 @@ impl<K> Gate<K> {
     pub async fn set_limits(&self, limits: Limits) -> Result<(), StartError> {
         let limits = checked(limits)?;
         let (reply, done) = oneshot::channel();
-        self.shared().book().wishes.push((limits, reply));
+        {
+            let mut book = self.shared().book();
+            if book.is_ended {
+                return Err(StoreError::Unreachable("the gate is closed".to_owned()).into());
+            }
+            book.wishes.push((limits, reply));
+        }
         self.shared().news.notify_one();
         done.await.map_err(|_| StoreError::Unreachable("the limits may not have been set".to_owned()).into())
     }

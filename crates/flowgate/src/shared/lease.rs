@@ -28,7 +28,7 @@ impl Lease {
         Lease {
             member,
             clock: SystemClock::default(),
-            until: AtomicU64::new(asked.after(span).as_nanos()),
+            until: AtomicU64::new(asked.after(good_for(span)).as_nanos()),
             is_ended: AtomicBool::new(false),
             ended: Notify::new(),
         }
@@ -36,7 +36,7 @@ impl Lease {
 
     /// The store renewed it, as it was asked to at `asked`.
     pub(crate) fn renewed(&self, asked: Tick, span: Duration) {
-        self.until.store(asked.after(span).as_nanos(), Ordering::Release);
+        self.until.store(asked.after(good_for(span)).as_nanos(), Ordering::Release);
     }
 
     /// It is over.
@@ -55,9 +55,18 @@ impl Lease {
 
     /// Waits until it is over. The service ends it then; should that be late, the time says so as well.
     pub(crate) async fn over(&self) {
-        while !self.is_over() {
+        loop {
+            // Made before it is looked at: an end in between is heard.
             let ended = self.ended.notified();
+            if self.is_over() {
+                return;
+            }
             let _ = tokio::time::timeout(self.until().since(self.clock.now()), ended).await;
         }
     }
+}
+
+/// How long a lease is relied on here: a little less than it lasts in the store, whose clock may run a little faster.
+fn good_for(span: Duration) -> Duration {
+    span - span / 32
 }

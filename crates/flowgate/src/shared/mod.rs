@@ -11,6 +11,7 @@
 //!           └ Store (store.rs)                              load, swap, lease, wake: PostgreSQL or Redis
 //! ```
 
+mod alarms;
 mod answers;
 mod book;
 mod builder;
@@ -24,6 +25,7 @@ mod look;
 mod model;
 mod name;
 mod pass;
+mod plan;
 #[cfg(feature = "shared-postgres")]
 mod postgres;
 #[cfg(feature = "shared-redis")]

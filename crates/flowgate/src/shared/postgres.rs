@@ -10,12 +10,19 @@
 use std::{
     future::{Future, pending, poll_fn},
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use flowgate_core::{OptionError, Tick};
 use flowgate_tasks::store::Address;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    task::JoinHandle,
+};
 use tokio_postgres::{AsyncMessage, Client, Row, Statement, types::ToSql};
 
 use super::{
@@ -72,7 +79,7 @@ const BURY: &str = "DELETE FROM members WHERE id = ANY($1::bigint[]) AND expires
 
 const ALIVE: &str = "SELECT id FROM members WHERE id = ANY($1::bigint[])";
 
-/// Rows are locked in the order of their names, so no two swaps wait for each other in a circle.
+/// Rows are locked, and then added, in the order of their names, so no two swaps wait for each other in a circle.
 const SWAP: &str = "WITH wanted AS (
         SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bytea[], $6::text[], $7::bigint[])
             AS w (name, expected, version, document, members, rests)
@@ -85,7 +92,7 @@ const SWAP: &str = "WITH wanted AS (
         WHERE l.gate = $1 AND l.name = w.name AND l.version = w.expected RETURNING l.name
     ), added AS (
         INSERT INTO lanes SELECT $1, name, version, document, members::bigint[], rests FROM wanted WHERE expected = 0
-        ON CONFLICT DO NOTHING RETURNING name
+        ORDER BY name COLLATE \"C\" ON CONFLICT DO NOTHING RETURNING name
     ), done AS (
         SELECT name FROM changed UNION ALL SELECT name FROM added
     ), told AS MATERIALIZED (
@@ -96,16 +103,20 @@ const SWAP: &str = "WITH wanted AS (
 
 const CALL: &str = "SELECT pg_notify($1, '')";
 
-/// A page of names at a time, so that it costs the same however many there are. What was changed since it was looked at stays.
+/// A page of names at a time, so that it costs the same however many there are. What others have locked stays: it waits for nobody.
 const SWEEP: &str = "WITH page AS MATERIALIZED (
-        SELECT name, version, rests, members FROM lanes WHERE gate = $1 AND name > $2 ORDER BY name LIMIT 2000
+        SELECT name FROM lanes WHERE gate = $1 AND name > $2 ORDER BY name LIMIT 2000
+    ), over AS MATERIALIZED (
+        SELECT l.name FROM lanes l WHERE l.gate = $1 AND l.name IN (SELECT name FROM page)
+            AND l.rests < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+            AND NOT EXISTS (SELECT FROM members e WHERE e.id = ANY(l.members))
+        FOR UPDATE SKIP LOCKED
     ), gone AS (
-        DELETE FROM lanes l USING page p
-        WHERE l.gate = $1 AND l.name = p.name AND l.version = p.version
-            AND p.rests < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-            AND NOT EXISTS (SELECT FROM members e WHERE e.id = ANY(p.members))
+        DELETE FROM lanes WHERE gate = $1 AND name IN (SELECT name FROM over)
+    ), late AS MATERIALIZED (
+        SELECT id FROM members WHERE gate = $1 AND expires <= clock_timestamp() FOR UPDATE SKIP LOCKED
     ), dead AS (
-        DELETE FROM members WHERE gate = $1 AND expires <= clock_timestamp()
+        DELETE FROM members WHERE id IN (SELECT id FROM late)
     )
     SELECT CASE WHEN count(*) = 2000 THEN max(name) ELSE '' END FROM page";
 
@@ -124,6 +135,8 @@ struct Session {
     client: Client,
     _driver: Driver,
     wakes: mpsc::Receiver<Wake>,
+    /// There was no room for one: then all is looked at.
+    has_missed: Arc<AtomicBool>,
     statements: Statements,
 }
 
@@ -238,15 +251,16 @@ impl Session {
     async fn open(address: &Address, channels: Vec<String>) -> Result<Self, StoreError> {
         let (client, mut connection) = address.connect().await.map_err(failed)?;
         let (sender, wakes) = mpsc::channel(1024);
-        let _ = sender.try_send(Wake::All);
+        let has_missed = Arc::new(AtomicBool::new(true));
+        let missed = Arc::clone(&has_missed);
         let driver = Driver(tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 let AsyncMessage::Notification(said) = message else { continue };
                 let wake = Some(said.payload()).filter(|name| !name.is_empty());
                 let wake = wake.map_or(Wake::All, |name| Wake::At(name.to_owned()));
-                // One too many waits here, and with it the connection: it is read as fast as the lanes are looked at.
-                if sender.send(wake).await.is_err() {
-                    return;
+                // The connection is read on in any case: what the service waits for may be behind it.
+                if let Err(TrySendError::Full(_)) = sender.try_send(wake) {
+                    missed.store(true, Ordering::Release);
                 }
             }
             let _ = sender.send(Wake::Gone).await;
@@ -254,7 +268,17 @@ impl Session {
         let listen = channels.iter().map(|channel| format!("; LISTEN \"{channel}\"")).collect::<String>();
         client.batch_execute(&format!("{TABLES}{listen}")).await.map_err(failed)?;
         let statements = Statements::prepare(&client).await.map_err(failed)?;
-        Ok(Session { client, _driver: driver, wakes, statements })
+        Ok(Session { client, _driver: driver, wakes, has_missed, statements })
+    }
+}
+
+impl Session {
+    fn heard(&mut self) -> Option<Wake> {
+        if self.has_missed.swap(false, Ordering::AcqRel) {
+            while self.wakes.try_recv().is_ok_and(|wake| wake != Wake::Gone) {}
+            return Some(Wake::All);
+        }
+        self.wakes.try_recv().ok()
     }
 }
 
@@ -332,11 +356,16 @@ impl Store for Postgres {
 
     fn wake(&mut self) -> Pin<Box<dyn Future<Output = Wake> + Send + '_>> {
         Box::pin(async move {
-            match &mut self.session {
-                Some(session) => session.wakes.recv().await.unwrap_or(Wake::Gone),
-                None => pending().await,
+            let Some(session) = &mut self.session else { return pending().await };
+            match session.heard() {
+                Some(wake) => wake,
+                None => session.wakes.recv().await.unwrap_or(Wake::Gone),
             }
         })
+    }
+
+    fn heard(&mut self) -> Option<Wake> {
+        self.session.as_mut()?.heard()
     }
 }
 

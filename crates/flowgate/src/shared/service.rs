@@ -5,7 +5,6 @@
 //! anything but the store.
 
 use std::{
-    collections::{BTreeSet, HashMap},
     future::Future,
     hash::{BuildHasher, RandomState},
     sync::Arc,
@@ -16,11 +15,13 @@ use flowgate_core::{Limits, Tick};
 use tokio::task::JoinHandle;
 
 use super::{
+    alarms::Alarms,
     answers::Done,
     book::{Item, Shared},
-    document::{Declared, Document, Fate, Member, Turn},
+    document::{Declared, Document, Member},
     lease::Lease,
     name,
+    plan::Plan,
     store::{Loaded, Seen, Store, StoreError, Swap, Wake},
 };
 use crate::{
@@ -66,6 +67,8 @@ pub(crate) struct Service {
     retry_at: Option<Tick>,
     /// The version of the limits that we know: nothing is swapped under others.
     limits: u64,
+    /// The store knew nothing of us where it should have: nobody starts before others have heard of it.
+    has_forgotten: bool,
     alarms: Alarms,
 }
 
@@ -84,6 +87,7 @@ impl Service {
             renew_at: Tick::ZERO,
             retry_at: None,
             limits: 0,
+            has_forgotten: false,
             alarms: Alarms::default(),
         };
         service.join().await?;
@@ -139,16 +143,8 @@ impl Service {
         if self.now() >= self.renew_at {
             self.renew().await?;
         }
-        let wishes = std::mem::take(&mut self.shared.book().wishes);
-        for (limits, reply) in wishes {
-            self.declare(limits).await?;
-            let _ = reply.send(());
-        }
-        let now = self.now();
-        while let Some(name) = self.alarms.take_due(now) {
-            self.shared.book().look_again(&name);
-        }
         while self.now() < self.renew_at {
+            self.hear().await?;
             let lease = self.shared.book().lease.clone();
             let Some(lease) = lease.filter(|lease| !lease.is_over()) else { break };
             let items = self.shared.book().take(lease.member, ROUND);
@@ -158,6 +154,31 @@ impl Service {
             self.round(&lease, items).await?;
         }
         Ok(())
+    }
+
+    /// What came while a round was under way: a busy process hears as well as an idle one.
+    async fn hear(&mut self) -> Result<(), StoreError> {
+        let wishes = std::mem::take(&mut self.shared.book().wishes);
+        for (limits, reply) in wishes {
+            self.declare(limits).await?;
+            let _ = reply.send(());
+        }
+        let now = self.now();
+        while let Some(name) = self.alarms.take_due(now) {
+            self.shared.book().look_again(&name);
+        }
+        while let Some(wake) = self.store.heard() {
+            self.follow(wake);
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, wake: Wake) {
+        match wake {
+            Wake::At(name) => self.shared.book().look_again(&name),
+            Wake::All => self.shared.book().look_at_all(),
+            Wake::Gone => self.renew_at = self.now(),
+        }
     }
 
     /// Tells the store what is true in these lanes.
@@ -199,10 +220,10 @@ impl Service {
             }
             loaded = seen.into_iter();
             let limits = loaded.next().ok_or_else(short)?;
-            if limits.version != self.limits {
+            if limits.version != self.limits || self.has_forgotten {
                 // Gone with all the store knew, they are ours again.
                 let own = self.shared.book().declared.limits;
-                if limits.version > 0 {
+                if limits.version > 0 && !self.has_forgotten {
                     self.learn(&limits)?;
                 } else {
                     self.declare(own).await?;
@@ -212,7 +233,7 @@ impl Service {
             }
         }
         let declared = self.shared.book().declared;
-        let mut plans = Vec::with_capacity(items.len());
+        let (mut plans, mut unreadable) = (Vec::with_capacity(items.len()), Vec::new());
         for mut item in items {
             let is_loaded = item.known.is_none();
             let (version, before, seen) = match item.known.take() {
@@ -223,13 +244,19 @@ impl Service {
                         0 => Some(Document::new(declared)),
                         _ => Document::from_bytes(&seen.document),
                     };
-                    let document = document.ok_or_else(|| StoreError::Unreadable(item.name.to_string()))?;
+                    let Some(document) = document else {
+                        unreadable.push(item.name);
+                        continue;
+                    };
                     (seen.version, document, seen)
                 }
             };
             let mut after = before.clone();
             let turn = after.turn(&declared, &item.stake, &seen.dead, seen.now);
             plans.push(Plan { item, version, next: number(), before, after, turn, seen, is_loaded });
+        }
+        for name in unreadable {
+            self.shared.refuse_lane(&name, &StoreError::Unreadable(name.to_string()));
         }
         Ok(plans)
     }
@@ -276,6 +303,9 @@ impl Service {
 
     /// The store knows us no more, so nothing of what we held is ours.
     async fn join_anew(&mut self) -> Result<(), StoreError> {
+        // A lease that should last and is not there: what others hold may be forgotten as well.
+        let is_good = self.shared.book().lease.as_ref().is_some_and(|lease| !lease.is_over());
+        self.has_forgotten |= is_good;
         self.shared.book().lose();
         self.join().await
     }
@@ -290,7 +320,9 @@ impl Service {
         lease.renewed(asked, self.span);
         self.renew_at = asked.after(self.span / 3);
         self.shared.book().forget_idle();
-        within(self.patience(), self.store.sweep()).await
+        // If it fails, the next one sweeps more.
+        let _ = within(self.patience(), self.store.sweep()).await;
+        Ok(())
     }
 
     /// Makes these the limits of the fleet, if they are not, and tells everybody. A store that has none and had some has forgotten who
@@ -304,12 +336,15 @@ impl Service {
             if seen.version > 0 {
                 self.learn(&seen)?;
                 let found = self.shared.book().declared;
-                if found.limits == limits {
-                    return Ok(());
+                if found.limits == limits && !self.has_forgotten {
+                    // Whoever set them may have been stopped before it could say so.
+                    self.shared.book().look_at_all();
+                    return within(self.patience(), self.store.call_all()).await;
                 }
                 declared.at = seen.now.max(found.at.after(Duration::from_nanos(1)));
                 declared.opens = found.opens;
-            } else if self.limits > 0 {
+            }
+            if self.has_forgotten || (seen.version == 0 && self.limits > 0) {
                 declared.opens = seen.now.after(self.span);
             }
             let version = number();
@@ -324,6 +359,7 @@ impl Service {
             };
             if within(self.patience(), self.store.swap(&[swap], seen.version)).await? == [true] {
                 (self.limits, self.shared.book().declared) = (version, declared);
+                self.has_forgotten = false;
                 self.shared.book().look_at_all();
                 return within(self.patience(), self.store.call_all()).await;
             }
@@ -373,11 +409,7 @@ impl Service {
         tokio::select! {
             () = self.shared.news.notified() => {}
             () = tokio::time::sleep(wait) => {}
-            wake = self.store.wake(), if self.retry_at.is_none() => match wake {
-                Wake::At(name) => self.shared.book().look_again(&name),
-                Wake::All => self.shared.book().look_at_all(),
-                Wake::Gone => self.renew_at = self.now(),
-            },
+            wake = self.store.wake(), if self.retry_at.is_none() => self.follow(wake),
         }
     }
 
@@ -388,68 +420,6 @@ impl Service {
 
     fn now(&self) -> Tick {
         self.shared.clock.now()
-    }
-}
-
-/// One lane's part of a round.
-struct Plan {
-    item: Item,
-    version: u64,
-    next: u64,
-    before: Document,
-    after: Document,
-    turn: Turn,
-    seen: Seen,
-    /// Whether the document was asked for, or only known from before.
-    is_loaded: bool,
-}
-
-impl Plan {
-    /// Whether something has to be swapped. Where an exit and an entry leave the document as it was, and it was not asked for just now,
-    /// too: others may have joined the line, and then the entry is not first.
-    fn is_change(&self) -> bool {
-        self.before != self.after || (!self.is_loaded && self.turn.fates.contains(&Fate::Granted))
-    }
-
-    fn swap(&self) -> Option<Swap> {
-        self.is_change().then(|| Swap {
-            name: self.item.name.to_string(),
-            expected: self.version,
-            version: self.next,
-            document: self.after.to_bytes(),
-            members: self.after.members(),
-            rests_at: self.after.rests_at(),
-            woken: self.turn.woken.clone(),
-        })
-    }
-}
-
-/// When to look at which lane, one moment for each.
-#[derive(Default)]
-struct Alarms {
-    by_time: BTreeSet<(Tick, Arc<str>)>,
-    by_name: HashMap<Arc<str>, Tick>,
-}
-
-impl Alarms {
-    fn set(&mut self, name: &Arc<str>, at: Option<Tick>) {
-        if let Some(before) = self.by_name.remove(name) {
-            self.by_time.remove(&(before, Arc::clone(name)));
-        }
-        if let Some(at) = at {
-            self.by_name.insert(Arc::clone(name), at);
-            self.by_time.insert((at, Arc::clone(name)));
-        }
-    }
-
-    fn first(&self) -> Option<Tick> {
-        self.by_time.first().map(|(at, _)| *at)
-    }
-
-    fn take_due(&mut self, now: Tick) -> Option<Arc<str>> {
-        let (_, name) = self.by_time.first().filter(|(at, _)| *at <= now)?.clone();
-        self.set(&name, None);
-        Some(name)
     }
 }
 

@@ -39,6 +39,9 @@ pub(crate) trait Store: Send {
 
     /// The next wake-up. Dropped, it loses none.
     fn wake(&mut self) -> Pin<Box<dyn Future<Output = Wake> + Send + '_>>;
+
+    /// A wake-up that has come already.
+    fn heard(&mut self) -> Option<Wake>;
 }
 
 /// What is kept under some names.

@@ -66,5 +66,6 @@ fn h7_without_its_store_an_edge_answers_503() {
         redis.kill_nine().unwrap();
         let refused = ask(server, "/a").await;
         assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("unreachable"), "{refused}");
+        assert!(refused.contains("\"status\":503"), "the document says the same: {refused}");
     });
 }

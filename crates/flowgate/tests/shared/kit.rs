@@ -10,6 +10,9 @@ use std::{
 use flowgate::shared::{Gate, GateBuilder, KeyedGate};
 use flowgate_testkit::{Redis, postgres::Postgres};
 
+/// Longer than anything here may take, however busy the machine: so that what never comes fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A runtime for one test. It has threads of its own: members of a fleet run beside each other.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 #![allow(clippy::print_stdout, reason = "which store a test was on is told when it fails")]
 
+mod busy;
 mod edge;
 mod entering;
 mod fleet;

@@ -13,7 +13,7 @@ use crate::gateway::{
 };
 
 const MOST_HEADERS: usize = 64;
-/// Of the head and the body together; below what 16 bits count.
+/// Of the head, and of the body; below what 16 bits count.
 const LARGEST: usize = 16 << 10;
 
 /// What has come is not a plain request; it is all still there.

@@ -4,6 +4,8 @@
 //! of this process found in force, and those are the same still; the key is locked, so nobody else takes of it meanwhile. As many are taken as
 //! come back. **A pause, a rate, a rest, a weight**: where there is one, a plan decides. **Order**: no other lane of the key waits for it, and no
 //! lane is ready that the worker serves: whoever else waits, waits for something that does not come back here.
+//! That, and whether a queue is paused, is as it was when the statement began: what was sent, or paused, while it waited for its keys is seen by
+//! the next turn.
 //!
 //! It waits for its keys, in the order of their numbers, as every turn does that gives something back.
 

@@ -107,9 +107,6 @@ impl Edge {
         if let Some((rate, resets_in)) = self.gate.limits().rate().zip(spent) {
             Figures::of_spent_rate(rate, resets_in).write(response.headers_mut());
         }
-        if refusal.reason == Reason::Unreachable {
-            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        }
         response
     }
 }

@@ -14,6 +14,10 @@ use crate::shared::store::StoreError;
 
 /// Nothing we ask for is larger: a document of a million waiters, each a run of its own.
 const LONGEST: usize = 64 << 20;
+/// So much that is said unasked is kept. Whoever missed something looks at everything.
+const MOST_PUSHES: usize = 1024;
+/// Nothing that is asked for here has lists in lists in lists.
+const DEEPEST: u32 = 8;
 
 /// Where a Redis is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +44,8 @@ pub(super) struct Connection {
     stream: TcpStream,
     inbox: Vec<u8>,
     pushes: VecDeque<Vec<Value>>,
+    /// More was said than is kept.
+    has_missed: bool,
 }
 
 impl Address {
@@ -97,7 +103,8 @@ impl Connection {
     pub(super) async fn open(address: &Address) -> Result<Self, StoreError> {
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(broken)?;
         stream.set_nodelay(true).map_err(broken)?;
-        let mut connection = Connection { stream, inbox: Vec::new(), pushes: VecDeque::new() };
+        let mut connection =
+            Connection { stream, inbox: Vec::new(), pushes: VecDeque::new(), has_missed: false };
         match &address.login {
             None => connection.call(&[b"HELLO", b"3"]).await?,
             Some((user, password)) => {
@@ -115,7 +122,7 @@ impl Connection {
         self.send(words).await?;
         loop {
             match self.next().await? {
-                Value::Push(said) => self.pushes.push_back(said),
+                Value::Push(said) => self.keep(said),
                 Value::Error(said) => return Err(StoreError::Refused(said)),
                 answer => return Ok(answer),
             }
@@ -133,22 +140,38 @@ impl Connection {
         self.stream.write_all(&command).await.map_err(broken)
     }
 
-    /// What was said unasked. Dropped, it loses nothing.
-    pub(super) async fn pushed(&mut self) -> Result<Vec<Value>, StoreError> {
-        loop {
-            if let Some(said) = self.pushes.pop_front() {
-                return Ok(said);
-            }
+    /// Waits until something is said unasked. Dropped, it loses nothing.
+    pub(super) async fn listen(&mut self) -> Result<(), StoreError> {
+        while self.pushes.is_empty() {
             if let Value::Push(said) = self.next().await? {
-                self.pushes.push_back(said);
+                self.keep(said);
             }
         }
+        Ok(())
+    }
+
+    /// What was said unasked.
+    pub(super) fn pushed(&mut self) -> Option<Vec<Value>> {
+        self.pushes.pop_front()
+    }
+
+    /// Whether more was said than is kept, since it was last asked.
+    pub(super) fn has_missed(&mut self) -> bool {
+        std::mem::take(&mut self.has_missed)
+    }
+
+    fn keep(&mut self, said: Vec<Value>) {
+        if self.pushes.len() == MOST_PUSHES {
+            self.pushes.clear();
+            self.has_missed = true;
+        }
+        self.pushes.push_back(said);
     }
 
     /// The next that is said. Dropped, what has come so far stays in the inbox.
     async fn next(&mut self) -> Result<Value, StoreError> {
         loop {
-            let mut reader = Reader { bytes: &self.inbox, at: 0 };
+            let mut reader = Reader { bytes: &self.inbox, at: 0, depth: 0 };
             match reader.value() {
                 Ok(value) => {
                     let read = reader.at;
@@ -179,6 +202,8 @@ fn broken(error: std::io::Error) -> StoreError {
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// How many lists it is in.
+    depth: u32,
 }
 
 /// Why there is no value.
@@ -217,7 +242,13 @@ impl Reader<'_> {
     }
 
     fn list(&mut self, length: usize) -> Result<Vec<Value>, Short> {
-        (0..length).map(|_| self.value()).collect()
+        if self.depth == DEEPEST {
+            return Err(Short::Wrong);
+        }
+        self.depth += 1;
+        let list = (0..length).map(|_| self.value()).collect();
+        self.depth -= 1;
+        list
     }
 
     fn line(&mut self) -> Result<String, Short> {
@@ -237,7 +268,7 @@ mod tests {
     use super::{Address, Reader, Short, Value};
 
     fn read(said: &str) -> Result<(Value, usize), Short> {
-        let mut reader = Reader { bytes: said.as_bytes(), at: 0 };
+        let mut reader = Reader { bytes: said.as_bytes(), at: 0, depth: 0 };
         reader.value().map(|value| (value, reader.at))
     }
 

@@ -98,7 +98,7 @@ struct Session {
     swap: Vec<u8>,
     sweep: Vec<u8>,
     /// Nothing was heard before it was opened.
-    has_missed: bool,
+    is_new: bool,
 }
 
 impl Redis {
@@ -125,7 +125,7 @@ impl Redis {
             let load = script(&mut connection, LOAD).await?;
             let swap = script(&mut connection, SWAP).await?;
             let sweep = script(&mut connection, SWEEP).await?;
-            self.session = Some(Session { connection, load, swap, sweep, has_missed: true });
+            self.session = Some(Session { connection, load, swap, sweep, is_new: true });
         }
         self.is_calling = true;
         Ok(self.session.as_mut().expect("it was opened a moment ago"))
@@ -239,23 +239,32 @@ impl Store for Redis {
     fn wake(&mut self) -> Pin<Box<dyn Future<Output = Wake> + Send + '_>> {
         Box::pin(async move {
             loop {
-                let Some(session) = &mut self.session else { return pending().await };
-                if std::mem::take(&mut session.has_missed) {
-                    return Wake::All;
+                if let Some(wake) = self.heard() {
+                    return wake;
                 }
-                let Ok(said) = session.connection.pushed().await else {
+                let Some(session) = &mut self.session else { return pending().await };
+                if session.connection.listen().await.is_err() {
                     self.session = None;
                     return Wake::Gone;
-                };
-                match said.as_slice() {
-                    [Value::Bytes(kind), _, Value::Bytes(name)] if kind == b"message" => {
-                        let name = String::from_utf8_lossy(name).into_owned();
-                        return if name.is_empty() { Wake::All } else { Wake::At(name) };
-                    }
-                    _ => {}
                 }
             }
         })
+    }
+
+    fn heard(&mut self) -> Option<Wake> {
+        let session = self.session.as_mut()?;
+        if session.connection.has_missed() || std::mem::take(&mut session.is_new) {
+            return Some(Wake::All);
+        }
+        while let Some(said) = session.connection.pushed() {
+            if let [Value::Bytes(kind), _, Value::Bytes(name)] = said.as_slice()
+                && kind == b"message"
+            {
+                let name = String::from_utf8_lossy(name).into_owned();
+                return Some(if name.is_empty() { Wake::All } else { Wake::At(name) });
+            }
+        }
+        None
     }
 }
 
@@ -305,7 +314,8 @@ fn parse(value: &Value) -> Option<u64> {
 }
 
 fn millis(span: Duration) -> String {
-    span.as_millis().to_string()
+    // Never shorter than it is here.
+    span.as_nanos().div_ceil(1_000_000).to_string()
 }
 
 fn strange() -> StoreError {
