@@ -1,6 +1,6 @@
 //! Runs in a namespace: everything a workflow can do, and the same run's id elsewhere is another run.
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
 use http::Method;
 use serde_json::Value;
@@ -23,6 +23,9 @@ async fn token(kit: &Kit, server: &Server, namespace: &str) -> String {
     let started = std::time::Instant::now();
     while ask(server, &token, Method::GET, "/v2/keys", &[], "").await.status != 200 {
         assert!(started.elapsed() < crate::kit::DEADLINE, "the server does not know the token");
+        // Not understood yet: with two tests that ask without a rest, both servers learned of their tokens late, once after 76 s
+        // instead of 2. The rest keeps that from failing here; it does not explain it.
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     token
 }
