@@ -5,6 +5,7 @@
 
 mod clock;
 mod cpu;
+mod look;
 mod memory;
 mod poll;
 pub mod postgres;
@@ -13,6 +14,7 @@ pub mod scripts;
 
 pub use clock::{FakeClock, LateClock};
 pub use cpu::cpu_time;
+pub use look::between_looks;
 pub use memory::{Allocator, Memory};
 pub use poll::Driven;
 pub use redis::Redis;

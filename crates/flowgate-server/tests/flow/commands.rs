@@ -188,7 +188,7 @@ on_every_store! {
                     return;
                 }
                 assert!(started.elapsed() < crate::kit::DEADLINE, "not in time: {answer:?}");
-                tokio::task::yield_now().await;
+                flowgate_testkit::between_looks().await;
             }
         };
         accepted(200).await;

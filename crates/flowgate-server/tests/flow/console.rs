@@ -52,7 +52,7 @@ async fn until_forgotten(kit: &Kit, key: &str) {
         if String::from_utf8_lossy(&output.stderr).contains("is known here") {
             return;
         }
-        tokio::task::yield_now().await;
+        flowgate_testkit::between_looks().await;
     }
 }
 
@@ -116,7 +116,7 @@ on_every_store! {
             if second.ask(Method::GET, "/console/data/keys", "").await.status == StatusCode::UNAUTHORIZED {
                 break;
             }
-            tokio::task::yield_now().await;
+            flowgate_testkit::between_looks().await;
         }
         let told = tokio::time::timeout(DEADLINE, stream.collect()).await.expect("the stream ends, too").unwrap();
         assert!(String::from_utf8_lossy(&told.to_bytes()).contains("event: sample"));
@@ -334,7 +334,7 @@ async fn s4_tries_to_log_in_and_pages_that_watch_have_a_bound() {
         if status == 200 {
             break;
         }
-        tokio::task::yield_now().await;
+        flowgate_testkit::between_looks().await;
     }
     let origin = server.url();
     let mut refused = 0;

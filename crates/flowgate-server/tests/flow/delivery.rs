@@ -143,7 +143,7 @@ on_every_store! {
             let started = Instant::now();
             while endpoint.calls().iter().all(|call| call.path != path) {
                 assert!(started.elapsed() < DEADLINE, "{path} did not come: {:?}", endpoint.calls());
-                tokio::task::yield_now().await;
+                flowgate_testkit::between_looks().await;
             }
         };
         let told = endpoint.url("/ok/told");

@@ -286,7 +286,7 @@ impl Server {
                 return found;
             }
             assert!(started.elapsed() < DEADLINE, "{what}: not in time; last {found}");
-            tokio::task::yield_now().await;
+            flowgate_testkit::between_looks().await;
         }
     }
 
@@ -346,7 +346,7 @@ impl Server {
                 return said;
             }
             assert!(started.elapsed() < DEADLINE, "{text:?}: not in time; it said {said:?}");
-            tokio::task::yield_now().await;
+            flowgate_testkit::between_looks().await;
         }
     }
 

@@ -190,7 +190,7 @@ async fn s1_it_is_not_ready_while_the_store_is_away_and_ready_again_after() {
     // Longer than the lease of its worker, which it then has to take anew.
     while started.elapsed() < LEASE + Duration::from_secs(3) {
         becomes(&server, StatusCode::SERVICE_UNAVAILABLE).await;
-        tokio::task::yield_now().await;
+        flowgate_testkit::between_looks().await;
     }
     postgres.restart().unwrap();
     becomes(&server, StatusCode::OK).await;
@@ -207,7 +207,7 @@ async fn becomes(server: &Server, status: StatusCode) {
             return;
         }
         assert!(started.elapsed() < DEADLINE, "{answer:?} is not {status}");
-        tokio::task::yield_now().await;
+        flowgate_testkit::between_looks().await;
     }
 }
 

@@ -49,7 +49,7 @@ impl Door<'_> {
                 return value;
             }
             assert!(started.elapsed() < crate::kit::DEADLINE, "{}: {path}: {value}", self.name);
-            tokio::task::yield_now().await;
+            flowgate_testkit::between_looks().await;
         }
     }
 }

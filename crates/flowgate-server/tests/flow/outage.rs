@@ -17,7 +17,7 @@ async fn becomes(server: &Server, status: StatusCode) -> Answer {
             return answer;
         }
         assert!(started.elapsed() < DEADLINE, "{answer:?} is not {status}");
-        tokio::task::yield_now().await;
+        flowgate_testkit::between_looks().await;
     }
 }
 

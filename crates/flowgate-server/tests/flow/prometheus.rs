@@ -64,7 +64,7 @@ impl Prometheus {
                     return value;
                 }
             }
-            tokio::task::yield_now().await;
+            flowgate_testkit::between_looks().await;
         }
         panic!("{query}: not in time; last {last}");
     }

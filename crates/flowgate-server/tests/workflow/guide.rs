@@ -34,7 +34,7 @@ impl Drop for Running {
 /// Waits until something listens there.
 async fn listens(port: u16) {
     while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-        tokio::task::yield_now().await;
+        flowgate_testkit::between_looks().await;
     }
 }
 
