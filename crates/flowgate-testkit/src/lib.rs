@@ -5,6 +5,7 @@
 
 mod clock;
 mod cpu;
+#[cfg(not(loom))]
 mod look;
 mod memory;
 mod poll;
@@ -14,6 +15,7 @@ pub mod scripts;
 
 pub use clock::{FakeClock, LateClock};
 pub use cpu::cpu_time;
+#[cfg(not(loom))]
 pub use look::between_looks;
 pub use memory::{Allocator, Memory};
 pub use poll::Driven;

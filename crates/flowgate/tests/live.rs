@@ -230,6 +230,19 @@ fn g8_an_adaptive_max_learns_nothing_from_one_who_was_gone_before_it_started() {
 }
 
 #[test]
+fn g8_an_adaptive_max_learns_nothing_from_one_who_started_before_it_adapted() {
+    // Seen to fail: with such a pass observed all the same, `max` falls to 9, as for work that took since the beginning of time.
+    let clock = FakeClock::new();
+    let gate = Gate::builder().max(10).clock(clock.clone()).build().unwrap();
+    let before = gate.try_enter().unwrap();
+    let rule = Adaptive::aimd().slower_than(Duration::from_secs(1));
+    gate.set_limits(Limits::builder().max(10).adaptive(rule).build().unwrap());
+    clock.advance(Duration::from_millis(1));
+    drop(before);
+    assert_eq!(gate.look().limits.max(), Some(10));
+}
+
+#[test]
 fn g10_a_closed_gate_refuses_newcomers_and_drains_its_line_within_the_bound() {
     // Seen to fail: with `enter` not asking whether the gate is closing, the newcomer joins the line.
     let clock = FakeClock::new();

@@ -18,8 +18,9 @@ use super::{
     holding,
     meta::Meta,
     name::Name,
-    pass::Pass,
+    pass::{Pass, Slot},
     state::{Admission, Ask, Entry, State, Turned},
+    told::Told,
     wait::Wait,
 };
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
@@ -34,6 +35,8 @@ pub(crate) struct Engine {
     set: Mutex<Limits>,
     /// Whether an entrant that cannot start at once is refused.
     rejects: AtomicBool,
+    /// Whether `max` follows from how long passes are out.
+    adapts: AtomicBool,
     /// The rate this gate was built with, for the express lane.
     rate: Option<Rate>,
     hasher: RandomState,
@@ -53,11 +56,13 @@ impl Engine {
             meta,
             set: Mutex::new(limits),
             rejects: AtomicBool::new(limits.overflow() == Overflow::Reject),
+            adapts: AtomicBool::new(limits.adaptive().is_some()),
             rate: limits.rate().copied(),
             hasher: RandomState::default(),
         }
     }
 
+    #[inline]
     pub(crate) fn locate<'a>(
         &self,
         key: Option<&'a Name<'a>>,
@@ -69,69 +74,84 @@ impl Engine {
         (desk, Some((key, hash as u32)))
     }
 
-    /// Enters by the express lane, if that is open and has room, telling nobody.
+    /// Takes one slot by the express lane, if that is open and has room, telling nobody.
     #[inline]
-    pub(crate) fn enter_unheard(&self, weight: u32) -> Option<Pass> {
-        self.desk.express.take(weight).ok()?;
-        Some(Pass::new(self.desk, 0, weight, Tick::ZERO))
+    pub(crate) fn enter_unheard(&self) -> Option<Pass> {
+        self.desk.express.take(1).ok()?;
+        Some(Pass::plain(self.desk, 0))
     }
 
-    /// The same where somebody listens.
-    fn enter_heard(&self, weight: u32) -> Option<Pass> {
+    /// The same for any weight, and where somebody listens.
+    #[inline]
+    fn enter_express(&self, weight: u32) -> Option<Answer> {
         let left = self.desk.express.take(weight).ok()?;
-        let started = if self.meta.bus.is_timed() { self.meta.time.now() } else { Tick::ZERO };
-        let mut pass = Pass::new(self.desk, 0, weight, started);
+        let (is_on, is_timed) = (self.meta.bus.is_on(), self.meta.bus.is_timed());
+        if !is_on && weight == 1 {
+            return Some(Answer::In(self.desk));
+        }
+        let started = if is_timed { self.meta.time.now() } else { Tick::ZERO };
+        let slot = Slot { desk: self.desk, lane: 0, weight, started };
+        if !is_on {
+            return Some(Answer::Told(Told::untold(slot)));
+        }
         let in_use = self.desk.express.in_use(left);
-        pass.announce(&self.meta, None, Duration::ZERO, in_use);
-        Some(pass)
+        Some(Answer::Told(Told::tell_acquired(slot, &self.meta, None, Duration::ZERO, in_use)))
     }
 
     /// As [`Engine::enter`] for one who would wait. Where there is a line already and nothing unusual goes on, it joins that.
     #[inline]
-    pub(crate) fn enter_or_wait(
+    pub(super) fn enter_or_wait(
         &self,
         key: Option<&Name<'_>>,
         weight: u32,
         spot: Spot,
         wait: &Wait<'_>,
+        lane: &mut u32,
     ) -> Answer {
         let is_line_likely = key.is_none() && self.desk.express.is_away();
         if !is_line_likely || self.meta.bus.is_on() || holding::is_any() {
-            return self.enter(key, weight, spot, Some(wait));
+            return self.enter(key, weight, spot, Some(wait), lane);
         }
         match self.desk.join_brisk(weight, wait.make_ready(self.meta.time.now())) {
             Ok(place) => {
                 wait.stand(self.desk, place);
-                Poll::Pending
+                Answer::Line
             }
             Err((locked, ready)) => {
                 wait.keep(ready);
-                self.enter_locked(locked, weight, spot, wait)
+                self.enter_locked(locked, weight, spot, wait, lane)
             }
         }
     }
 
     #[inline(never)]
-    fn enter_locked(&self, locked: Locked, weight: u32, spot: Spot, wait: &Wait<'_>) -> Answer {
+    fn enter_locked(
+        &self,
+        locked: Locked,
+        weight: u32,
+        spot: Spot,
+        wait: &Wait<'_>,
+        lane: &mut u32,
+    ) -> Answer {
         let (desk, ask) = self.ask(None, weight);
         let entry = desk.enter(locked, &ask, Some(wait));
-        self.answer(desk, None, spot, entry, Some(wait))
+        self.answer(desk, None, spot, entry, Some(wait), lane)
     }
 
-    /// Enters, joins the line if that is wanted, or is refused.
+    /// Enters, joins the line if that is wanted, or is refused. See [`Answer::In`] for `lane`.
     #[inline(never)]
-    pub(crate) fn enter(
+    pub(super) fn enter(
         &self,
         key: Option<&Name<'_>>,
         weight: u32,
         spot: Spot,
         wait: Option<&Wait<'_>>,
+        lane: &mut u32,
     ) -> Answer {
         if key.is_none()
-            && self.meta.bus.is_on()
-            && let Some(pass) = self.enter_heard(weight)
+            && let Some(answer) = self.enter_express(weight)
         {
-            return Poll::Ready(Ok(pass));
+            return answer;
         }
         // Where nobody waits, a full express lane says all there is to know; unless this very work holds a slot.
         let never_waits = wait.is_none() || self.rejects.load(Ordering::Relaxed);
@@ -141,16 +161,16 @@ impl Engine {
             && express.lacks(weight)
             && (!holding::is_any() || holding::held(self.desk.address(), 0).is_none())
         {
-            return Poll::Ready(Err(self.refused(key, spot, &express.turned(weight))));
+            return Answer::Refused(self.refused(key, spot, &express.turned(weight)));
         }
         let (desk, ask) = self.ask(key, weight);
         let locked = match ask.key {
             Some((key, hash)) => {
                 let started = if ask.is_timed { self.meta.time.now() } else { Tick::ZERO };
                 match desk.enter_brisk(key, hash, weight) {
-                    Ok((lane, in_use)) => {
-                        let admission = Admission { lane, weight, in_use, started, since: started };
-                        return Poll::Ready(Ok(self.admitted(desk, Some(key), admission)));
+                    Ok((index, in_use)) => {
+                        let admission = Admission { lane: index, weight, in_use, started, since: started };
+                        return self.admitted(desk, Some(key), admission, lane);
                     }
                     Err(locked) => locked,
                 }
@@ -163,7 +183,7 @@ impl Engine {
             }
         };
         let entry = self.enter_desk(desk, locked, &ask, wait);
-        self.answer(desk, key, spot, entry, wait)
+        self.answer(desk, key, spot, entry, wait, lane)
     }
 
     #[inline(never)]
@@ -187,15 +207,16 @@ impl Engine {
         spot: Spot,
         entry: Entry,
         wait: Option<&Wait<'_>>,
+        lane: &mut u32,
     ) -> Answer {
         match entry {
-            Entry::In(admission) => Poll::Ready(Ok(self.admitted(desk, key, admission))),
-            Entry::Out(turned) => Poll::Ready(Err(self.refused(key, spot, &turned))),
+            Entry::In(admission) => self.admitted(desk, key, admission, lane),
+            Entry::Out(turned) => Answer::Refused(self.refused(key, spot, &turned)),
             Entry::Line(place) => {
                 let depth = place.depth;
                 wait.expect("nobody else is in line").stand(desk, place);
                 self.tell(key, What::Queued { depth });
-                Poll::Pending
+                Answer::Line
             }
             Entry::NoRoom => unreachable!("there was room, or it was turned away"),
         }
@@ -240,10 +261,8 @@ impl Engine {
     #[inline(never)]
     fn check_desk(&self, key: Option<&Name<'_>>, spot: Spot) -> Result<(), Refusal> {
         if self.meta.bus.is_on() {
-            return match self.enter(key, 1, spot, None) {
-                Poll::Ready(answer) => answer.map(drop),
-                Poll::Pending => unreachable!("without a waker nobody waits"),
-            };
+            let mut lane = 0;
+            return self.enter(key, 1, spot, None, &mut lane).at_once(lane).map(drop);
         }
         let (desk, ask) = self.ask(key, 1);
         let locked = match ask.key {
@@ -263,15 +282,26 @@ impl Engine {
         }
     }
 
-    /// The pass of one who was admitted at a desk.
+    /// What one is told who was admitted at a desk.
     #[inline]
-    pub(crate) fn admitted(&self, desk: &'static Desk, key: Option<&Name<'_>>, admission: Admission) -> Pass {
+    pub(super) fn admitted(
+        &self,
+        desk: &'static Desk,
+        key: Option<&Name<'_>>,
+        admission: Admission,
+        into: &mut u32,
+    ) -> Answer {
         let Admission { lane, weight, in_use, started, since } = admission;
-        let mut pass = Pass::new(desk, lane, weight, started);
         if self.meta.bus.is_on() {
-            pass.announce(&self.meta, key, started.since(since), in_use);
+            let slot = Slot { desk, lane, weight, started };
+            let waited = started.since(since);
+            return Answer::Told(Told::tell_acquired(slot, &self.meta, key, waited, in_use));
         }
-        pass
+        if weight == 1 && !self.adapts.load(Ordering::Relaxed) {
+            *into = lane;
+            return Answer::In(desk);
+        }
+        Answer::Told(Told::untold(Slot { desk, lane, weight, started }))
     }
 
     #[inline(never)]
@@ -302,6 +332,7 @@ impl Engine {
         let mut set = lock(&self.set);
         *set = limits;
         self.rejects.store(limits.overflow() == Overflow::Reject, Ordering::Relaxed);
+        self.adapts.store(limits.adaptive().is_some(), Ordering::Relaxed);
         for desk in &self.desks {
             desk.at(|state| state.relimit(limits));
         }
@@ -346,6 +377,38 @@ impl Drop for Engine {
     }
 }
 
-/// What an entrant is told, in the form in which it is handed on to whoever polls; one who waits
-/// finds its place in its [`Stage`](super::enter::Stage).
-pub(crate) type Answer = Poll<Result<Pass, Refusal>>;
+/// What an entrant is told. It travels in registers: see [`pass`](super::pass).
+#[must_use = "a slot that is in it is lost with it"]
+pub(super) enum Answer {
+    /// It has one slot, of the lane that was written where the question said.
+    In(&'static Desk),
+    /// The same, with more to know about it.
+    Told(Box<Told>),
+    Refused(Refusal),
+    /// It waits; its place stands in its [`Stage`](super::enter::Stage).
+    Line,
+}
+
+impl Answer {
+    /// As one hears it who may wait.
+    #[inline]
+    pub(super) fn in_time(self, lane: u32) -> Poll<Result<Pass, Refusal>> {
+        match self {
+            Answer::In(desk) => Poll::Ready(Ok(Pass::plain(desk, lane))),
+            Answer::Told(told) => Poll::Ready(Ok(Pass::told(told))),
+            Answer::Refused(refusal) => Poll::Ready(Err(refusal)),
+            Answer::Line => Poll::Pending,
+        }
+    }
+
+    /// As one hears it who does not.
+    #[inline]
+    pub(super) fn at_once(self, lane: u32) -> Result<Pass, Refusal> {
+        match self {
+            Answer::In(desk) => Ok(Pass::plain(desk, lane)),
+            Answer::Told(told) => Ok(Pass::told(told)),
+            Answer::Refused(refusal) => Err(refusal),
+            Answer::Line => unreachable!("without a waker nobody waits"),
+        }
+    }
+}

@@ -13,7 +13,7 @@ use flowgate_core::{Key, Reason, Refusal, Spot, What};
 
 use super::{
     desk::Desk,
-    engine::Engine,
+    engine::{Answer, Engine},
     holding,
     name::Name,
     pass::Pass,
@@ -78,31 +78,14 @@ impl<'a> Enter<'a> {
     /// Enters now or is refused: never waits.
     #[inline]
     pub fn now(self) -> Result<Pass, Refusal> {
-        if !self.engine.meta.bus.is_on() {
-            return self.now_unheard();
-        }
-        self.now_slowly()
+        let mut lane = 0;
+        self.ask_now(&mut lane).at_once(lane)
     }
 
-    /// As [`Enter::now`] where nobody listens.
-    #[inline]
-    pub(crate) fn now_unheard(self) -> Result<Pass, Refusal> {
-        if self.key.is_none()
-            && let Some(pass) = self.engine.enter_unheard(self.attempt.weight)
-        {
-            return Ok(pass);
-        }
-        self.now_slowly()
-    }
-
-    /// Apart, so that the fast path need not make room for what this one needs: by value, or the entry would have to stand in
-    /// memory for those who do not come here (8 ns of 27).
+    /// By value, or the entry would have to stand in memory for those who never come here.
     #[inline(never)]
-    fn now_slowly(self) -> Result<Pass, Refusal> {
-        match self.engine.enter(self.key.as_ref(), self.attempt.weight, self.attempt.spot, None) {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => unreachable!("without a waker nobody waits"),
-        }
+    fn ask_now(self, lane: &mut u32) -> Answer {
+        self.engine.enter(self.key.as_ref(), self.attempt.weight, self.attempt.spot, None, lane)
     }
 }
 
@@ -152,30 +135,30 @@ impl Attempt {
     ) -> Poll<Result<Pass, Refusal>> {
         match self.stage {
             Stage::New => {
-                if key.is_none()
+                if self.weight == 1
+                    && key.is_none()
                     && !engine.meta.bus.is_on()
-                    && let Some(pass) = engine.enter_unheard(self.weight)
+                    && let Some(pass) = engine.enter_unheard()
                 {
                     self.stage = Stage::Done;
                     return Poll::Ready(Ok(pass));
                 }
-                self.ask(engine, key, cx)
+                let mut lane = 0;
+                self.ask(engine, key, cx, &mut lane).in_time(lane)
             }
-            Stage::Waiting(..) => self.look_up(engine, key, cx),
+            Stage::Waiting(..) => {
+                let mut lane = 0;
+                self.look_up(engine, key, cx, &mut lane).in_time(lane)
+            }
             Stage::Done => panic!("an entry was polled after it was done"),
         }
     }
 
     #[inline(never)]
-    fn ask(
-        &mut self,
-        engine: &Engine,
-        key: Option<&Name<'_>>,
-        cx: &Context<'_>,
-    ) -> Poll<Result<Pass, Refusal>> {
+    fn ask(&mut self, engine: &Engine, key: Option<&Name<'_>>, cx: &Context<'_>, lane: &mut u32) -> Answer {
         self.stage = Stage::Done;
         let wait = Wait::new(cx.waker(), &mut self.stage);
-        engine.enter_or_wait(key, self.weight, self.spot, &wait)
+        engine.enter_or_wait(key, self.weight, self.spot, &wait, lane)
     }
 
     #[inline(never)]
@@ -193,7 +176,8 @@ impl Attempt {
         engine: &Engine,
         key: Option<&Name<'_>>,
         cx: &Context<'_>,
-    ) -> Poll<Result<Pass, Refusal>> {
+        into: &mut u32,
+    ) -> Answer {
         let Stage::Waiting(desk, place) = &self.stage else { unreachable!("only one who waits looks") };
         let (desk, lane) = (*desk, place.lane);
         let mut fate = place.seat.fate();
@@ -202,23 +186,24 @@ impl Attempt {
             fate = place.seat.fate();
         }
         let answer = match fate {
-            Fate::Waiting => return Poll::Pending,
+            Fate::Waiting => return Answer::Line,
             Fate::Granted { at, in_use, .. } => {
                 let (weight, since) = (self.weight, place.since);
-                Ok(engine.admitted(desk, key, Admission { lane, weight, in_use, started: at, since }))
+                let admission = Admission { lane, weight, in_use, started: at, since };
+                engine.admitted(desk, key, admission, into)
             }
             Fate::Refused { reason, in_use, waiting, max } => {
                 let held =
                     if reason == Reason::Reentrant { holding::held(desk.address(), lane) } else { None };
                 let held_at = held.map(|(_, spot)| spot);
                 let turned = Turned { in_use, waiting, max, held_at, ..Turned::new(reason) };
-                Err(engine.refused(key, self.spot, &turned))
+                Answer::Refused(engine.refused(key, self.spot, &turned))
             }
         };
         if let Stage::Waiting(_, place) = std::mem::replace(&mut self.stage, Stage::Done) {
             seat::put(place.seat);
         }
-        Poll::Ready(answer)
+        answer
     }
 
     #[inline]

@@ -92,6 +92,11 @@ impl Gate {
     #[inline]
     #[track_caller]
     pub fn try_enter(&self) -> Result<Pass, Refusal> {
+        if !self.engine.meta.bus.is_on()
+            && let Some(pass) = self.engine.enter_unheard()
+        {
+            return Ok(pass);
+        }
         self.enter().now()
     }
 
@@ -101,7 +106,7 @@ impl Gate {
     #[inline]
     #[track_caller]
     pub fn try_enter_without_events(&self) -> Result<Pass, Refusal> {
-        self.enter().now_unheard()
+        self.engine.enter_unheard().map_or_else(|| self.enter().now(), Ok)
     }
 
     /// Spends one start now, or is refused: a rate check. The same as entering and leaving at once, and cheaper.
@@ -231,7 +236,7 @@ impl<K> Gate<K> {
     #[cfg(feature = "route")]
     #[inline]
     pub(crate) fn express(&self) -> Option<Pass> {
-        if self.engine.meta.bus.is_on() { None } else { self.engine.enter_unheard(1) }
+        if self.engine.meta.bus.is_on() { None } else { self.engine.enter_unheard() }
     }
 
     /// Asks for a pass on behalf of a place that is not the caller; with a key where the gate has keys.

@@ -1,26 +1,25 @@
 //! Passes: proof of admission.
 //!
-//! Owns the end of an entry: the slot lives exactly as long as its pass, whatever becomes of the work.
+//! Owns the end of an entry: the slot lives exactly as long as its pass, whatever becomes of the work. A pass is two words, and so
+//! is what an entry gives, pass or refusal: it travels in registers. One that is written to memory and read again at once is
+//! waited for, which took longer than all the rest of an entry.
 
 use std::{
     fmt,
     future::Future,
+    mem,
     panic::{RefUnwindSafe, UnwindSafe},
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
-use flowgate_core::{Outcome, Rate, Spot, Tick};
+use flowgate_core::{Outcome, Rate, Refusal, Spot, Tick};
 use pin_project_lite::pin_project;
 
 use super::{
     desk::Desk,
     holding::{Guard, Held},
     look::Allowance,
-    meta::Meta,
-    name::Name,
     told::Told,
 };
 
@@ -29,13 +28,33 @@ use super::{
 ///
 /// A pass is `Send`, owned and borrows nothing: move it into a spawned task or into a response body.
 #[must_use = "the slot is given back as soon as the pass is dropped"]
-pub struct Pass {
-    desk: &'static Desk,
-    /// Behind a pointer, and absent where nobody listens: a pass is moved more often than it is announced.
-    told: Option<Box<Told>>,
-    started: Tick,
-    lane: u32,
-    weight: u32,
+pub struct Pass(Form);
+
+enum Form {
+    /// What nearly all are: one slot, nobody to tell, no time to take.
+    Plain { desk: &'static Desk, lane: u32, weight: One },
+    /// `None` only while it is dropped.
+    Told(Option<Box<Told>>),
+}
+
+/// The weight of a plain pass. What it cannot be tells the other form from this one, and a refusal from a pass, so that none of them
+/// needs a word more.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum One {
+    Slot = 1,
+}
+
+const _: () = assert!(size_of::<Poll<Result<Pass, Refusal>>>() == size_of::<(u32, u32, &Desk)>());
+
+/// What a pass holds, and where.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) desk: &'static Desk,
+    pub(crate) lane: u32,
+    pub(crate) weight: u32,
+    /// When it was given; [`Tick::ZERO`] where nobody wants to know.
+    pub(crate) started: Tick,
 }
 
 /// How the lane of a pass stands; see [`Pass::standing`].
@@ -58,34 +77,39 @@ impl Standing {
 }
 
 impl Pass {
+    /// One slot that nobody was told of.
     #[inline]
-    pub(crate) fn new(desk: &'static Desk, lane: u32, weight: u32, started: Tick) -> Self {
-        Pass { desk, told: None, started, lane, weight }
+    pub(super) fn plain(desk: &'static Desk, lane: u32) -> Self {
+        Pass(Form::Plain { desk, lane, weight: One::Slot })
     }
 
-    /// The pass tells of itself now, and again when it comes back.
-    #[inline(never)]
-    pub(crate) fn announce(
-        &mut self,
-        meta: &Arc<Meta>,
-        key: Option<&Name<'_>>,
-        waited: Duration,
-        in_use: u32,
-    ) {
-        self.told = Some(Told::tell_acquired(meta, key, waited, in_use));
+    #[inline]
+    pub(super) fn told(told: Box<Told>) -> Self {
+        Pass(Form::Told(Some(told)))
+    }
+
+    #[inline]
+    fn slot(&self) -> Slot {
+        match &self.0 {
+            Form::Plain { desk, lane, weight } => {
+                Slot { desk, lane: *lane, weight: *weight as u32, started: Tick::ZERO }
+            }
+            Form::Told(told) => told.as_ref().expect("it is there until the pass is dropped").slot(),
+        }
     }
 
     /// How many slots it holds.
     pub fn weight(&self) -> u32 {
-        self.weight
+        self.slot().weight
     }
 
     /// How its lane stands right now, this pass included.
     pub fn standing(&self) -> Standing {
-        self.desk.express.standing().unwrap_or_else(|| {
-            self.desk.see(|state| {
-                let lane = &state.lanes[self.lane].lane;
-                let max = state.limits_at(Some(self.lane)).max();
+        let Slot { desk, lane, .. } = self.slot();
+        desk.express.standing().unwrap_or_else(|| {
+            desk.see(|state| {
+                let max = state.limits_at(Some(lane)).max();
+                let lane = &state.lanes[lane].lane;
                 Standing { max, in_use: lane.in_use(), waiting: lane.waiting() }
             })
         })
@@ -93,9 +117,10 @@ impl Pass {
 
     /// The same with the rate that governs its lane and what that has left, where there is one: all of one moment.
     pub fn standing_and_rate(&self) -> (Standing, Option<(Rate, Allowance)>) {
-        self.desk.at(|state| {
-            let lane = &state.lanes[self.lane].lane;
-            let limits = state.limits_at(Some(self.lane));
+        let Slot { desk, lane, .. } = self.slot();
+        desk.at(|state| {
+            let limits = state.limits_at(Some(lane));
+            let lane = &state.lanes[lane].lane;
             let standing = Standing { max: limits.max(), in_use: lane.in_use(), waiting: lane.waiting() };
             let rate = limits.rate().map(|rate| {
                 let now = state.now();
@@ -110,7 +135,7 @@ impl Pass {
     pub fn settle(mut self, outcome: Outcome) {
         self.give_back(outcome);
         // Given back already; nothing else in it wants to be dropped.
-        std::mem::forget(self);
+        mem::forget(self);
     }
 
     /// Runs `work` under this pass: the slot is given back when the work has ended or is dropped, and an entry asked for
@@ -128,7 +153,8 @@ impl Pass {
 
     #[inline]
     fn note_as(&self, pass: usize, guard: &mut Guard, spot: Spot) {
-        guard.hold(Held { pass, desk: self.desk.address(), lane: self.lane, weight: self.weight, spot });
+        let Slot { desk, lane, weight, .. } = self.slot();
+        guard.hold(Held { pass, desk: desk.address(), lane, weight, spot });
     }
 
     /// Does something that this pass is held for. Unlike [`Pass::note`], it may be somewhere else the next time: it goes by its name
@@ -146,14 +172,29 @@ impl Pass {
 
     #[inline]
     fn give_back(&mut self, outcome: Outcome) {
-        // Told before the slot is free: who counts events never counts more than `max`.
-        if let Some(told) = self.told.take() {
-            Told::tell_released(told, self.started);
-        }
-        if !self.desk.express.give(self.weight) {
-            self.desk.leave(self.lane, self.weight, self.started, outcome);
+        match &mut self.0 {
+            Form::Plain { desk, lane, weight } => {
+                give_back(Slot { desk, lane: *lane, weight: *weight as u32, started: Tick::ZERO }, outcome);
+            }
+            Form::Told(told) => give_back_told(told.take(), outcome),
         }
     }
+}
+
+#[inline]
+fn give_back(slot: Slot, outcome: Outcome) {
+    if !slot.desk.express.give(slot.weight) {
+        slot.desk.leave(slot.lane, slot.weight, slot.started, outcome);
+    }
+}
+
+#[inline(never)]
+fn give_back_told(told: Option<Box<Told>>, outcome: Outcome) {
+    let Some(told) = told else { return };
+    let slot = told.slot();
+    // Told before the slot is free: who counts events never counts more than `max`.
+    Told::tell_released(told);
+    give_back(slot, outcome);
 }
 
 impl Drop for Pass {
@@ -169,7 +210,7 @@ impl RefUnwindSafe for Pass {}
 
 impl fmt::Debug for Pass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("weight", &self.weight).finish_non_exhaustive()
+        f.debug_struct("Pass").field("weight", &self.weight()).finish_non_exhaustive()
     }
 }
 

@@ -231,7 +231,8 @@ impl State {
         let in_use = self.lanes[index].lane.in_use();
         self.lanes[index].lane.settle(weight);
         self.in_use -= u64::from(weight);
-        if self.adaptive.is_some() {
+        // One that went out before the gate adapted has no start to count from.
+        if self.adaptive.is_some() && started != Tick::ZERO {
             let sample = Sample { started, ended: self.now(), in_use, outcome };
             self.adapt(sample);
         }

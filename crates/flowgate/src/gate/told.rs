@@ -1,6 +1,6 @@
-//! What a pass that was announced needs to tell of its end.
+//! What a pass that is more than a slot carries along: what it needs to tell of its end, when it began, a great weight.
 //!
-//! Owns one small allocation per announced pass, kept for a later pass of the thread: where somebody listens, making and freeing
+//! Owns one small allocation for each such pass, kept for a later pass of the thread: where somebody listens, making and freeing
 //! it each time would be an eighth of an entry.
 
 use std::{
@@ -11,10 +11,11 @@ use std::{
 
 use flowgate_core::{Key, Tick, What};
 
-use super::{meta::Meta, name::Name};
+use super::{meta::Meta, name::Name, pass::Slot};
 
 pub(super) struct Told {
-    /// `None` only while nobody uses it.
+    slot: Slot,
+    /// `None` where nobody was told, and while nobody uses it.
     meta: Option<Arc<Meta>>,
     /// Means nothing where the gate has no keys.
     key: Key,
@@ -55,8 +56,30 @@ impl Spares {
 }
 
 impl Told {
-    fn new() -> Box<Self> {
-        Box::new(Told { meta: None, key: Key::EMPTY, is_keyed: false, is_timed: false })
+    /// Of a pass that nobody is told of.
+    #[inline(never)]
+    pub(super) fn untold(slot: Slot) -> Box<Self> {
+        Self::take(slot)
+    }
+
+    #[inline]
+    fn take(slot: Slot) -> Box<Self> {
+        match SPARES_HERE.try_with(Spares::take) {
+            Ok(Some(mut told)) => {
+                let Slot { desk, lane, weight, started } = slot;
+                told.slot.desk = desk;
+                told.slot.started = started;
+                told.slot.lane = lane;
+                told.slot.weight = weight;
+                told
+            }
+            _ => Box::new(Told { slot, meta: None, key: Key::EMPTY, is_keyed: false, is_timed: false }),
+        }
+    }
+
+    #[inline]
+    pub(super) fn slot(&self) -> Slot {
+        self.slot
     }
 
     #[inline]
@@ -65,14 +88,15 @@ impl Told {
     }
 
     /// Tells that a pass went out.
-    #[inline]
+    #[inline(never)]
     pub(super) fn tell_acquired(
+        slot: Slot,
         meta: &Arc<Meta>,
         key: Option<&Name<'_>>,
         waited: Duration,
         in_use: u32,
     ) -> Box<Told> {
-        let mut told = SPARES_HERE.try_with(Spares::take).ok().flatten().unwrap_or_else(Told::new);
+        let mut told = Self::take(slot);
         if let Some(key) = key {
             key.write_to(&mut told.key);
         }
@@ -83,9 +107,11 @@ impl Told {
         told
     }
 
-    #[inline(never)]
-    pub(super) fn tell_released(mut told: Box<Told>, started: Tick) {
+    /// Tells that it came back, if anybody was told that it went out.
+    #[inline]
+    pub(super) fn tell_released(mut told: Box<Told>) {
         if let Some(meta) = told.meta.take() {
+            let started = told.slot.started;
             // One that went out before anybody wanted times has no start to count from.
             let is_timed = told.is_timed && started != Tick::ZERO;
             let held = is_timed.then(|| meta.time.now().since(started));
