@@ -310,7 +310,8 @@ impl Desk {
     fn put(&self, state: &mut State) {
         let (free, rate) = state.express();
         if let (Some(free), Some(max)) = (free, state.limits.max()) {
-            self.express.put_slots(free, max);
+            let is_heard = state.owner.as_ref().is_some_and(|meta| meta.bus.is_on());
+            self.express.put_slots(free, max, is_heard);
         }
         if let Some(rate) = rate {
             self.express.put_rate(rate);

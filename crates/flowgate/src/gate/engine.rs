@@ -74,28 +74,32 @@ impl Engine {
         (desk, Some((key, hash as u32)))
     }
 
-    /// Takes one slot by the express lane, if that is open and has room, telling nobody.
+    /// Takes one slot by the express lane, if that is open, has room, and nobody listens. `None` says nothing at all.
     #[inline]
     pub(crate) fn enter_unheard(&self) -> Option<Pass> {
-        self.desk.express.take(1).ok()?;
-        Some(Pass::plain(self.desk, 0))
+        self.desk.express.take_unheard().then(|| Pass::plain(self.desk, 0))
     }
 
-    /// The same for any weight, and where somebody listens.
-    #[inline]
+    /// The same for any weight, whether somebody listens or not.
     fn enter_express(&self, weight: u32) -> Option<Answer> {
-        let left = self.desk.express.take(weight).ok()?;
-        let (is_on, is_timed) = (self.meta.bus.is_on(), self.meta.bus.is_timed());
-        if !is_on && weight == 1 {
-            return Some(Answer::In(self.desk));
+        let left = self.desk.express.take(weight)?;
+        let slot = |started| Slot { desk: self.desk, lane: 0, weight, started };
+        if self.meta.bus.is_on() {
+            let started = if self.meta.bus.is_timed() { self.meta.time.now() } else { Tick::ZERO };
+            let in_use = self.desk.express.in_use(left);
+            let told = Told::tell_acquired(slot(started), &self.meta, None, Duration::ZERO, in_use);
+            return Some(Answer::Told(told));
         }
-        let started = if is_timed { self.meta.time.now() } else { Tick::ZERO };
-        let slot = Slot { desk: self.desk, lane: 0, weight, started };
-        if !is_on {
-            return Some(Answer::Told(Told::untold(slot)));
+        if self.desk.express.is_heard() {
+            // Whoever listened has gone: the next need not come this way.
+            self.refresh();
         }
-        let in_use = self.desk.express.in_use(left);
-        Some(Answer::Told(Told::tell_acquired(slot, &self.meta, None, Duration::ZERO, in_use)))
+        Some(if weight == 1 { Answer::In(self.desk) } else { Answer::Told(Told::untold(slot(Tick::ZERO))) })
+    }
+
+    /// The express lane says again whether somebody listens.
+    pub(super) fn refresh(&self) {
+        self.at_every_desk(|_| ());
     }
 
     /// As [`Engine::enter`] for one who would wait. Where there is a line already and nothing unusual goes on, it joins that.

@@ -17,12 +17,15 @@ use crate::{
 
 /// The counts are with the desk.
 const AWAY: u64 = u64::MAX;
+/// Beside the free slots: somebody listens, so entries have something to tell. It is a part of the same word so that an entry that
+/// nobody listens to need not ask: what it finds here says room or not, and everything unusual is not.
+const HEARD: u64 = 1 << 63;
 
 /// On a cache line of its own: while the counts are away it is only read.
 #[repr(align(64))]
 #[derive(Debug)]
 pub(crate) struct Express {
-    /// How many slots are free, or [`AWAY`].
+    /// How many slots are free, with [`HEARD`] or without; or [`AWAY`].
     slots: AtomicU64,
     /// The word of the rate, or [`AWAY`].
     rate: AtomicU64,
@@ -44,20 +47,56 @@ impl Express {
         Express { slots: AtomicU64::new(AWAY), rate: AtomicU64::new(AWAY), max: AtomicU32::new(0) }
     }
 
-    /// Takes `weight` slots, and says how many are left.
+    /// Takes one slot where nobody listens; `false` says nothing but that it has to be tried the long way.
     #[inline]
-    pub(crate) fn take(&self, weight: u32) -> Result<u64, Missed<()>> {
+    pub(crate) fn take_unheard(&self) -> bool {
         let mut free = self.slots.load(Ordering::Relaxed);
         loop {
-            if free == AWAY {
-                return Err(Missed::Away);
+            let left = free.wrapping_sub(1);
+            // None free, somebody listens, or the counts are away.
+            if left >= HEARD - 1 {
+                return false;
             }
-            let left = free.checked_sub(u64::from(weight)).ok_or(Missed::Refused(()))?;
             match self.slots.compare_exchange_weak(free, left, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Ok(left),
+                Ok(_) => return true,
                 Err(seen) => free = seen,
             }
         }
+    }
+
+    /// As [`Express::take_unheard`] if there were no events in this house: for the benchmark that shows what they cost.
+    #[inline]
+    pub(crate) fn take_deaf(&self) -> bool {
+        let mut free = self.slots.load(Ordering::Relaxed);
+        loop {
+            if free == 0 || free == AWAY {
+                return false;
+            }
+            match self.slots.compare_exchange_weak(free, free - 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => free = seen,
+            }
+        }
+    }
+
+    /// Takes `weight` slots, whether somebody listens or not, and says how many are left; `None` if there are too few, or the counts
+    /// are away.
+    #[inline]
+    pub(crate) fn take(&self, weight: u32) -> Option<u64> {
+        let mut word = self.slots.load(Ordering::Relaxed);
+        loop {
+            let left = known(word)?.checked_sub(u64::from(weight))?;
+            let next = left | word & HEARD;
+            match self.slots.compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(left),
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    /// Whether it says that somebody listens.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.slots.load(Ordering::Relaxed) & HEARD != 0
     }
 
     /// Whether the counts of slots are with the desk.
@@ -68,7 +107,7 @@ impl Express {
 
     /// Whether the counts are here and say that there are too few slots.
     pub(crate) fn lacks(&self, weight: u32) -> bool {
-        self.slots.load(Ordering::Relaxed) < u64::from(weight)
+        known(self.slots.load(Ordering::Relaxed)).is_some_and(|free| free < u64::from(weight))
     }
 
     /// Gives `weight` slots back; `false` when the counts are with the desk. After `true` the caller owns nothing here.
@@ -115,13 +154,15 @@ impl Express {
 
     /// Fetches the rate's state to the desk, if it is here. Under the desk's lock.
     pub(crate) fn fetch_rate(&self) -> Option<RateState> {
-        known(self.rate.swap(AWAY, Ordering::AcqRel)).map(RateState::from_word)
+        let word = self.rate.swap(AWAY, Ordering::AcqRel);
+        (word != AWAY).then(|| RateState::from_word(word))
     }
 
     /// Puts the slots back. Under the desk's lock.
-    pub(crate) fn put_slots(&self, free: u32, max: u32) {
+    pub(crate) fn put_slots(&self, free: u32, max: u32, is_heard: bool) {
         self.max.store(max, Ordering::Relaxed);
-        self.slots.store(u64::from(free), Ordering::Release);
+        let heard = if is_heard { HEARD } else { 0 };
+        self.slots.store(u64::from(free) | heard, Ordering::Release);
     }
 
     /// Puts the rate's state back. Under the desk's lock.
@@ -150,6 +191,8 @@ impl Express {
     }
 }
 
+/// The free slots, if they are here.
+#[inline]
 fn known(word: u64) -> Option<u64> {
-    (word != AWAY).then_some(word)
+    (word != AWAY).then_some(word & !HEARD)
 }
