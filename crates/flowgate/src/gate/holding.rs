@@ -27,12 +27,49 @@ const IN_PLACE: usize = 16;
 /// Nothing in it has to be dropped, so that finding it needs no check of whether it is still there.
 struct Chain {
     len: Cell<usize>,
-    first: [Cell<Option<Held>>; IN_PLACE],
+    first: [Noted; IN_PLACE],
+}
+
+/// A [`Held`] that is written one field at a time: put together elsewhere and copied at once, the processor would have to wait until
+/// all its parts have arrived.
+struct Noted {
+    pass: Cell<usize>,
+    desk: Cell<usize>,
+    lane: Cell<u32>,
+    weight: Cell<u32>,
+    spot: Cell<Option<Spot>>,
+}
+
+impl Noted {
+    const fn new() -> Self {
+        Noted {
+            pass: Cell::new(0),
+            desk: Cell::new(0),
+            lane: Cell::new(0),
+            weight: Cell::new(0),
+            spot: Cell::new(None),
+        }
+    }
+
+    #[inline]
+    fn set(&self, held: Held) {
+        self.pass.set(held.pass);
+        self.desk.set(held.desk);
+        self.lane.set(held.lane);
+        self.weight.set(held.weight);
+        self.spot.set(Some(held.spot));
+    }
+
+    fn held(&self) -> Option<Held> {
+        let (pass, desk, lane, weight) =
+            (self.pass.get(), self.desk.get(), self.lane.get(), self.weight.get());
+        self.spot.get().map(|spot| Held { pass, desk, lane, weight, spot })
+    }
 }
 
 thread_local! {
     static CHAIN: Chain =
-        const { Chain { len: Cell::new(0), first: [const { Cell::new(None) }; IN_PLACE] } };
+        const { Chain { len: Cell::new(0), first: [const { Noted::new() }; IN_PLACE] } };
     static REST: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -51,7 +88,7 @@ impl Guard {
             let len = chain.len.get();
             chain.len.set(len + 1);
             match chain.first.get(len) {
-                Some(place) => place.set(Some(held)),
+                Some(place) => place.set(held),
                 None => rest(|rest| rest.push(held)),
             }
         });
@@ -88,7 +125,7 @@ pub(super) fn held(desk: usize, lane: u32) -> Option<(Hands, Spot)> {
     };
     CHAIN.with(|chain| {
         let len = chain.len.get();
-        chain.first.iter().take(len).filter_map(Cell::get).for_each(&mut add);
+        chain.first.iter().take(len).filter_map(Noted::held).for_each(&mut add);
         if len > IN_PLACE {
             rest(|rest| rest.iter().copied().for_each(add));
         }
