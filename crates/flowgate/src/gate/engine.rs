@@ -15,12 +15,12 @@ use flowgate_core::{Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
 use super::{
     desk::{Desk, Locked},
     express::Missed,
+    full::Full,
     holding,
     meta::Meta,
     name::Name,
     pass::{Pass, Slot},
     state::{Admission, Ask, Entry, State, Turned},
-    told::Told,
     wait::Wait,
 };
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
@@ -87,14 +87,14 @@ impl Engine {
         if self.meta.bus.is_on() {
             let started = if self.meta.bus.is_timed() { self.meta.time.now() } else { Tick::ZERO };
             let in_use = self.desk.express.in_use(left);
-            let told = Told::tell_acquired(slot(started), &self.meta, None, Duration::ZERO, in_use);
-            return Some(Answer::Told(told));
+            let full = Full::tell_acquired(slot(started), &self.meta, None, Duration::ZERO, in_use);
+            return Some(Answer::Full(full));
         }
         if self.desk.express.is_heard() {
             // Whoever listened has gone: the next need not come this way.
             self.refresh();
         }
-        Some(if weight == 1 { Answer::In(self.desk) } else { Answer::Told(Told::untold(slot(Tick::ZERO))) })
+        Some(if weight == 1 { Answer::In(self.desk) } else { Answer::Full(Full::quiet(slot(Tick::ZERO))) })
     }
 
     /// The express lane says again whether somebody listens.
@@ -299,13 +299,13 @@ impl Engine {
         if self.meta.bus.is_on() {
             let slot = Slot { desk, lane, weight, started };
             let waited = started.since(since);
-            return Answer::Told(Told::tell_acquired(slot, &self.meta, key, waited, in_use));
+            return Answer::Full(Full::tell_acquired(slot, &self.meta, key, waited, in_use));
         }
         if weight == 1 && !self.adapts.load(Ordering::Relaxed) {
             *into = lane;
             return Answer::In(desk);
         }
-        Answer::Told(Told::untold(Slot { desk, lane, weight, started }))
+        Answer::Full(Full::quiet(Slot { desk, lane, weight, started }))
     }
 
     #[inline(never)]
@@ -387,7 +387,7 @@ pub(super) enum Answer {
     /// It has one slot, of the lane that was written where the question said.
     In(&'static Desk),
     /// The same, with more to know about it.
-    Told(Box<Told>),
+    Full(Box<Full>),
     Refused(Refusal),
     /// It waits; its place stands in its [`Stage`](super::enter::Stage).
     Line,
@@ -399,7 +399,7 @@ impl Answer {
     pub(super) fn in_time(self, lane: u32) -> Poll<Result<Pass, Refusal>> {
         match self {
             Answer::In(desk) => Poll::Ready(Ok(Pass::plain(desk, lane))),
-            Answer::Told(told) => Poll::Ready(Ok(Pass::told(told))),
+            Answer::Full(full) => Poll::Ready(Ok(Pass::full(full))),
             Answer::Refused(refusal) => Poll::Ready(Err(refusal)),
             Answer::Line => Poll::Pending,
         }
@@ -410,7 +410,7 @@ impl Answer {
     pub(super) fn at_once(self, lane: u32) -> Result<Pass, Refusal> {
         match self {
             Answer::In(desk) => Ok(Pass::plain(desk, lane)),
-            Answer::Told(told) => Ok(Pass::told(told)),
+            Answer::Full(full) => Ok(Pass::full(full)),
             Answer::Refused(refusal) => Err(refusal),
             Answer::Line => unreachable!("without a waker nobody waits"),
         }

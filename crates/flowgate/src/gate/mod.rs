@@ -20,6 +20,7 @@ mod due;
 mod engine;
 mod enter;
 mod express;
+mod full;
 mod handle;
 mod holding;
 mod lanes;
@@ -35,7 +36,6 @@ mod slab;
 mod state;
 mod table;
 mod timing;
-mod told;
 mod wait;
 mod wakes;
 

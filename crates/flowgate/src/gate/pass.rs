@@ -18,9 +18,9 @@ use pin_project_lite::pin_project;
 
 use super::{
     desk::Desk,
+    full::Full,
     holding::{Guard, Held},
     look::Allowance,
-    told::Told,
 };
 
 /// Proof of admission. The slot is taken for exactly as long as this value lives: drop it, by whatever path, and the slot goes
@@ -34,7 +34,7 @@ enum Form {
     /// What nearly all are: one slot, nobody to tell, no time to take.
     Plain { desk: &'static Desk, lane: u32, weight: One },
     /// `None` only while it is dropped.
-    Told(Option<Box<Told>>),
+    Full(Option<Box<Full>>),
 }
 
 /// The weight of a plain pass. What it cannot be tells the other form from this one, and a refusal from a pass, so that none of them
@@ -84,8 +84,8 @@ impl Pass {
     }
 
     #[inline]
-    pub(super) fn told(told: Box<Told>) -> Self {
-        Pass(Form::Told(Some(told)))
+    pub(super) fn full(full: Box<Full>) -> Self {
+        Pass(Form::Full(Some(full)))
     }
 
     #[inline]
@@ -94,7 +94,7 @@ impl Pass {
             Form::Plain { desk, lane, weight } => {
                 Slot { desk, lane: *lane, weight: *weight as u32, started: Tick::ZERO }
             }
-            Form::Told(told) => told.as_ref().expect("it is there until the pass is dropped").slot(),
+            Form::Full(full) => full.as_ref().expect("it is there until the pass is dropped").slot(),
         }
     }
 
@@ -176,7 +176,7 @@ impl Pass {
             Form::Plain { desk, lane, weight } => {
                 give_back(Slot { desk, lane: *lane, weight: *weight as u32, started: Tick::ZERO }, outcome);
             }
-            Form::Told(told) => give_back_told(told.take(), outcome),
+            Form::Full(full) => give_back_full(full.take(), outcome),
         }
     }
 }
@@ -189,11 +189,11 @@ fn give_back(slot: Slot, outcome: Outcome) {
 }
 
 #[inline(never)]
-fn give_back_told(told: Option<Box<Told>>, outcome: Outcome) {
-    let Some(told) = told else { return };
-    let slot = told.slot();
-    // Told before the slot is free: who counts events never counts more than `max`.
-    Told::tell_released(told);
+fn give_back_full(full: Option<Box<Full>>, outcome: Outcome) {
+    let Some(full) = full else { return };
+    let slot = full.slot();
+    // Full before the slot is free: who counts events never counts more than `max`.
+    Full::tell_released(full);
     give_back(slot, outcome);
 }
 

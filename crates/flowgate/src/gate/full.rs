@@ -13,7 +13,7 @@ use flowgate_core::{Key, Tick, What};
 
 use super::{meta::Meta, name::Name, pass::Slot};
 
-pub(super) struct Told {
+pub(super) struct Full {
     slot: Slot,
     /// `None` where nobody was told, and while nobody uses it.
     meta: Option<Arc<Meta>>,
@@ -29,9 +29,9 @@ const SPARES: usize = 64;
 /// The last one put away at hand, the others in a list: passes that come and go one by one never touch that.
 #[derive(Default)]
 struct Spares {
-    last: Cell<Option<Box<Told>>>,
+    last: Cell<Option<Box<Full>>>,
     #[expect(clippy::vec_box, reason = "what is kept are the allocations")]
-    more: RefCell<Vec<Box<Told>>>,
+    more: RefCell<Vec<Box<Full>>>,
 }
 
 thread_local! {
@@ -40,13 +40,13 @@ thread_local! {
 
 impl Spares {
     #[inline]
-    fn take(&self) -> Option<Box<Told>> {
+    fn take(&self) -> Option<Box<Full>> {
         self.last.take().or_else(|| self.more.borrow_mut().pop())
     }
 
     #[inline]
-    fn put(&self, told: Box<Told>) {
-        if let Some(before) = self.last.replace(Some(told)) {
+    fn put(&self, full: Box<Full>) {
+        if let Some(before) = self.last.replace(Some(full)) {
             let mut more = self.more.borrow_mut();
             if more.len() < SPARES {
                 more.push(before);
@@ -55,25 +55,25 @@ impl Spares {
     }
 }
 
-impl Told {
+impl Full {
     /// Of a pass that nobody is told of.
     #[inline(never)]
-    pub(super) fn untold(slot: Slot) -> Box<Self> {
+    pub(super) fn quiet(slot: Slot) -> Box<Self> {
         Self::take(slot)
     }
 
     #[inline]
     fn take(slot: Slot) -> Box<Self> {
         match SPARES_HERE.try_with(Spares::take) {
-            Ok(Some(mut told)) => {
+            Ok(Some(mut full)) => {
                 let Slot { desk, lane, weight, started } = slot;
-                told.slot.desk = desk;
-                told.slot.started = started;
-                told.slot.lane = lane;
-                told.slot.weight = weight;
-                told
+                full.slot.desk = desk;
+                full.slot.started = started;
+                full.slot.lane = lane;
+                full.slot.weight = weight;
+                full
             }
-            _ => Box::new(Told { slot, meta: None, key: Key::EMPTY, is_keyed: false, is_timed: false }),
+            _ => Box::new(Full { slot, meta: None, key: Key::EMPTY, is_keyed: false, is_timed: false }),
         }
     }
 
@@ -95,30 +95,30 @@ impl Told {
         key: Option<&Name<'_>>,
         waited: Duration,
         in_use: u32,
-    ) -> Box<Told> {
-        let mut told = Self::take(slot);
+    ) -> Box<Full> {
+        let mut full = Self::take(slot);
         if let Some(key) = key {
-            key.write_to(&mut told.key);
+            key.write_to(&mut full.key);
         }
-        told.is_keyed = key.is_some();
-        told.is_timed = meta.bus.is_timed();
-        meta.tell(told.key(), What::Acquired { waited, in_use });
-        told.meta = Some(Arc::clone(meta));
-        told
+        full.is_keyed = key.is_some();
+        full.is_timed = meta.bus.is_timed();
+        meta.tell(full.key(), What::Acquired { waited, in_use });
+        full.meta = Some(Arc::clone(meta));
+        full
     }
 
     /// Tells that it came back, if anybody was told that it went out.
     #[inline]
-    pub(super) fn tell_released(mut told: Box<Told>) {
-        if let Some(meta) = told.meta.take() {
-            let started = told.slot.started;
+    pub(super) fn tell_released(mut full: Box<Full>) {
+        if let Some(meta) = full.meta.take() {
+            let started = full.slot.started;
             // One that went out before anybody wanted times has no start to count from.
-            let is_timed = told.is_timed && started != Tick::ZERO;
+            let is_timed = full.is_timed && started != Tick::ZERO;
             let held = is_timed.then(|| meta.time.now().since(started));
-            meta.tell(told.key(), What::Released { held });
+            meta.tell(full.key(), What::Released { held });
         }
-        told.key.set("");
+        full.key.set("");
         // While the thread ends there is nowhere to keep it; then it is freed.
-        let _ = SPARES_HERE.try_with(|spares| spares.put(told));
+        let _ = SPARES_HERE.try_with(|spares| spares.put(full));
     }
 }
