@@ -13,3 +13,4 @@ mod kit;
 mod leases;
 mod limits;
 mod outage;
+mod sweeping;
