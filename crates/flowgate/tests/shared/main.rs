@@ -9,6 +9,7 @@ mod busy;
 mod edge;
 mod entering;
 mod fleet;
+mod flight;
 mod kit;
 mod leases;
 mod limits;
