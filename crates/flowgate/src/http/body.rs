@@ -24,6 +24,15 @@ pub(crate) enum Slot {
 }
 
 impl Slot {
+    /// The pass of a gate in this process.
+    pub(crate) fn own(&self) -> Option<&Pass> {
+        match self {
+            Slot::Own(pass) => Some(pass),
+            #[cfg(feature = "shared")]
+            Slot::Fleet(_) => None,
+        }
+    }
+
     /// Gives it back. A gate in this process learns how the work ended.
     pub(crate) fn settle(self, outcome: Outcome) {
         match self {

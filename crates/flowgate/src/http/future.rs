@@ -188,7 +188,7 @@ impl Held {
             figures.write(response.headers_mut());
         }
         let Some((slot, terms)) = slot else { return Ok(response.map(|body| GatedBody::new(body, None))) };
-        if let Slot::Own(pass) = &slot {
+        if let Some(pass) = slot.own() {
             terms.tell_standing(pass, response.headers_mut());
         }
         let outcome = match response.status() {
