@@ -221,7 +221,8 @@ mod tests {
                 "unknown suite `--json`: `gates`, `http`, `routes`, `tasks`, `shared`, `flow` and `workflow` are accepted"
                     .to_owned(),
             ),
-            ("play villain", "`play` is for the suites themselves".to_owned()),
+            ("play villain", "`play` and `member` are for the suites themselves".to_owned()),
+            ("member theirs", "`play` and `member` are for the suites themselves".to_owned()),
             ("gates --fast", format!("unknown option `--fast`: {options}")),
             ("gates keyed", format!("unknown option `keyed`: {options}")),
             ("gates --only", "`--only` wants a part of a case's name".to_owned()),
