@@ -1,7 +1,7 @@
 //! Flowgate beside its peers, in one run.
 //!
 //! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `routes` pipelines with and
-//! without limits, `tasks` durable tasks on PostgreSQL, `flow` the flow-control server, `workflow` runs of workflows on it.
+//! without limits, `tasks` durable tasks on PostgreSQL, `shared` gates of a fleet, `flow` the flow-control server, `workflow` runs of workflows on it.
 //! Each case runs ours and the peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
 //! told and fails nothing. Owns the order of the cases and what becomes of the command line. It must never be a dependency
 //! of anything.
@@ -18,6 +18,7 @@ mod options;
 mod play;
 mod report;
 mod routes;
+mod shared;
 mod suite;
 mod tasks;
 mod workflow;
@@ -71,6 +72,10 @@ const TASKS: [Group<tasks::stage::Stage>; 9] = [
     tasks::steady::run,
 ];
 
+/// The same of gates that a fleet shares.
+const SHARED: [Group<shared::stage::Stage>; 5] =
+    [shared::single::run, shared::trips::run, shared::throng::run, shared::crowd::run, shared::flat::run];
+
 /// The same of the flow-control server.
 const FLOW: [Group<flow::stage::Stage>; 4] =
     [flow::through::run, flow::latency::run, flow::keys::run, flow::memory::run];
@@ -86,6 +91,7 @@ fn main() -> ExitCode {
         }
         Ok(Command::Run(name, options)) => run(name, &options),
         Ok(Command::Play(cast)) => cast.play(),
+        Ok(Command::Member(member)) => member.play(),
         Err(error) => {
             eprintln!("error: {error}\n\n{HELP}");
             ExitCode::from(2)
@@ -101,6 +107,7 @@ fn run(name: SuiteName, options: &Options) -> ExitCode {
         SuiteName::Routes => ROUTES.iter().for_each(|group| group(&mut suite)),
         SuiteName::Http => play_all(&HTTP, http::stage::Stage::set, &mut suite),
         SuiteName::Flow => play_all(&FLOW, flow::stage::Stage::set, &mut suite),
+        SuiteName::Shared => play_all(&SHARED, shared::stage::Stage::set, &mut suite),
         SuiteName::Tasks => play_all(&TASKS, tasks::stage::Stage::set, &mut suite),
         SuiteName::Workflow => play_all(&WORKFLOW, workflow::stage::Stage::set, &mut suite),
     }

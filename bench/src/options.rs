@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::http::role::{Cast, PLAY};
+use crate::{
+    http::role::{Cast, PLAY},
+    shared::member::{MEMBER, Member},
+};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -19,6 +22,8 @@ Usage: cargo xtask bench <suite> [option]...
                  starts for itself. Builds and installs the other queues first:
                  minutes, the first time. Installs `redis-server` with apt-get
                  where it is missing.
+  shared         Gates of a fleet beside the usual recipes, on a Redis and a
+                 PostgreSQL that it starts for itself.
   flow           The flow-control server: messages in, deliveries out, on SQLite
                  and on PostgreSQL, beside a bare client and beside BullMQ.
   workflow       Runs of workflows on the flow-control server, on SQLite and on
@@ -43,6 +48,8 @@ pub(crate) enum Command {
     Run(SuiteName, Options),
     /// One of the servers that a suite starts in a process of its own; not for users, and not in the help.
     Play(Cast),
+    /// A process of a fleet; the same.
+    Member(Member),
     Help,
 }
 
@@ -53,16 +60,18 @@ pub(crate) enum SuiteName {
     Http,
     Routes,
     Tasks,
+    Shared,
     Flow,
     Workflow,
 }
 
 impl SuiteName {
-    const ALL: [SuiteName; 6] = [
+    const ALL: [SuiteName; 7] = [
         SuiteName::Gates,
         SuiteName::Http,
         SuiteName::Routes,
         SuiteName::Tasks,
+        SuiteName::Shared,
         SuiteName::Flow,
         SuiteName::Workflow,
     ];
@@ -74,6 +83,7 @@ impl SuiteName {
             SuiteName::Http => "http",
             SuiteName::Routes => "routes",
             SuiteName::Tasks => "tasks",
+            SuiteName::Shared => "shared",
             SuiteName::Flow => "flow",
             SuiteName::Workflow => "workflow",
         }
@@ -109,6 +119,10 @@ impl Command {
             Some(PLAY) => {
                 let role = Cast::parse(&words.collect::<Vec<_>>());
                 return role.map(Self::Play).ok_or(UsageError::UnknownRole);
+            }
+            Some(MEMBER) => {
+                let member = Member::parse(&words.collect::<Vec<_>>());
+                return member.map(Self::Member).ok_or(UsageError::UnknownRole);
             }
             Some(word) => SuiteName::ALL
                 .into_iter()
@@ -146,16 +160,16 @@ impl fmt::Display for UsageError {
             Self::NoSuite => {
                 write!(
                     to,
-                    "no suite given: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted"
+                    "no suite given: `gates`, `http`, `routes`, `tasks`, `shared`, `flow` and `workflow` are accepted"
                 )
             }
             Self::UnknownSuite(suite) => {
                 write!(
                     to,
-                    "unknown suite `{suite}`: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted"
+                    "unknown suite `{suite}`: `gates`, `http`, `routes`, `tasks`, `shared`, `flow` and `workflow` are accepted"
                 )
             }
-            Self::UnknownRole => write!(to, "`{PLAY}` is for the suites themselves"),
+            Self::UnknownRole => write!(to, "`{PLAY}` and `{MEMBER}` are for the suites themselves"),
             Self::UnknownOption(option) => write!(
                 to,
                 "unknown option `{option}`: `--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted"
@@ -201,13 +215,14 @@ mod tests {
     fn a_mistake_names_the_value_and_what_is_accepted() {
         let options = "`--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted";
         for (line, message) in [
-            ("", "no suite given: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted".to_owned()),
+            ("", "no suite given: `gates`, `http`, `routes`, `tasks`, `shared`, `flow` and `workflow` are accepted".to_owned()),
             (
                 "--json",
-                "unknown suite `--json`: `gates`, `http`, `routes`, `tasks`, `flow` and `workflow` are accepted"
+                "unknown suite `--json`: `gates`, `http`, `routes`, `tasks`, `shared`, `flow` and `workflow` are accepted"
                     .to_owned(),
             ),
-            ("play villain", "`play` is for the suites themselves".to_owned()),
+            ("play villain", "`play` and `member` are for the suites themselves".to_owned()),
+            ("member theirs", "`play` and `member` are for the suites themselves".to_owned()),
             ("gates --fast", format!("unknown option `--fast`: {options}")),
             ("gates keyed", format!("unknown option `keyed`: {options}")),
             ("gates --only", "`--only` wants a part of a case's name".to_owned()),

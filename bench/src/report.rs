@@ -230,6 +230,12 @@ impl Frame {
                          its own, in turn, round by round;",
                 notes: include_str!("../notes-tasks.md"),
             },
+            SuiteName::Shared => Frame {
+                suite,
+                title: "Gates of a fleet beside the usual recipes",
+                rounds: "Ours and the recipes run on one private Redis and one private PostgreSQL, in turn, round by round;",
+                notes: include_str!("../notes-shared.md"),
+            },
             SuiteName::Flow => Frame {
                 suite,
                 title: "The flow-control server beside its peers",

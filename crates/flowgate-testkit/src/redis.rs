@@ -1,7 +1,7 @@
 //! A Redis of one's own, for tests and benchmarks.
 //!
-//! Owns a server on a free port of loopback that keeps nothing on disk. It may be killed and started again, and is gone with us, however
-//! we end: a shell that waits for our end kills it.
+//! Owns a server on a free port of loopback, which writes down what it is told, unless it is a forgetful one. It may be killed and
+//! started again, empty in either case, and is gone with us, however we end: a shell that waits for our end kills it.
 
 use std::{
     io::{self, BufRead, BufReader},
@@ -12,12 +12,14 @@ use std::{
 use crate::postgres::free_port;
 
 /// Starts the server, and kills it when its own input ends.
-const SCRIPT: &str = "redis-server --port $1 --bind 127.0.0.1 --save '' --appendonly no & \
-                      server=$!; read -r _; kill -s KILL $server; wait $server";
+const SCRIPT: &str = "dir=$(mktemp -d); \
+    redis-server --port $1 --bind 127.0.0.1 --save '' --appendonly $2 --appendfsync no --dir $dir & \
+    server=$!; read -r _; kill -s KILL $server; wait $server; rm -r $dir";
 
 /// A private Redis.
 pub struct Redis {
     port: u16,
+    is_forgetful: bool,
     life: Mutex<Option<(Child, ChildStdin)>>,
 }
 
@@ -34,7 +36,16 @@ impl Redis {
 
     /// Starts an empty server, and waits until it takes connections.
     pub fn start() -> io::Result<Self> {
-        let redis = Redis { port: free_port()?, life: Mutex::new(None) };
+        Redis::open(false)
+    }
+
+    /// Starts one without persistence, as a cache is run.
+    pub fn start_forgetful() -> io::Result<Self> {
+        Redis::open(true)
+    }
+
+    fn open(is_forgetful: bool) -> io::Result<Self> {
+        let redis = Redis { port: free_port()?, is_forgetful, life: Mutex::new(None) };
         redis.restart()?;
         Ok(redis)
     }
@@ -44,11 +55,22 @@ impl Redis {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
+    /// Runs a command with `redis-cli`, and gives what it printed.
+    pub fn cli(&self, words: &[&str]) -> io::Result<String> {
+        let port = self.port.to_string();
+        let output = Command::new("redis-cli").args(["-p", &port, "-e"]).args(words).output()?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned()),
+            false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
+        }
+    }
+
     /// Starts it again on the same port, empty, and waits until it takes connections. One that runs is killed first.
     pub fn restart(&self) -> io::Result<()> {
         self.kill_nine()?;
         let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT, "redis", &self.port.to_string()]);
+        let appends = if self.is_forgetful { "no" } else { "yes" };
+        shell.args(["-c", SCRIPT, "redis", &self.port.to_string(), appends]);
         let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let said = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
         let is_ready = said.map_while(Result::ok).any(|line| line.contains("Ready to accept connections"));

@@ -15,6 +15,34 @@ use pin_project_lite::pin_project;
 
 use crate::gate::Pass;
 
+/// A slot of a gate in this process, or of one that a fleet shares. Dropped, it is given back.
+pub(crate) enum Slot {
+    Own(Pass),
+    // In a box: it is larger, and nobody who waits for a store minds.
+    #[cfg(feature = "shared")]
+    Fleet(Box<crate::shared::Pass>),
+}
+
+impl Slot {
+    /// The pass of a gate in this process.
+    pub(crate) fn own(&self) -> Option<&Pass> {
+        match self {
+            Slot::Own(pass) => Some(pass),
+            #[cfg(feature = "shared")]
+            Slot::Fleet(_) => None,
+        }
+    }
+
+    /// Gives it back. A gate in this process learns how the work ended.
+    pub(crate) fn settle(self, outcome: Outcome) {
+        match self {
+            Slot::Own(pass) => pass.settle(outcome),
+            #[cfg(feature = "shared")]
+            Slot::Fleet(pass) => drop(pass),
+        }
+    }
+}
+
 pin_project! {
     /// The body of a response that passed a layer, with its pass; or that of a refusal.
     pub struct GatedBody<B> {
@@ -34,14 +62,14 @@ pin_project! {
 
 /// A pass until the end of a body, and what its gate is told then.
 struct Kept {
-    pass: Option<Pass>,
+    slot: Option<Slot>,
     outcome: Outcome,
 }
 
 impl Kept {
     fn give_back(&mut self) {
-        if let Some(pass) = self.pass.take() {
-            pass.settle(self.outcome);
+        if let Some(slot) = self.slot.take() {
+            slot.settle(self.outcome);
         }
     }
 }
@@ -55,12 +83,12 @@ impl Drop for Kept {
 impl<B> GatedBody<B> {
     /// A body that holds a pass until its end; without one, a body as it is.
     pub fn new(body: B, pass: Option<Pass>) -> Self {
-        GatedBody::of(body, pass, Outcome::Done)
+        GatedBody::of(body, pass.map(Slot::Own), Outcome::Done)
     }
 
     /// The same, of work that ended like this: an adaptive gate learns it when the slot comes back.
-    pub(crate) fn of(body: B, pass: Option<Pass>, outcome: Outcome) -> Self {
-        GatedBody { kind: Kind::Inner { body, kept: Kept { pass, outcome } } }
+    pub(crate) fn of(body: B, slot: Option<Slot>, outcome: Outcome) -> Self {
+        GatedBody { kind: Kind::Inner { body, kept: Kept { slot, outcome } } }
     }
 
     /// The body of a refusal.
@@ -116,7 +144,7 @@ impl<B: Body<Data = Bytes>> Body for GatedBody<B> {
 impl<B> std::fmt::Debug for GatedBody<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, holds) = match &self.kind {
-            Kind::Inner { kept, .. } => ("inner", kept.pass.is_some()),
+            Kind::Inner { kept, .. } => ("inner", kept.slot.is_some()),
             Kind::Refusal { .. } => ("refusal", false),
         };
         f.debug_struct("GatedBody").field("kind", &name).field("holds_a_pass", &holds).finish()

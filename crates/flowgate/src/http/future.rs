@@ -16,11 +16,13 @@ use http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+#[cfg(feature = "shared")]
+use super::fleet::Admitted;
 use super::{
-    body::GatedBody,
+    body::{GatedBody, Slot},
     concurrency::{ReleaseAt, Shared, Terms},
     figures::Figures,
-    upgrade::{self, Bridge},
+    upgrade::Bridge,
 };
 use crate::gate::{OwnedEnter, Pass, holder_name};
 
@@ -62,7 +64,7 @@ struct Waiting<S, B> {
 /// What one under way holds besides its work.
 #[derive(Default)]
 struct Held {
-    pass: Option<(Pass, Terms)>,
+    slot: Option<(Slot, Terms)>,
     /// What the pass is known by to those who ask inside: the inner service may do so when it is called, before the pass has come here.
     name: usize,
     bridge: Option<Bridge>,
@@ -82,6 +84,17 @@ where
     /// Let in at once.
     pub(crate) fn admitted(inner: &mut S, request: Request<B>, terms: Terms, pass: Pass) -> Self {
         ResponseFuture { stage: Stage::run(inner, request, terms, pass) }
+    }
+
+    /// Let in by a gate that a fleet shares. It does not know who asks from inside.
+    #[cfg(feature = "shared")]
+    pub(crate) fn shared(inner: &mut S, mut request: Request<B>, admitted: Admitted) -> Self {
+        let Admitted { pass, figures } = admitted;
+        let Some((pass, terms)) = pass else { return Self::free(inner, request, figures) };
+        let bridge = terms.bridge(&mut request);
+        let slot = Some((Slot::Fleet(Box::new(pass)), terms));
+        let held = Held { slot, bridge, figures, ..Held::default() };
+        ResponseFuture { stage: Stage::Running { future: inner.call(request), held } }
     }
 
     /// In line.
@@ -107,13 +120,11 @@ where
     S: Service<Request<B>>,
 {
     fn run(inner: &mut S, mut request: Request<B>, terms: Terms, pass: Pass) -> Self {
-        let bridge = match terms.release {
-            ReleaseAt::Body => upgrade::bridge(&mut request),
-            ReleaseAt::Headers => None,
-        };
+        let bridge = terms.bridge(&mut request);
         let name = holder_name();
         let future = pass.holding(name, terms.spot, || inner.call(request));
-        Stage::Running { future, held: Held { pass: Some((pass, terms)), name, bridge, figures: None } }
+        let slot = Some((Slot::Own(pass), terms));
+        Stage::Running { future, held: Held { slot, name, bridge, figures: None } }
     }
 }
 
@@ -141,9 +152,11 @@ where
                     }
                 }
                 StageProjected::Running { future, held } => {
-                    let polled = match &held.pass {
-                        Some((pass, terms)) => pass.holding(held.name, terms.spot, || future.poll(cx)),
-                        None => future.poll(cx),
+                    let polled = match &held.slot {
+                        Some((Slot::Own(pass), terms)) => {
+                            pass.holding(held.name, terms.spot, || future.poll(cx))
+                        }
+                        _ => future.poll(cx),
                     };
                     return Poll::Ready(held.end(ready!(polled)));
                 }
@@ -160,13 +173,13 @@ where
 impl Held {
     /// The inner service has answered.
     fn end<R, E>(&mut self, answer: Result<Response<R>, E>) -> Result<Response<GatedBody<R>>, E> {
-        let Held { pass, bridge, figures, .. } = std::mem::take(self);
+        let Held { slot, bridge, figures, .. } = std::mem::take(self);
         let mut response = match answer {
             Ok(response) => response,
             Err(error) => {
                 // It says nothing about load: one that fails at once is not fast.
-                if let Some((pass, _)) = pass {
-                    pass.settle(Outcome::Ignored);
+                if let Some((slot, _)) = slot {
+                    slot.settle(Outcome::Ignored);
                 }
                 return Err(error);
             }
@@ -174,22 +187,24 @@ impl Held {
         if let Some(figures) = figures {
             figures.write(response.headers_mut());
         }
-        let Some((pass, terms)) = pass else { return Ok(response.map(|body| GatedBody::new(body, None))) };
-        terms.tell_standing(&pass, response.headers_mut());
+        let Some((slot, terms)) = slot else { return Ok(response.map(|body| GatedBody::new(body, None))) };
+        if let Some(pass) = slot.own() {
+            terms.tell_standing(pass, response.headers_mut());
+        }
         let outcome = match response.status() {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => Outcome::Overloaded,
             _ => Outcome::Done,
         };
         let kept = match (terms.release, bridge) {
             (ReleaseAt::Headers, _) => {
-                pass.settle(outcome);
+                slot.settle(outcome);
                 None
             }
             (ReleaseAt::Body, Some(bridge)) if bridge.is_crossed(response.status()) => {
-                bridge.hold(pass);
+                bridge.hold(slot);
                 None
             }
-            (ReleaseAt::Body, _) => Some(pass),
+            (ReleaseAt::Body, _) => Some(slot),
         };
         Ok(response.map(|body| GatedBody::of(body, kept, outcome)))
     }

@@ -6,7 +6,7 @@
 //! For readers of the code: [`ConcurrencyLimit`], [`RateLimit`] and [`LoadShed`] are the layers, each in a room of its own, and
 //! [`Connections`] caps the accept loop before them; they stack in the order connections → shedding → concurrency → rate.
 //! What they share: `scope` and `identity` find the key, `front` asks all that is asked of a request first, `answer`
-//! writes a refusal in the words of `wording`, `figures` the headers, `body` carries the pass to the end of the response, `upgrade` to the end of
+//! writes a refusal in the words of `wording`, `figures` the headers, `fleet` takes a request through a layer on a shared gate, `body` carries the pass to the end of the response, `upgrade` to the end of
 //! a connection that became something else. [`client`] is the other side: a layer for callers of such an API. Who may start
 //! is decided by gates only.
 
@@ -17,6 +17,8 @@ pub mod client;
 mod concurrency;
 mod connections;
 mod figures;
+#[cfg(feature = "shared")]
+mod fleet;
 mod front;
 mod future;
 mod identity;
@@ -30,6 +32,8 @@ pub use answer::{Answer, Format, Told};
 pub use body::GatedBody;
 pub use cidr::Cidr;
 pub use concurrency::{Concurrency, ConcurrencyLimit, ConcurrencyLimitBuilder, Line, ReleaseAt};
+#[cfg(feature = "shared")]
+pub use concurrency::{SharedConcurrency, SharedConcurrencyLimit, SharedConcurrencyLimitBuilder};
 #[cfg(feature = "axum")]
 pub use connections::Capped;
 pub use connections::{Connection, Connections};

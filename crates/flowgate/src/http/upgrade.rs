@@ -3,7 +3,7 @@
 //! A WebSocket is a request whose response is 101 and whose connection lives on in the handler's hands. The handler gets it
 //! through an `OnUpgrade` in the request's extensions, of a type that only hyper can make. So the layer has hyper make
 //! another one, over [`Gated`]: a small server connection is driven through a handshake in memory, and what it hands to
-//! the handler afterwards reads and writes the true connection and carries the pass. Nothing is copied or spawned.
+//! the handler afterwards reads and writes the true connection and carries the slot. Nothing is copied or spawned.
 
 use std::{
     future::Future,
@@ -22,16 +22,14 @@ use hyper::{
     upgrade::{OnUpgrade, Upgraded},
 };
 
-use crate::{
-    gate::Pass,
-    sync::{AtomicBool, Mutex, Ordering, lock},
-};
+use super::body::Slot;
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 const ASKED: &[u8] = b"GET / HTTP/1.1\r\nhost: gate\r\nconnection: upgrade\r\nupgrade: gate\r\n\r\n";
 /// More steps than a handshake in memory ever takes.
 const MOST_STEPS: usize = 16;
 
-/// A connection that may become something else: if it does, [`Bridge::hold`] gives it the pass.
+/// A connection that may become something else: if it does, [`Bridge::hold`] gives it the slot.
 pub(crate) struct Bridge {
     shared: Arc<Shared>,
     /// Whether it was asked to be a tunnel (`CONNECT`), which any success grants.
@@ -40,7 +38,7 @@ pub(crate) struct Bridge {
 
 #[derive(Default)]
 struct Shared {
-    pass: Mutex<Option<Pass>>,
+    slot: Mutex<Option<Slot>>,
     /// Whether the handshake is over: from here on, reads and writes are the handler's.
     is_open: AtomicBool,
 }
@@ -60,9 +58,9 @@ impl Bridge {
         status == StatusCode::SWITCHING_PROTOCOLS || (self.is_tunnel && status.is_success())
     }
 
-    /// The connection holds the pass from now on, until whoever got it lets it go.
-    pub(crate) fn hold(self, pass: Pass) {
-        *lock(&self.shared.pass) = Some(pass);
+    /// The connection holds the slot from now on, until whoever got it lets it go.
+    pub(crate) fn hold(self, slot: Slot) {
+        *lock(&self.shared.slot) = Some(slot);
     }
 }
 

@@ -30,12 +30,12 @@ use crate::{
 /// What one who asked is told: its pass, unless it asked for none, and how the lane stood.
 pub(crate) type Answer = Result<(Option<Pass>, Standing), Refusal>;
 
-/// One who wants in: its place in the book, where its answer will be, and how long it may wait for it.
+/// One who wants in: its place in the book, since when, and where its answer will be.
 pub(crate) struct Asked {
     pub(crate) name: Arc<str>,
     pub(crate) ticket: u64,
+    pub(crate) since: Tick,
     pub(crate) answer: oneshot::Receiver<Answer>,
-    pub(crate) timeout: Option<Duration>,
 }
 
 /// What handles, passes and the service of one gate share.
@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     book: Mutex<Book>,
     /// There is news for the service.
     pub(crate) news: Notify,
+    /// The limits are others.
+    pub(crate) relimited: Notify,
     /// The service has ended.
     pub(crate) ended: Notify,
 }
@@ -56,6 +58,8 @@ pub(crate) struct Book {
     /// Lanes with news, each once.
     dirty: VecDeque<Arc<str>>,
     pub(crate) declared: Declared,
+    /// The store's time when it was asked last.
+    pub(crate) store_time: Tick,
     pub(crate) lease: Option<Arc<Lease>>,
     pub(crate) wishes: Vec<(Limits, oneshot::Sender<()>)>,
     tickets: u64,
@@ -110,6 +114,7 @@ impl Shared {
             lanes: HashMap::new(),
             dirty: VecDeque::new(),
             declared,
+            store_time: Tick::ZERO,
             lease: None,
             wishes: Vec::new(),
             tickets: 0,
@@ -127,6 +132,7 @@ impl Shared {
             max_keys,
             book: Mutex::new(book),
             news: Notify::new(),
+            relimited: Notify::new(),
             ended: Notify::new(),
         }
     }
@@ -146,14 +152,27 @@ impl Shared {
         };
         book.tickets += 1;
         let ticket = book.tickets;
-        let (reply, answer) = oneshot::channel();
-        let waiter = Waiter { weight, kind, has_joined: false, since: self.clock.now(), reply };
-        let timeout = book.declared.limits.timeout().filter(|_| kind == Kind::Enter);
+        let (since, (reply, answer)) = (self.clock.now(), oneshot::channel());
+        let waiter = Waiter { weight, kind, has_joined: false, since, reply };
         book.lane(&name).asks.insert(ticket, waiter);
         book.touch(&name);
         drop(book);
         self.news.notify_one();
-        Ok(Asked { name, ticket, answer, timeout })
+        Ok(Asked { name, ticket, since, answer })
+    }
+
+    /// These are the fleet's limits. Those who wait look at their time anew.
+    pub(crate) fn relimit(&self, declared: Declared) {
+        let before = std::mem::replace(&mut self.book().declared, declared);
+        if before.limits.timeout() != declared.limits.timeout() {
+            self.relimited.notify_waiters();
+        }
+    }
+
+    /// How long one may still wait that came then; `None`: as long as it takes.
+    pub(crate) fn time_left(&self, since: Tick) -> Option<Duration> {
+        let timeout = self.book().declared.limits.timeout()?;
+        Some(since.after(timeout).since(self.clock.now()))
     }
 
     /// It does not want in any more: nothing, if it has its answer.
@@ -299,7 +318,7 @@ impl Book {
     pub(crate) fn take(&mut self, member: Member, most: usize) -> Vec<Item> {
         let most = most.min(self.dirty.len());
         let names: Vec<Arc<str>> = self.dirty.drain(..most).collect();
-        let declared = self.declared;
+        let (declared, store_time) = (self.declared, self.store_time);
         let item = |name: Arc<str>| {
             let lane = self.lanes.get_mut(&name)?;
             (lane.is_dirty, lane.is_under_way, lane.is_told) = (false, true, true);
@@ -314,7 +333,7 @@ impl Book {
             let is_timeless = |(_, document): &(u64, Document)| {
                 document.declared == declared
                     && declared.limits.rate().is_none()
-                    && declared.opens == Tick::ZERO
+                    && declared.opens <= store_time
             };
             Some(Item { name, stake, known: lane.known.take().filter(is_timeless) })
         };

@@ -208,3 +208,17 @@ pub(crate) fn checked(limits: Limits) -> Result<Limits, OptionError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::shared::Gate;
+
+    #[test]
+    fn s2_a_builder_does_not_tell_where_its_store_is_nor_its_password() {
+        // Seen to fail: with the address among the fields, its password was told.
+        let builder = Gate::builder("redis://app:secret@cache:6379/0").name("jobs").max(1);
+        for told in [format!("{builder:?}"), format!("{:?}", builder.keyed())] {
+            assert!(told.contains("jobs") && !told.contains("secret") && !told.contains("cache"), "{told}");
+        }
+    }
+}

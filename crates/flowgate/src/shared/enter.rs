@@ -43,14 +43,20 @@ impl Enter {
     pub(crate) async fn answer(self) -> Answer {
         let Enter { shared, key, weight, kind } = self;
         let asked = shared.ask(key.as_ref().map(Key::as_str), weight, kind)?;
-        let Asked { name, ticket, answer: reply, timeout } = asked;
+        let Asked { name, ticket, since, answer: mut reply } = asked;
         let place = Place { shared: &shared, name: &name, ticket };
-        let answer = match timeout {
-            None => reply.await,
-            Some(timeout) => match tokio::time::timeout(timeout, reply).await {
-                Ok(answer) => answer,
-                Err(_) => return Err(shared.give_up(&name, ticket)),
-            },
+        let answer = loop {
+            // Made before the time is looked at: other limits in between are heard.
+            let relimited = shared.relimited.notified();
+            let left = shared.time_left(since).filter(|_| kind == Kind::Enter);
+            tokio::select! {
+                biased;
+                answer = &mut reply => break answer,
+                () = relimited => {}
+                () = tokio::time::sleep(left.unwrap_or_default()), if left.is_some() => {
+                    return Err(shared.give_up(&name, ticket));
+                }
+            }
         };
         std::mem::forget(place);
         // Whoever would have answered is gone, and the gate with it.

@@ -97,6 +97,13 @@ impl KeyedGate {
         Enter::new(self.shared(), Some(key), Kind::Check).answer().await.map(|(_, standing)| standing)
     }
 
+    /// As [`KeyedGate::enter_key`], and how the lane stands then.
+    #[cfg(feature = "http")]
+    pub(crate) async fn admit(&self, key: &str) -> Result<(Pass, Standing), Refusal> {
+        let (pass, standing) = self.enter_key(key).answer().await?;
+        Ok((pass.expect("who asks for a pass is given one"), standing))
+    }
+
     /// Runs `work` with a pass of this key's lane; see [`Gate::run`].
     pub async fn run<F: Future>(&self, key: &str, work: F) -> Result<F::Output, Refusal> {
         let _pass: Pass = self.enter_key(key).await?;

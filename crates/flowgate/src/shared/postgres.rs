@@ -32,7 +32,8 @@ use super::{
 };
 
 /// The lock keeps two that start together from making the same table. Half of each page stays free, so that a document is changed
-/// where it stands.
+/// where it stands. Plans are made once, as a rule before there is anything in the tables: so each lane is to be found by its name, one by one,
+/// and never by a look at all of them, which is cheaper only then.
 const TABLES: &str = "
     BEGIN;
     SELECT pg_advisory_xact_lock(7164210293746516000);
@@ -54,6 +55,8 @@ const TABLES: &str = "
     COMMIT;
     SET search_path TO flowgate_shared;
     SET jit TO off;
+    SET enable_seqscan TO off;
+    SET enable_bitmapscan TO off;
     SET plan_cache_mode TO force_generic_plan";
 
 const JOIN: &str =
@@ -71,7 +74,8 @@ const LOAD: &str = "SELECT l.version, l.document,
             FROM members e WHERE e.id = ANY(l.members) AND e.id <> $3),
         (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
         EXISTS (SELECT FROM members e WHERE e.id = $3 AND e.expires > clock_timestamp())
-    FROM unnest($2::text[]) WITH ORDINALITY AS w (name, place) LEFT JOIN lanes l ON l.gate = $1 AND l.name = w.name
+    FROM unnest($2::text[]) WITH ORDINALITY AS w (name, place)
+    LEFT JOIN LATERAL (SELECT * FROM lanes WHERE gate = $1 AND lanes.name = w.name OFFSET 0) l ON true
     ORDER BY w.place";
 
 /// Waits for a renewal that is under way, and looks again then.
@@ -103,22 +107,24 @@ const SWAP: &str = "WITH wanted AS (
 
 const CALL: &str = "SELECT pg_notify($1, '')";
 
-/// A page of names at a time, so that it costs the same however many there are. What others have locked stays: it waits for nobody.
+/// A page of lanes at a time, so that it costs the same however many there are: of all gates, for nobody may start one any more. Limits go
+/// when nobody is there, for whoever comes next brings its own. What others have locked stays: it waits for nobody.
 const SWEEP: &str = "WITH page AS MATERIALIZED (
-        SELECT name FROM lanes WHERE gate = $1 AND name > $2 ORDER BY name LIMIT 2000
+        SELECT gate, name FROM lanes WHERE (gate, name) > ($1, $2) ORDER BY gate, name LIMIT 2000
     ), over AS MATERIALIZED (
-        SELECT l.name FROM lanes l WHERE l.gate = $1 AND l.name IN (SELECT name FROM page)
-            AND l.rests < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        SELECT l.gate, l.name FROM lanes l JOIN page p ON l.gate = p.gate AND l.name = p.name
+        WHERE l.rests < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
             AND NOT EXISTS (SELECT FROM members e WHERE e.id = ANY(l.members))
-        FOR UPDATE SKIP LOCKED
+            AND NOT (l.name = 'limits' AND EXISTS (SELECT FROM members e WHERE e.gate = l.gate))
+        FOR UPDATE OF l SKIP LOCKED
     ), gone AS (
-        DELETE FROM lanes WHERE gate = $1 AND name IN (SELECT name FROM over)
+        DELETE FROM lanes l USING over o WHERE l.gate = o.gate AND l.name = o.name
     ), late AS MATERIALIZED (
-        SELECT id FROM members WHERE gate = $1 AND expires <= clock_timestamp() FOR UPDATE SKIP LOCKED
+        SELECT id FROM members WHERE expires <= clock_timestamp() LIMIT 2000 FOR UPDATE SKIP LOCKED
     ), dead AS (
         DELETE FROM members WHERE id IN (SELECT id FROM late)
     )
-    SELECT CASE WHEN count(*) = 2000 THEN max(name) ELSE '' END FROM page";
+    SELECT gate, name FROM page ORDER BY gate, name OFFSET 1999";
 
 pub(crate) struct Postgres {
     address: Address,
@@ -127,8 +133,8 @@ pub(crate) struct Postgres {
     session: Option<Session>,
     /// Whether a call was begun and not ended.
     is_calling: bool,
-    /// Up to where was swept.
-    swept: String,
+    /// Up to which gate's which lane was swept.
+    swept: (String, String),
 }
 
 struct Session {
@@ -172,7 +178,7 @@ impl Postgres {
             member: None,
             session: None,
             is_calling: false,
-            swept: String::new(),
+            swept: Default::default(),
         })
     }
 
@@ -340,16 +346,18 @@ impl Store for Postgres {
         })
     }
 
+    fn age(&mut self) -> Reply<'_, Option<Duration>> {
+        Box::pin(async { Ok(None) })
+    }
+
     fn sweep(&mut self) -> Reply<'_, ()> {
         Box::pin(async move {
-            let (gate, swept) = (self.gate.clone(), self.swept.clone());
+            let (gate, name) = self.swept.clone();
             let session = self.session().await?;
-            let row = session
-                .client
-                .query_one(&session.statements.sweep, &[&gate, &swept])
-                .await
-                .map_err(failed)?;
-            (self.swept, self.is_calling) = (row.get(0), false);
+            let last =
+                session.client.query_opt(&session.statements.sweep, &[&gate, &name]).await.map_err(failed)?;
+            self.swept = last.map(|last| (last.get(0), last.get(1))).unwrap_or_default();
+            self.is_calling = false;
             Ok(())
         })
     }

@@ -5,7 +5,6 @@
 //! anything but the store.
 
 use std::{
-    future::Future,
     hash::{BuildHasher, RandomState},
     sync::Arc,
     time::Duration,
@@ -22,7 +21,7 @@ use super::{
     lease::Lease,
     name,
     plan::Plan,
-    store::{Loaded, Seen, Store, StoreError, Swap, Wake},
+    store::{Loaded, Seen, Store, StoreError, Swap, Wake, within},
 };
 use crate::{
     chance::{Random, chance},
@@ -212,7 +211,7 @@ impl Service {
         let mut loaded = Vec::new().into_iter();
         if !names.is_empty() {
             let names = [&[name::LIMITS.to_owned()], names.as_slice()].concat();
-            let Loaded { is_alive, seen } = within(self.patience(), self.store.load(&names)).await?;
+            let Loaded { is_alive, seen } = self.load(&names).await?;
             if !is_alive {
                 // What it says of us, it says of one it has forgotten.
                 self.join_anew().await?;
@@ -232,12 +231,16 @@ impl Service {
                 return Ok(Vec::new());
             }
         }
-        let declared = self.shared.book().declared;
+        let (declared, store_time) = {
+            let book = self.shared.book();
+            (book.declared, book.store_time)
+        };
         let (mut plans, mut unreadable) = (Vec::with_capacity(items.len()), Vec::new());
         for mut item in items {
             let is_loaded = item.known.is_none();
             let (version, before, seen) = match item.known.take() {
-                Some((version, document)) => (version, document, Seen::nothing()),
+                // It is later by now, which makes no difference to what is known: see `Book::take`.
+                Some((version, document)) => (version, document, Seen { now: store_time, ..Seen::nothing() }),
                 None => {
                     let seen = loaded.next().ok_or_else(short)?;
                     let document = match seen.version {
@@ -261,11 +264,20 @@ impl Service {
         Ok(plans)
     }
 
+    async fn load(&mut self, names: &[String]) -> Result<Loaded, StoreError> {
+        let loaded = within(self.patience(), self.store.load(names)).await?;
+        if let Some(seen) = loaded.seen.first() {
+            self.shared.book().store_time = seen.now;
+        }
+        Ok(loaded)
+    }
+
     /// The limits of the fleet, as they were seen.
     fn learn(&mut self, seen: &Seen) -> Result<(), StoreError> {
         let declared = Declared::from_bytes(&seen.document);
         let declared = declared.ok_or_else(|| StoreError::Unreadable(name::LIMITS.to_owned()))?;
-        (self.limits, self.shared.book().declared) = (seen.version, declared);
+        self.limits = seen.version;
+        self.shared.relimit(declared);
         Ok(())
     }
 
@@ -330,7 +342,7 @@ impl Service {
     async fn declare(&mut self, limits: Limits) -> Result<(), StoreError> {
         loop {
             let names = [name::LIMITS.to_owned()];
-            let loaded = within(self.patience(), self.store.load(&names)).await?;
+            let loaded = self.load(&names).await?;
             let seen = loaded.seen.into_iter().next().ok_or_else(short)?;
             let mut declared = Declared { at: seen.now, limits, opens: Tick::ZERO };
             if seen.version > 0 {
@@ -346,6 +358,11 @@ impl Service {
             }
             if self.has_forgotten || (seen.version == 0 && self.limits > 0) {
                 declared.opens = seen.now.after(self.span);
+            } else if seen.version == 0 {
+                // To one that is new here, a store that forgot looks like one where nobody ever was.
+                let age = within(self.patience(), self.store.age()).await?;
+                let left = age.and_then(|age| self.span.checked_sub(age));
+                declared.opens = left.map_or(Tick::ZERO, |left| seen.now.after(left));
             }
             let version = number();
             let swap = Swap {
@@ -354,12 +371,12 @@ impl Service {
                 version,
                 document: declared.to_bytes(),
                 members: Vec::new(),
-                rests_at: Tick::NEVER,
+                rests_at: declared.opens,
                 woken: Vec::new(),
             };
             if within(self.patience(), self.store.swap(&[swap], seen.version)).await? == [true] {
-                (self.limits, self.shared.book().declared) = (version, declared);
-                self.has_forgotten = false;
+                (self.limits, self.has_forgotten) = (version, false);
+                self.shared.relimit(declared);
                 self.shared.book().look_at_all();
                 return within(self.patience(), self.store.call_all()).await;
             }
@@ -448,12 +465,4 @@ fn number() -> u64 {
 
 fn short() -> StoreError {
     StoreError::Refused("it answered less than was asked for".to_owned())
-}
-
-async fn within<T>(
-    patience: Duration,
-    reply: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let late = |_| Err(StoreError::Unreachable(format!("no answer within {patience:?}")));
-    tokio::time::timeout(patience, reply).await.unwrap_or_else(late)
 }

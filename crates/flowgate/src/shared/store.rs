@@ -34,7 +34,10 @@ pub(crate) trait Store: Send {
     /// Tells every member of the gate to look at its limits.
     fn call_all(&mut self) -> Reply<'_, ()>;
 
-    /// Removes some of what speaks of nobody any more, so that all of it is removed in time.
+    /// For how long it has forgotten nothing; `None` for one that never forgets all it knew.
+    fn age(&mut self) -> Reply<'_, Option<Duration>>;
+
+    /// Removes some of what speaks of nobody any more, so that all of it is removed in time, whichever gate's it was.
     fn sweep(&mut self) -> Reply<'_, ()>;
 
     /// The next wake-up. Dropped, it loses none.
@@ -85,7 +88,7 @@ pub(crate) struct Swap {
     pub(crate) document: Vec<u8>,
     /// Whom it speaks of.
     pub(crate) members: Vec<Member>,
-    /// When it may be removed, if those are gone.
+    /// When it may be removed, if those are gone; the limits, if nobody of the gate is there.
     pub(crate) rests_at: Tick,
     /// Who is to look at it.
     pub(crate) woken: Vec<Member>,
@@ -136,4 +139,13 @@ pub(crate) fn open(url: &str, gate: &str) -> Result<Box<dyn Store>, OptionError>
             Err(OptionError::new("store", format_args!("{scheme:?}"), accepted))
         }
     }
+}
+
+/// What it answers, if it does in time.
+pub(crate) async fn within<T>(
+    patience: Duration,
+    reply: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let late = |_| Err(StoreError::Unreachable(format!("no answer within {patience:?}")));
+    tokio::time::timeout(patience, reply).await.unwrap_or_else(late)
 }

@@ -1,6 +1,10 @@
 //! Processes that are never idle.
 
-use super::kit::{PATIENCE, on_each_store, until};
+use std::time::Duration;
+
+use tokio::{task::JoinSet, time::timeout};
+
+use super::kit::{PATIENCE, on_each_store, runtime, stores, until};
 
 // Seen to fail: with wake-ups heard only by a process that has nothing to tell, it waited for as long as the others went on.
 #[test]
@@ -44,4 +48,46 @@ fn g3_two_that_begin_with_the_same_keys_at_once_do_not_stop_each_other() {
             }
         }
     });
+}
+
+// Seen to fail: with what there is no room for not remembered as missed, nobody told those whose hand-over was among it; on PostgreSQL, with
+// wake-ups waiting for room, the answer behind them did not come, and the newcomer was refused.
+#[test]
+fn g2_more_wake_ups_than_are_kept_lose_no_hand_over_and_hold_up_nobody() {
+    const LANES: usize = 3000;
+    for store in stores() {
+        println!("on {}", store.url);
+        let builder = || store.builder().max(1).lease(Duration::from_secs(90)).keyed();
+        // What runs here runs only when it is told to.
+        let deaf = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let others = runtime();
+        let (gate, other) =
+            (deaf.block_on(builder().start()).unwrap(), others.block_on(builder().start()).unwrap());
+        let enter = |gate: &flowgate::shared::KeyedGate, runtime: &tokio::runtime::Runtime| {
+            let mut entering = JoinSet::new();
+            for number in 0..LANES {
+                entering.spawn_on(gate.enter_key(&number.to_string()).into_future(), runtime.handle());
+            }
+            entering
+        };
+        let passes = others.block_on(enter(&other, &others).join_all());
+        let waiting = enter(&gate, &deaf);
+        deaf.block_on(async {
+            while gate.look().waiting < LANES as u64 {
+                tokio::task::yield_now().await;
+            }
+        });
+        drop(passes);
+        others.block_on(async {
+            for number in 0..LANES {
+                until(&other, &number.to_string(), 1, 0).await;
+            }
+        });
+        let newcomer = deaf.spawn(gate.enter_key("another").into_future());
+        deaf.block_on(async {
+            let handed = timeout(PATIENCE, waiting.join_all()).await.expect("all are told");
+            assert!(handed.iter().all(Result::is_ok), "{handed:?}");
+            assert!(timeout(PATIENCE, newcomer).await.unwrap().unwrap().is_ok());
+        });
+    }
 }

@@ -58,14 +58,31 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Does something to what is kept, behind the gates' backs: in SQL, or in Redis's Lua. `{gate}` is the gate's name there.
+    pub(crate) fn tamper(&self, sql: &str, lua: &str) -> String {
+        match self.url.starts_with("redis") {
+            true => Redis::shared().cli(&["EVAL", &lua.replace("{gate}", &self.gate), "0"]).unwrap(),
+            false => Postgres::shared().psql(&self.url, &sql.replace("{gate}", &self.gate)).unwrap(),
+        }
+    }
+}
+
 /// Waits until a lane of the fleet has so many in use and so many in line.
 pub(crate) async fn until(gate: &KeyedGate, key: &str, in_use: u32, waiting: u32) {
-    loop {
-        // On a busy machine the store may be late.
-        let Ok(look) = gate.look_key(key).await else { continue };
-        if (look.in_use, look.waiting) == (in_use, waiting) {
-            return;
+    let mut last = None;
+    let reached = async {
+        loop {
+            // On a busy machine the store may be late.
+            let Ok(look) = gate.look_key(key).await else { continue };
+            last = Some((look.in_use, look.waiting));
+            if last == Some((in_use, waiting)) {
+                return;
+            }
         }
+    };
+    if tokio::time::timeout(PATIENCE, reached).await.is_err() {
+        panic!("{key:?} was to have {in_use} and {waiting}, and had {last:?} at last");
     }
 }
 

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use flowgate::{Limits, Reason};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 
-use super::kit::{on_each_store, poll_once, until};
+use super::kit::{PATIENCE, Store, on_each_store, poll_once, until};
 
 // Seen to fail: with the rate not written into the document, all twenty started.
 #[test]
@@ -90,5 +90,64 @@ fn g8_one_too_heavy_for_the_new_limits_is_told_and_blocks_nobody() {
         assert_eq!(heavy.await.unwrap_err().reason, Reason::TooHeavy);
         drop(light.await.unwrap());
         drop(pass);
+    });
+}
+
+/// A process stores other limits for the gate, and is killed before it can say so.
+async fn store_in_silence(store: &Store, max: u32) {
+    let donor = Store { gate: format!("{}-{max}", store.gate), ..store.clone() };
+    let _kept = donor.builder().max(max).keyed().start().await.unwrap();
+    store.tamper(
+        &format!(
+            "UPDATE flowgate_shared.lanes l SET version = d.version, document = d.document FROM flowgate_shared.lanes d
+             WHERE l.gate = '{{gate}}' AND l.name = 'limits' AND d.gate = '{}' AND d.name = 'limits'",
+            donor.gate
+        ),
+        &format!(
+            "local limits = redis.call('HGET', 'flowgate:{{{}}}:lanes', 'limits')
+             return redis.call('HSET', 'flowgate:{{{{gate}}}}:lanes', 'limits', limits)",
+            donor.gate
+        ),
+    );
+}
+
+// Seen to fail: with swaps done whatever version the limits are kept in, it joined the line by the old `max` and waited for ever, on
+// either store; with nothing said by one who finds its limits there already, the one in line did.
+#[test]
+fn g8_limits_that_nobody_was_told_of_are_taken_up_by_those_who_act_and_by_all_when_one_starts() {
+    on_each_store(async |store| {
+        // So long that nobody looks just because a lease of others may be over.
+        let members = store.members(2, |gate| gate.max(1).lease(Duration::from_secs(600))).await;
+        let _held = members[0].enter_key("own").await.unwrap();
+        store_in_silence(&store, 2).await;
+        // It knows this lane, and that nobody else is there.
+        let second =
+            timeout(PATIENCE, members[0].enter_key("own").into_future()).await.expect("by the new max");
+        assert_eq!((second.unwrap().weight(), members[0].limits().max()), (1, Some(2)));
+
+        let _all = members[0].enter_key("k").weight(2).await.unwrap();
+        let mut waits = members[1].enter_key("k").into_future();
+        assert!(poll_once(&mut waits).await.is_none());
+        until(&members[1], "k", 2, 1).await;
+        store_in_silence(&store, 3).await;
+        let _late = store.members(1, |gate| gate.max(3)).await;
+        assert!(timeout(PATIENCE, waits).await.expect("it is told").is_ok());
+    });
+}
+
+// Seen to fail: with the timeout of when it came, it waited for ever.
+#[test]
+fn g8_a_new_timeout_holds_for_those_who_wait() {
+    on_each_store(async |store| {
+        let members = store.members(2, |gate| gate.max(1)).await;
+        let _pass = members[0].enter_key("k").await.unwrap();
+        let mut waits = members[1].enter_key("k").into_future();
+        assert!(poll_once(&mut waits).await.is_none());
+        until(&members[0], "k", 1, 1).await;
+        let limits = Limits::builder().max(1).timeout(Duration::from_millis(50)).build().unwrap();
+        members[0].set_limits(limits).await.unwrap();
+        let refusal = timeout(PATIENCE, waits).await.expect("its time is over").unwrap_err();
+        assert_eq!((refusal.reason, refusal.in_use), (Reason::QueueTimeout, 1));
+        until(&members[0], "k", 1, 0).await;
     });
 }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use flowgate_core::{Adaptive, Key, Limits, MAX_MAX, MAX_QUEUE, OptionError, Refusal, Spot};
-use http::{HeaderMap, Response, request::Parts};
+use flowgate_core::{Adaptive, Key, Limits, MAX_MAX, MAX_QUEUE, OptionError, Reason, Refusal, Spot};
+use http::{HeaderMap, Request, Response, request::Parts};
 use tower_layer::Layer;
 
 use super::service::Concurrency;
@@ -21,6 +21,7 @@ use crate::{
         figures::Figures,
         front::{Front, FrontBuilder, front_options, gate_options},
         scope::{Scope, key_of, no_keys},
+        upgrade::{self, Bridge},
     },
 };
 
@@ -217,7 +218,7 @@ impl ConcurrencyLimitBuilder {
     pub fn build(self) -> Result<ConcurrencyLimit, OptionError> {
         let spot = Spot::here();
         let front = self.front.build()?;
-        let terms = Terms { release: self.release, spot, has_figures: front.has_figures };
+        let terms = Terms::new(&front, self.release, spot);
         let gate = self.gate.scope(front.scope.word());
         let gate = match self.max_queue {
             0 => gate.reject(),
@@ -281,15 +282,38 @@ impl Shared {
 
     /// The answer to a request that was refused, with the lane's figures.
     pub(crate) fn refuse(&self, key: &Key, refusal: &Refusal, request: &Parts) -> Response<Bytes> {
-        let mut response = self.front.refuse(key, refusal, request);
-        if let Some(limit) = refusal.max {
-            self.terms.tell(limit, limit.saturating_sub(refusal.in_use), response.headers_mut());
-        }
-        response
+        self.terms.refuse(&self.front, key, refusal, request)
     }
 }
 
 impl Terms {
+    pub(crate) fn new(front: &Front, release: ReleaseAt, spot: Spot) -> Self {
+        Terms { release, spot, has_figures: front.has_figures }
+    }
+
+    /// The way by which a connection that becomes something else gets the slot, if it holds it for so long.
+    pub(crate) fn bridge<B>(&self, request: &mut Request<B>) -> Option<Bridge> {
+        match self.release {
+            ReleaseAt::Body => upgrade::bridge(request),
+            ReleaseAt::Headers => None,
+        }
+    }
+
+    /// The answer to a request that was refused, with the lane's figures where they are known.
+    pub(crate) fn refuse(
+        &self,
+        front: &Front,
+        key: &Key,
+        refusal: &Refusal,
+        request: &Parts,
+    ) -> Response<Bytes> {
+        let mut response = front.refuse(key, refusal, request);
+        if let Some(limit) = refusal.max.filter(|_| refusal.reason != Reason::Unreachable) {
+            self.tell(limit, limit.saturating_sub(refusal.in_use), response.headers_mut());
+        }
+        response
+    }
+
     /// The figures of a pass's lane, into the head of its response.
     pub(crate) fn tell_standing(&self, pass: &Pass, headers: &mut HeaderMap) {
         if self.has_figures {

@@ -1,6 +1,6 @@
 //! The layer for a gate that a fleet of servers shares, its options and its service.
 //!
-//! Owns the question to the gate: asked in `call`, and the request waits for the answer, never in line. All else is as for one server.
+//! Owns the question to the gate: a start now, or none. Nobody waits in line. All else is as for one server.
 
 use std::{
     fmt,
@@ -21,8 +21,8 @@ use crate::{
         answer::Answer,
         body::GatedBody,
         figures::Figures,
+        fleet::{self, Admitted},
         front::{Front, FrontBuilder, front_options},
-        future::ResponseFuture,
         scope::Scope,
     },
     shared::KeyedGate,
@@ -93,14 +93,19 @@ impl<S> Layer<S> for SharedRateLimit {
     }
 }
 
-impl Edge {
-    /// Spends one start; what is left, for the response's headers.
-    async fn spend(&self, key: &Key) -> Result<Option<Figures>, Refusal> {
-        let left = self.gate.spend(key.as_str()).await?.rate.filter(|_| self.front.has_figures);
-        Ok(self.gate.limits().rate().zip(left).map(|(rate, left)| Figures::of_rate(rate, left)))
+impl fleet::Edge for Edge {
+    fn front(&self) -> &Front {
+        &self.front
     }
 
-    /// The answer to a request that was refused, with what is known of the rate.
+    /// Spends one start; what is left, for the response's headers.
+    async fn ask(&self, key: &Key) -> Result<Admitted, Refusal> {
+        let left = self.gate.spend(key.as_str()).await?.rate.filter(|_| self.front.has_figures);
+        let figures = self.gate.limits().rate().zip(left).map(|(rate, left)| Figures::of_rate(rate, left));
+        Ok(Admitted { pass: None, figures })
+    }
+
+    /// With what is known of the rate.
     fn refuse(&self, key: &Key, refusal: &Refusal, request: &Parts) -> Response<Bytes> {
         let mut response = self.front.refuse(key, refusal, request);
         let spent = refusal.retry_after.filter(|_| self.front.has_figures && refusal.reason == Reason::Rate);
@@ -133,26 +138,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (mut parts, body) = request.into_parts();
-        let key = match self.edge.front.key(&parts) {
-            Ok(key) => key.filter(|_| self.edge.front.counts(&mut parts.extensions)),
-            Err(response) => return Box::pin(ResponseFuture::<S, B>::refused(*response)),
-        };
-        // The one that was found ready is the one to call later; a clone takes its place.
-        let next = self.inner.clone();
-        let (mut ready, edge) = (std::mem::replace(&mut self.inner, next), Arc::clone(&self.edge));
-        Box::pin(async move {
-            let figures = match key {
-                None => None,
-                Some(key) => match edge.spend(&key).await {
-                    Ok(figures) => figures,
-                    Err(refusal) => {
-                        return ResponseFuture::<S, B>::refused(edge.refuse(&key, &refusal, &parts)).await;
-                    }
-                },
-            };
-            ResponseFuture::free(&mut ready, Request::from_parts(parts, body), figures).await
-        })
+        fleet::serve(&mut self.inner, &self.edge, request)
     }
 }
 

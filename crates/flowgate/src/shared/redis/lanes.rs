@@ -43,8 +43,8 @@ const LOAD: &str = r"
     end
     return answer";
 
-/// KEYS: the lanes. ARGV: the beginning of members' channels, the version of the limits, then for each swap its name, what is expected,
-/// what to keep, whom to wake.
+/// KEYS: the lanes. ARGV: the beginning of members' channels, the version of the limits, until when any of it has to be kept, then for each
+/// swap its name, what is expected, what to keep, whom to wake. All of it goes when nobody has started the gate for so long.
 const SWAP: &str = r"
     local function is_kept(name, version)
         local kept = redis.call('HGET', KEYS[1], name)
@@ -52,7 +52,7 @@ const SWAP: &str = r"
     end
     local answer = {}
     local is_under_them = is_kept('limits', ARGV[2])
-    for i = 3, #ARGV, 4 do
+    for i = 4, #ARGV, 4 do
         local is_as_expected = is_under_them and is_kept(ARGV[i], ARGV[i + 1])
         if is_as_expected then
             redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 2])
@@ -62,21 +62,33 @@ const SWAP: &str = r"
         end
         answer[#answer + 1] = is_as_expected and 1 or 0
     end
+    local least = 43200000
+    if ARGV[3] ~= '0' then
+        local time = redis.call('TIME')
+        least = math.max(least, ARGV[3] - time[1] * 1000 - math.floor(time[2] / 1000))
+    end
+    if redis.call('PTTL', KEYS[1]) < least then
+        redis.call('PEXPIRE', KEYS[1], 2 * least)
+    end
     return answer";
 
-/// KEYS: the lanes. ARGV: the beginning of members' keys, where to go on. Answers where to go on next.
+/// KEYS: the lanes. ARGV: the beginning of members' keys, where to go on. Answers where to go on next. The limits stay, and so does all
+/// of it, for as long as somebody comes by.
 const SWEEP: &str = r"
     local time = redis.call('TIME')
     local page = redis.call('HSCAN', KEYS[1], ARGV[2], 'COUNT', 1000)
     for i = 1, #page[2], 2 do
         local members, rests = string.match(page[2][i + 1], '^%d+ ([%d,]*) (%d+)\n')
-        local is_over = members and tonumber(rests) < time[1] * 1000000 + time[2]
+        local is_over = members and page[2][i] ~= 'limits' and tonumber(rests) < time[1] * 1000000 + time[2]
         for member in string.gmatch(members or '', '%d+') do
             is_over = is_over and redis.call('EXISTS', ARGV[1] .. member) == 0
         end
         if is_over then
             redis.call('HDEL', KEYS[1], page[2][i])
         end
+    end
+    if redis.call('PTTL', KEYS[1]) < 43200000 then
+        redis.call('PEXPIRE', KEYS[1], 86400000)
     end
     return page[1]";
 
@@ -185,7 +197,9 @@ impl Redis {
     async fn swapped(&mut self, swaps: &[Swap], limits: u64) -> Result<Vec<bool>, StoreError> {
         let (channels, limits) = (self.key("wake:"), limits.to_string());
         let parts: Vec<[Vec<u8>; 4]> = swaps.iter().map(parts).collect();
-        let mut words = vec![channels.as_bytes(), limits.as_bytes()];
+        let rests = swaps.iter().map(|swap| swap.rests_at.as_nanos().div_ceil(1_000_000)).max();
+        let rests = rests.unwrap_or(0).to_string();
+        let mut words = vec![channels.as_bytes(), limits.as_bytes(), rests.as_bytes()];
         words.extend(parts.iter().flatten().map(Vec::as_slice));
         let answer = self.eval(|session| &session.swap, &words).await?;
         Ok(answer.iter().map(|done| *done == Value::Number(1)).collect())
@@ -223,6 +237,20 @@ impl Store for Redis {
         Box::pin(async move {
             let channel = self.key("wake:all");
             self.call(&[b"PUBLISH", channel.as_bytes(), b""]).await.map(|_| ())
+        })
+    }
+
+    fn age(&mut self) -> Reply<'_, Option<Duration>> {
+        Box::pin(async move {
+            // One that writes down what it is told has it again when it is started again. Who may not ask goes by that.
+            let said = match self.call(&[b"INFO"]).await {
+                Ok(Value::Bytes(said)) => String::from_utf8_lossy(&said).into_owned(),
+                Ok(_) | Err(StoreError::Refused(_)) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let number = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+            let uptime = number("uptime_in_seconds:").filter(|_| number("aof_enabled:") != Some(1));
+            Ok(uptime.map(Duration::from_secs))
         })
     }
 
