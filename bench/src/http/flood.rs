@@ -74,7 +74,7 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
         max: MAX,
         max_queue: 0,
         header_timeout: HEADER_TIMEOUT,
-        is_pinned: false,
+        is_pinned: true,
     };
     let ours = stage.ours("flowgate-flood", &ours)?;
     let quiet = others(&ours, 2)?;

@@ -33,7 +33,7 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     let count =
         CONNECTIONS.min(stage.open_files().saturating_sub(500)) / if suite.is_quick() { 5 } else { 1 };
     let ours =
-        Ours { upstream, max: MAX, max_queue: MAX_QUEUE, header_timeout: HEADER_TIMEOUT, is_pinned: false };
+        Ours { upstream, max: MAX, max_queue: MAX_QUEUE, header_timeout: HEADER_TIMEOUT, is_pinned: true };
     // A process of its own for each round: memory that was there once is not asked for again.
     let [ours, haproxy, nginx] = in_turn::<3, 2>(if suite.is_quick() { 1 } else { 3 }, |index| {
         let proxy = match index {

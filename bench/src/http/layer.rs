@@ -10,10 +10,12 @@ const COST: &str = "layer: CPU for a request, axum hello";
 const COST_BESIDE_EMPTY: &str = "layer: CPU for a request, axum hello, beside an empty layer";
 const COST_BESIDE_HEADERS: &str =
     "layer: CPU for a request, axum hello, beside a layer that writes as many headers";
+const COST_SILENT: &str = "layer: CPU for a request, axum hello, without headers";
+const COST_AROUND: &str = "layer: CPU for a request, axum hello, around the router";
 const SPEED: &str = "layer: requests per second, axum hello";
 
 pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
-    if !suite.wants_any(&[COST, COST_BESIDE_EMPTY, COST_BESIDE_HEADERS, SPEED]) {
+    if !suite.wants_any(&[COST, COST_BESIDE_EMPTY, COST_BESIDE_HEADERS, COST_SILENT, COST_AROUND, SPEED]) {
         return Ok(());
     }
     let (rounds, seconds) = if suite.is_quick() { (2, 1) } else { (15, 2) };
@@ -24,11 +26,13 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
         server(Layered::Plain)?,
         server(Layered::Empty)?,
         server(Layered::Headers)?,
+        server(Layered::Silent)?,
+        server(Layered::Around)?,
     ];
     for server in &servers {
         wrk.shoot(server, "/", CONNECTIONS, 1)?.all_well()?;
     }
-    let [limited, plain, empty, headed] = in_turn::<4, 2>(rounds, |index| {
+    let [limited, plain, empty, headed, silent, around] = in_turn::<6, 2>(rounds, |index| {
         let (shot, cost) = wrk.weigh(&servers[index], "/", seconds)?;
         Ok([cost, shot.all_well()?.per_second()])
     })?;
@@ -38,6 +42,9 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     suite.add(beside_empty.beside(limited[0], empty[0]));
     let beside_headers = Question::new(COST_BESIDE_HEADERS, "µs").against("a layer that writes four headers");
     suite.add(beside_headers.beside(limited[0], headed[0]));
+    for (name, ours) in [(COST_SILENT, silent), (COST_AROUND, around)] {
+        suite.add(Question::new(name, "µs").against("without the layer").beside(ours[0], plain[0]));
+    }
     let speed = Question::new(SPEED, "1/s").against("without the layer").goal(Goal::at_least(0.98));
     suite.add(speed.beside(limited[1], plain[1]));
     Ok(())

@@ -47,7 +47,7 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     let fragile = stage.server(Role::Fragile { service: SERVICE * slower })?;
     let upstream = fragile.port();
     let ours =
-        Ours { upstream, max: SLOTS, max_queue: QUEUE, header_timeout: HEADER_TIMEOUT, is_pinned: false };
+        Ours { upstream, max: SLOTS, max_queue: QUEUE, header_timeout: HEADER_TIMEOUT, is_pinned: true };
     let ours = stage.ours("flowgate-overload", &ours)?;
     let haproxy = Haproxy { upstream, max: SLOTS, deny: Some(Deny::Queue(QUEUE)) };
     let haproxy = stage.haproxy("haproxy-overload", &haproxy)?;

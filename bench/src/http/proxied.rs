@@ -15,7 +15,7 @@ const COST: &str = "proxied: CPU for a request";
 const COST_BESIDE_NGINX: &str = "proxied: CPU for a request, beside nginx";
 const SPEED: &str = "proxied: requests per second";
 const SLOWEST: &str = "proxied: p99";
-const SLOWEST_PINNED: &str = "proxied: p99, workers pinned";
+const SLOWEST_FREE: &str = "proxied: p99, workers not pinned";
 const LIMITED: &str = "HAProxy, maxconn and queue";
 /// As many as there are connections: all are asked for a slot, and nobody waits.
 pub(super) const MAX: u32 = super::wrk::CONNECTIONS;
@@ -23,7 +23,7 @@ pub(super) const MAX_QUEUE: u32 = 256;
 pub(super) const HEADER_TIMEOUT: u32 = 10;
 
 pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
-    if !suite.wants_any(&[COST, COST_BESIDE_NGINX, SPEED, SLOWEST, SLOWEST_PINNED]) {
+    if !suite.wants_any(&[COST, COST_BESIDE_NGINX, SPEED, SLOWEST, SLOWEST_FREE]) {
         return Ok(());
     }
     let (rounds, seconds) = if suite.is_quick() { (2, 1) } else { (9, 3) };
@@ -31,17 +31,17 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     let upstream = stage.server(Role::Upstream)?;
     let upstream = upstream.port();
     let ours =
-        Ours { upstream, max: MAX, max_queue: MAX_QUEUE, header_timeout: HEADER_TIMEOUT, is_pinned: false };
+        Ours { upstream, max: MAX, max_queue: MAX_QUEUE, header_timeout: HEADER_TIMEOUT, is_pinned: true };
     let proxies = [
         stage.ours("flowgate", &ours)?,
         stage.haproxy("haproxy", &Haproxy { upstream, max: MAX, deny: None })?,
         stage.nginx("nginx", &Nginx { upstream, limit: None })?,
-        stage.ours("pinned", &Ours { is_pinned: true, ..ours })?,
+        stage.ours("free", &Ours { is_pinned: false, ..ours })?,
     ];
     for proxy in &proxies {
         wrk.weigh(proxy, PATH, 1)?.0.all_well()?;
     }
-    let [ours, haproxy, nginx, pinned] = in_turn::<4, 3>(rounds, |index| {
+    let [ours, haproxy, nginx, free] = in_turn::<4, 3>(rounds, |index| {
         let (shot, cost) = wrk.weigh(&proxies[index], PATH, seconds)?;
         let shot = shot.all_well()?;
         Ok([cost, shot.per_second(), shot.p99.as_secs_f64() * 1e3])
@@ -56,7 +56,7 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     suite.add(speed.beside(ours[1], haproxy[1]));
     let slowest = Question::new(SLOWEST, "ms").against(LIMITED).goal(Goal::at_most(1.0));
     suite.add(slowest.beside(ours[2], haproxy[2]));
-    let pinned_slowest = Question::new(SLOWEST_PINNED, "ms").against(LIMITED);
-    suite.add(pinned_slowest.beside(pinned[2], haproxy[2]));
+    let free_slowest = Question::new(SLOWEST_FREE, "ms").against(LIMITED);
+    suite.add(free_slowest.beside(free[2], haproxy[2]));
     Ok(())
 }

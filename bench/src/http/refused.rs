@@ -28,7 +28,7 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     let wrk = stage.wrk()?;
     let upstream = stage.server(Role::Upstream)?;
     let upstream = upstream.port();
-    let ours = Ours { upstream, max: SLOTS, max_queue: 0, header_timeout: HEADER_TIMEOUT, is_pinned: false };
+    let ours = Ours { upstream, max: SLOTS, max_queue: 0, header_timeout: HEADER_TIMEOUT, is_pinned: true };
     let haproxy = Haproxy { upstream, max: 2 * SLOTS, deny: Some(Deny::Busy(SLOTS)) };
     let proxies = [
         stage.ours("flowgate-refusing", &ours)?,

@@ -40,6 +40,8 @@ impl Role {
             Role::Hello(Layered::Empty) => "layered-hello",
             Role::Hello(Layered::Headers) => "headed-hello",
             Role::Hello(Layered::Limit) => "limited-hello",
+            Role::Hello(Layered::Silent) => "silent-hello",
+            Role::Hello(Layered::Around) => "surrounded-hello",
         }
     }
 
@@ -63,6 +65,8 @@ impl Cast {
             ["layered-hello", _] => Role::Hello(Layered::Empty),
             ["headed-hello", _] => Role::Hello(Layered::Headers),
             ["limited-hello", _] => Role::Hello(Layered::Limit),
+            ["silent-hello", _] => Role::Hello(Layered::Silent),
+            ["surrounded-hello", _] => Role::Hello(Layered::Around),
             _ => return None,
         };
         Some(Cast { role, port: words.get(1)?.parse().ok()? })
@@ -98,6 +102,8 @@ mod tests {
             Role::Hello(Layered::Empty),
             Role::Hello(Layered::Headers),
             Role::Hello(Layered::Limit),
+            Role::Hello(Layered::Silent),
+            Role::Hello(Layered::Around),
         ] {
             let words = role.words(4_000);
             let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();

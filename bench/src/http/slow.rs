@@ -29,7 +29,7 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     // Each is two connections for the proxy, and a few hundred files are for everything else.
     let count =
         READERS.min(stage.open_files().saturating_sub(500) / 2) / if suite.is_quick() { 5 } else { 1 };
-    let ours = Ours { upstream, max: MAX, max_queue: 0, header_timeout: HEADER_TIMEOUT, is_pinned: false };
+    let ours = Ours { upstream, max: MAX, max_queue: 0, header_timeout: HEADER_TIMEOUT, is_pinned: true };
     let [[ours], [haproxy], [nginx]] = in_turn::<3, 1>(if suite.is_quick() { 1 } else { 3 }, |index| {
         let proxy = match index {
             0 => stage.ours("flowgate-slow", &ours)?,

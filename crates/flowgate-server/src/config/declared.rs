@@ -105,7 +105,7 @@ fn the_defaults_are_those_that_were_promised() {
     assert_eq!((lease, drain), (Duration::from_secs(15), Duration::from_secs(30)));
     let gateway = gateway.expect("it has a route");
     assert_eq!(gateway.listen.to_string(), "127.0.0.1:8081");
-    assert_eq!((gateway.tls, gateway.pin_workers, gateway.max_connections.get()), (None, false, 10_000));
+    assert_eq!((gateway.tls, gateway.pin_workers, gateway.max_connections.get()), (None, true, 10_000));
     let times = [gateway.header_timeout, gateway.idle_timeout, gateway.drain];
     assert_eq!(times, [10, 60, 10].map(Duration::from_secs));
     assert_eq!((gateway.clients, gateway.unlisted), (Clients::Peer, Unlisted::NotFound));

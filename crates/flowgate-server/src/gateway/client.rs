@@ -3,11 +3,16 @@
 //! Owns what all requests of one connection share.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
+    fmt,
     net::SocketAddr,
+    pin::Pin,
     rc::Rc,
+    task::{Context, Poll},
     time::Duration,
 };
+
+use hyper::body::{Body, Incoming};
 
 use super::{
     clock::Span,
@@ -18,9 +23,10 @@ use super::{
 
 /// How long a connection waits for another request before it comes to rest, and gives back what it needs for requests only.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long the rest of a short body that nobody wants may take.
+const LATEST_REST: Duration = Duration::from_secs(5);
 
 /// One client connection.
-#[derive(Debug)]
 pub(super) struct Client {
     pub(super) peer: SocketAddr,
     pub(super) speaker: Speaker,
@@ -28,9 +34,11 @@ pub(super) struct Client {
     idle: Span,
     busy: Cell<usize>,
     /// What the connection becomes once the response that says so has been sent.
-    pub(super) tunnel: RefCell<Option<Box<Tunnel>>>,
+    pub(super) tunnel: Cell<Option<Box<Tunnel>>>,
     /// Whether an answer was given to a request whose body nobody read.
     has_unread: Cell<bool>,
+    /// The rest of a short body that nobody wants: it is read all the same, so that the next request can follow.
+    unwanted: Cell<Option<Box<Incoming>>>,
 }
 
 /// A request under way on the connection.
@@ -45,8 +53,9 @@ impl Client {
             watch,
             idle,
             busy: Cell::new(0),
-            tunnel: RefCell::new(None),
+            tunnel: Cell::new(None),
             has_unread: Cell::new(false),
+            unwanted: Cell::new(None),
         })
     }
 
@@ -73,6 +82,34 @@ impl Client {
 
     pub(super) fn has_unread(&self) -> bool {
         self.has_unread.get()
+    }
+
+    /// What is still to come of this body is to be read and forgotten: its request is answered.
+    pub(super) fn forget(&self, body: Incoming) {
+        self.unwanted.set(Some(Box::new(body)));
+        self.has_unread.set(true);
+        self.watch.begin(Stage::Streaming, Span::of(LATEST_REST).min(self.idle));
+    }
+
+    /// Reads on in a body that nobody wants.
+    pub(super) fn poll_unwanted(&self, cx: &mut Context<'_>) {
+        let Some(mut body) = self.unwanted.take() else { return };
+        loop {
+            match Pin::new(&mut *body).poll_frame(cx) {
+                Poll::Pending => return self.unwanted.set(Some(body)),
+                Poll::Ready(Some(Ok(_))) => {}
+                // If it broke off, so did the connection.
+                Poll::Ready(_) => break,
+            }
+        }
+        self.has_unread.set(false);
+        self.pause();
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("peer", &self.peer).field("busy", &self.busy).finish_non_exhaustive()
     }
 }
 

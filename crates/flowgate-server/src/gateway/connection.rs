@@ -279,7 +279,11 @@ async fn serve_while_busy(
             is_told = true;
             Pin::new(&mut connection).graceful_shutdown();
         }
-        match Pin::new(&mut connection).poll(cx) {
+        let polled = Pin::new(&mut connection).poll(cx);
+        if polled.is_pending() {
+            client.poll_unwanted(cx);
+        }
+        match polled {
             Poll::Ready(Ok(())) => Poll::Ready(Served::Ended),
             Poll::Ready(Err(_)) => Poll::Ready(Served::Failed),
             Poll::Pending if !watch.has_paused() || is_told => Poll::Pending,

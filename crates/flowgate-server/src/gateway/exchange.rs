@@ -12,7 +12,7 @@ use flowgate::{
     http::{Answer, Figures, GatedBody, ReleaseAt, Told},
 };
 use http::{HeaderMap, HeaderValue, Request, Response, Version, header, request::Parts, response};
-use hyper::body::{Body, SizeHint};
+use hyper::body::{Body, Incoming, SizeHint};
 
 use super::{
     asked::{Asked, Head, check_coding},
@@ -29,6 +29,9 @@ use super::{
     worker::Worker,
 };
 
+/// To read so much that nobody wants costs less than another connection.
+const SHORT_BODY: u64 = 64 << 10;
+
 /// The response to a request: the upstream's, or the words why there is none.
 ///
 /// Cancel safety: see above.
@@ -43,18 +46,32 @@ pub(super) async fn exchange(
     let way = match admit(&view.table, &parts, &body.size_hint(), &client).await {
         Ok(way) => way,
         Err(mut told) => {
-            if body.is_unread() {
-                client.leave_unread();
-                if parts.version < Version::HTTP_2 {
-                    // What is still to come of it may be too slow to wait for, and then the connection is closed: a client
-                    // that was not told would send its next request into that.
-                    told.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            drop(busy);
+            match body {
+                Inbound::Stream(body) if is_soon_over(&parts, &body) => client.forget(body),
+                body if body.is_unread() => {
+                    client.leave_unread();
+                    if parts.version < Version::HTTP_2 {
+                        // What is still to come of it may be too slow to wait for, and then the connection is closed: a client
+                        // that was not told would send its next request into that.
+                        told.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                    }
                 }
+                _ => {}
             }
             return Ok(told.map(GatedBody::refusal));
         }
     };
     Ok(way.go((&worker, &view, &client), parts, body, busy).await)
+}
+
+/// Whether the rest of a body that nobody wants is short, and comes whatever its sender is told: many send the head and the body one
+/// after the other.
+fn is_soon_over(request: &Parts, body: &Incoming) -> bool {
+    request.version == Version::HTTP_11
+        && !body.is_end_stream()
+        && body.size_hint().exact().is_some_and(|length| length <= SHORT_BODY)
+        && !request.headers.contains_key(header::EXPECT)
 }
 
 /// Finds the route and waits for a pass; or what the client is told instead.
@@ -201,7 +218,7 @@ impl Allowed<'_> {
                 let stand_still = plan.stream_timeout;
                 let pass = self.pass(&mut head);
                 let tunnel = Tunnel { upstream, early, stand_still, _pass: pass, _busy: busy };
-                *client.tunnel.borrow_mut() = Some(Box::new(tunnel));
+                client.tunnel.set(Some(Box::new(tunnel)));
                 Response::from_parts(head, GatedBody::refusal(Bytes::new()))
             }
             Err(fault) => self.told(fault).map(GatedBody::refusal),

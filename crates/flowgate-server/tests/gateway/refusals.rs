@@ -138,6 +138,43 @@ fn w2_a_refusal_reaches_one_who_is_still_sending() {
 }
 
 #[test]
+fn w2_one_who_sends_a_short_body_behind_its_head_can_ask_again_after_a_refusal() {
+    // Seen to fail: with every body that is not there yet left unread: the connection is closed, and under overload everybody opens
+    // another one.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", ROUTE);
+    let _held: Vec<_> = (0..2).map(|_| upstream.hold(&program, "/actions/a", "X-Key: one\r\n")).collect();
+    let mut client = program.client();
+    for _ in 0..3 {
+        client.ask("POST", "/actions/a", "X-Key: one\r\nContent-Length: 5\r\n");
+        let answer = client.read();
+        assert_eq!((answer.status(), answer.header("connection")), (429, None), "it is told at once");
+        client.send("he");
+        client.send("lloGET /actions/b HTTP/1.1\r\nHost: gateway.test\r\nX-Key: one\r\n\r\n");
+        assert_eq!(client.read().status(), 429, "what follows the body is the next request");
+    }
+    for more in ["Content-Length: 70000\r\n", "Content-Length: 5\r\nExpect: 100-continue\r\n"] {
+        client.ask("POST", "/actions/a", &format!("X-Key: one\r\n{more}"));
+        let answer = client.read();
+        assert_eq!((answer.status(), answer.header("connection")), (429, Some("close")), "{more}");
+        client = program.client();
+    }
+}
+
+#[test]
+fn w2_nobody_waits_for_ever_for_a_body_that_nobody_wants() {
+    // Seen to fail: with `watch.wait()` for the deadline in `Client::forget`.
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "idle_timeout = \"100ms\"\n", ROUTE);
+    let _held: Vec<_> = (0..2).map(|_| upstream.hold(&program, "/actions/a", "X-Key: one\r\n")).collect();
+    let mut client = program.client();
+    client.ask("POST", "/actions/a", "X-Key: one\r\nContent-Length: 5\r\n");
+    assert_eq!(client.read().status(), 429);
+    client.send("he");
+    assert!(client.ends());
+}
+
+#[test]
 fn a_key_that_is_too_long_is_400_and_the_upstream_is_not_asked() {
     let upstream = Service::new();
     let program = Program::before(upstream.address, "", ROUTE);

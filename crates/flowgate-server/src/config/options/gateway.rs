@@ -31,11 +31,11 @@ pub(crate) static GATEWAY: Section = Section {
         Opt {
             name: "pin_workers",
             kind: Kind::Bare("`true` or `false`"),
-            default: Default::Value("false"),
-            about: "Whether each worker stays on a processor of its own, where there are as many of one as of the other. On \
-                a machine that does little else, the slowest of a hundred requests then take two thirds of the time.",
-            why: "Where other programs need the processors as much, a worker that cannot move waits behind them; one that \
-                waits long is let go for a minute.",
+            default: Default::Value("true"),
+            about: "Whether each worker stays on a processor of its own, where there are as many of one as of the other. One \
+                that has to wait long for it, because other programs are run there first, is let go for a minute.",
+            why: "On a machine that does little else, the slowest of a hundred requests then take two thirds of the time, and \
+                beside busy programs no longer than elsewhere.",
         },
         Opt {
             name: "max_connections",
