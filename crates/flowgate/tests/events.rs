@@ -3,12 +3,21 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 use std::{
-    sync::{Arc, Mutex},
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
     time::Duration,
 };
 
 use flowgate::{
-    Gate, Reason,
+    Gate, Limits, Reason,
     gate::{Event, Listener, Phase, What},
 };
 use flowgate_testkit::{Driven, FakeClock};
@@ -203,6 +212,64 @@ fn g11_a_listener_that_panics_is_reported_and_loses_no_slot() {
     assert_eq!((look.in_use, look.waiting), (0, 0));
     assert_eq!(look.listener_panics, 3 * 5, "acquired, queued, released, acquired, released");
     drop(gate.try_enter().unwrap());
+}
+
+#[test]
+fn g11_a_listener_that_panics_when_asked_for_times_loses_no_slot() {
+    // Seen to fail: without `Returning` in `Full::tell_acquired`, and without it in `give_back_full`, the slot stays taken.
+    #[derive(Default)]
+    struct Moody(AtomicBool);
+    impl Listener for Moody {
+        fn on_event(&self, _: &Event<'_>) {}
+
+        fn wants_times(&self) -> bool {
+            assert!(!self.0.load(Ordering::Relaxed), "it is moody");
+            true
+        }
+    }
+    let moody = Arc::new(Moody::default());
+    let gate = Gate::builder().max(2).listener(Arc::clone(&moody)).build().unwrap();
+    // That a subscriber left is noticed by the next who tells, who then asks the others what they want.
+    let tells_and_panics = |tells: &mut dyn FnMut()| {
+        drop(gate.subscribe());
+        moody.0.store(true, Ordering::Relaxed);
+        let is_err = catch_unwind(AssertUnwindSafe(tells)).is_err();
+        moody.0.store(false, Ordering::Relaxed);
+        is_err
+    };
+    let mut pass = Some(gate.try_enter().unwrap());
+    assert!(tells_and_panics(&mut || drop(gate.try_enter())));
+    assert_eq!(gate.look().in_use, 1);
+    assert!(tells_and_panics(&mut || drop(pass.take())));
+    assert_eq!(gate.look().in_use, 0);
+}
+
+#[test]
+fn g11_one_who_is_woken_while_limits_change_may_enter_behind_a_subscriber_who_left() {
+    // Seen to fail: with `Engine::refresh` visiting the desk under the lock of those who change limits, it hangs.
+    struct Enters(Gate);
+    impl Wake for Enters {
+        fn wake(self: Arc<Self>) {
+            // The first notices that nobody listens any more, the second says so where others see it.
+            drop(self.0.try_enter().unwrap());
+            drop(self.0.try_enter().unwrap());
+        }
+    }
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let gate = Gate::builder().max(1).build().unwrap();
+        let (events, pass) = (gate.subscribe(), gate.try_enter().unwrap());
+        let waker = Waker::from(Arc::new(Enters(gate.clone())));
+        let mut entry = pin!(gate.enter());
+        assert!(entry.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(events);
+        gate.set_limits(Limits::builder().max(3).build().unwrap());
+        let second = entry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(second, Poll::Ready(Ok(_))));
+        drop((pass, second));
+        done.send(gate.look().in_use).unwrap();
+    });
+    assert_eq!(is_done.recv_timeout(Duration::from_secs(30)), Ok(0), "it is stuck");
 }
 
 #[test]

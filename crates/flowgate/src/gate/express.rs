@@ -69,7 +69,7 @@ impl Express {
     pub(crate) fn take_deaf(&self) -> bool {
         let mut free = self.slots.load(Ordering::Relaxed);
         loop {
-            if free == 0 || free == AWAY {
+            if free & !HEARD == 0 || free == AWAY {
                 return false;
             }
             match self.slots.compare_exchange_weak(free, free - 1, Ordering::Acquire, Ordering::Relaxed) {
@@ -96,7 +96,8 @@ impl Express {
 
     /// Whether it says that somebody listens.
     pub(crate) fn is_heard(&self) -> bool {
-        self.slots.load(Ordering::Relaxed) & HEARD != 0
+        let word = self.slots.load(Ordering::Relaxed);
+        word != AWAY && word & HEARD != 0
     }
 
     /// Whether the counts of slots are with the desk.

@@ -5,13 +5,18 @@
 
 use std::{
     cell::{Cell, RefCell},
+    mem,
     sync::Arc,
     time::Duration,
 };
 
-use flowgate_core::{Key, Tick, What};
+use flowgate_core::{Key, Outcome, Tick, What};
 
-use super::{meta::Meta, name::Name, pass::Slot};
+use super::{
+    meta::Meta,
+    name::Name,
+    pass::{Returning, Slot},
+};
 
 pub(super) struct Full {
     slot: Slot,
@@ -97,6 +102,7 @@ impl Full {
         in_use: u32,
     ) -> Box<Full> {
         let mut full = Self::take(slot);
+        let slot = Returning(slot, Outcome::Ignored);
         if let Some(key) = key {
             key.write_to(&mut full.key);
         }
@@ -104,6 +110,7 @@ impl Full {
         full.is_timed = meta.bus.is_timed();
         meta.tell(full.key(), What::Acquired { waited, in_use });
         full.meta = Some(Arc::clone(meta));
+        mem::forget(slot);
         full
     }
 

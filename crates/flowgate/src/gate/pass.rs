@@ -191,10 +191,20 @@ fn give_back(slot: Slot, outcome: Outcome) {
 #[inline(never)]
 fn give_back_full(full: Option<Box<Full>>, outcome: Outcome) {
     let Some(full) = full else { return };
-    let slot = full.slot();
-    // Full before the slot is free: who counts events never counts more than `max`.
+    let slot = Returning(full.slot(), outcome);
+    // Told before the slot is free: who counts events never counts more than `max`.
     Full::tell_released(full);
-    give_back(slot, outcome);
+    drop(slot);
+}
+
+/// A slot that comes back when this is dropped, whatever code of others does meanwhile.
+pub(super) struct Returning(pub(super) Slot, pub(super) Outcome);
+
+impl Drop for Returning {
+    #[inline]
+    fn drop(&mut self) {
+        give_back(self.0, self.1);
+    }
 }
 
 impl Drop for Pass {
