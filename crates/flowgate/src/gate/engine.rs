@@ -19,7 +19,7 @@ use super::{
     holding,
     meta::Meta,
     name::Name,
-    pass::{Pass, Slot},
+    pass::Pass,
     state::{Admission, Ask, Entry, State, Turned},
     wait::Wait,
 };
@@ -83,18 +83,18 @@ impl Engine {
     /// The same for any weight, whether somebody listens or not.
     fn enter_express(&self, weight: u32) -> Option<Answer> {
         let left = self.desk.express.take(weight)?;
-        let slot = |started| Slot { desk: self.desk, lane: 0, weight, started };
+        let full = |started| Full::new(self.desk, 0, weight, started);
         if self.meta.bus.is_on() {
             let started = if self.meta.bus.is_timed() { self.meta.time.now() } else { Tick::ZERO };
             let in_use = self.desk.express.in_use(left);
-            let full = Full::tell_acquired(slot(started), &self.meta, None, Duration::ZERO, in_use);
+            let full = full(started).tell_acquired(&self.meta, None, Duration::ZERO, in_use);
             return Some(Answer::Full(full));
         }
         if self.desk.express.is_heard() {
             // Whoever listened has gone: the next need not come this way.
             self.refresh();
         }
-        Some(if weight == 1 { Answer::In(self.desk) } else { Answer::Full(Full::quiet(slot(Tick::ZERO))) })
+        Some(if weight == 1 { Answer::In(self.desk) } else { Answer::Full(full(Tick::ZERO)) })
     }
 
     /// The express lane says again whether somebody listens. A gate with keys has none, and of one without there is one desk.
@@ -297,15 +297,14 @@ impl Engine {
     ) -> Answer {
         let Admission { lane, weight, in_use, started, since } = admission;
         if self.meta.bus.is_on() {
-            let slot = Slot { desk, lane, weight, started };
-            let waited = started.since(since);
-            return Answer::Full(Full::tell_acquired(slot, &self.meta, key, waited, in_use));
+            let full = Full::new(desk, lane, weight, started);
+            return Answer::Full(full.tell_acquired(&self.meta, key, started.since(since), in_use));
         }
         if weight == 1 && !self.adapts.load(Ordering::Relaxed) {
             *into = lane;
             return Answer::In(desk);
         }
-        Answer::Full(Full::quiet(Slot { desk, lane, weight, started }))
+        Answer::Full(Full::new(desk, lane, weight, started))
     }
 
     #[inline(never)]

@@ -13,6 +13,7 @@ use std::{
 use flowgate_core::{Key, Outcome, Tick, What};
 
 use super::{
+    desk::Desk,
     meta::Meta,
     name::Name,
     pass::{Returning, Slot},
@@ -61,21 +62,13 @@ impl Spares {
 }
 
 impl Full {
-    /// Of a pass that nobody is told of.
+    /// Of a pass that nobody was told of yet. Field by field, in registers: see [`pass`](super::pass).
     #[inline(never)]
-    pub(super) fn quiet(slot: Slot) -> Box<Self> {
-        Self::take(slot)
-    }
-
-    #[inline]
-    fn take(slot: Slot) -> Box<Self> {
+    pub(super) fn new(desk: &'static Desk, lane: u32, weight: u32, started: Tick) -> Box<Self> {
+        let slot = Slot { desk, lane, weight, started };
         match SPARES_HERE.try_with(Spares::take) {
             Ok(Some(mut full)) => {
-                let Slot { desk, lane, weight, started } = slot;
-                full.slot.desk = desk;
-                full.slot.started = started;
-                full.slot.lane = lane;
-                full.slot.weight = weight;
+                full.slot = slot;
                 full
             }
             _ => Box::new(Full { slot, meta: None, key: Key::EMPTY, is_keyed: false, is_timed: false }),
@@ -95,37 +88,36 @@ impl Full {
     /// Tells that a pass went out.
     #[inline(never)]
     pub(super) fn tell_acquired(
-        slot: Slot,
+        mut self: Box<Self>,
         meta: &Arc<Meta>,
         key: Option<&Name<'_>>,
         waited: Duration,
         in_use: u32,
-    ) -> Box<Full> {
-        let mut full = Self::take(slot);
-        let slot = Returning(slot, Outcome::Ignored);
+    ) -> Box<Self> {
+        let slot = Returning(self.slot, Outcome::Ignored);
         if let Some(key) = key {
-            key.write_to(&mut full.key);
+            key.write_to(&mut self.key);
         }
-        full.is_keyed = key.is_some();
-        full.is_timed = meta.bus.is_timed();
-        meta.tell(full.key(), What::Acquired { waited, in_use });
-        full.meta = Some(Arc::clone(meta));
+        self.is_keyed = key.is_some();
+        self.is_timed = meta.bus.is_timed();
+        meta.tell(self.key(), What::Acquired { waited, in_use });
+        self.meta = Some(Arc::clone(meta));
         mem::forget(slot);
-        full
+        self
     }
 
     /// Tells that it came back, if anybody was told that it went out.
     #[inline]
-    pub(super) fn tell_released(mut full: Box<Full>) {
-        if let Some(meta) = full.meta.take() {
-            let started = full.slot.started;
+    pub(super) fn tell_released(mut self: Box<Self>) {
+        if let Some(meta) = self.meta.take() {
+            let started = self.slot.started;
             // One that went out before anybody wanted times has no start to count from.
-            let is_timed = full.is_timed && started != Tick::ZERO;
+            let is_timed = self.is_timed && started != Tick::ZERO;
             let held = is_timed.then(|| meta.time.now().since(started));
-            meta.tell(full.key(), What::Released { held });
+            meta.tell(self.key(), What::Released { held });
         }
-        full.key.set("");
+        self.key.set("");
         // While the thread ends there is nowhere to keep it; then it is freed.
-        let _ = SPARES_HERE.try_with(|spares| spares.put(full));
+        let _ = SPARES_HERE.try_with(|spares| spares.put(self));
     }
 }

@@ -193,7 +193,7 @@ fn give_back_full(full: Option<Box<Full>>, outcome: Outcome) {
     let Some(full) = full else { return };
     let slot = Returning(full.slot(), outcome);
     // Told before the slot is free: who counts events never counts more than `max`.
-    Full::tell_released(full);
+    full.tell_released();
     drop(slot);
 }
 
