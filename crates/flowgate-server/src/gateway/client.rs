@@ -35,7 +35,7 @@ pub(super) struct Client {
     busy: Cell<usize>,
     /// What the connection becomes once the response that says so has been sent.
     pub(super) tunnel: Cell<Option<Box<Tunnel>>>,
-    /// Whether an answer was given to a request whose body nobody read.
+    /// Whether an answer was given to a request whose body nobody read, or will.
     has_unread: Cell<bool>,
     /// The rest of a short body that nobody wants: it is read all the same, so that the next request can follow.
     unwanted: Cell<Option<Box<Incoming>>>,
@@ -81,14 +81,17 @@ impl Client {
     }
 
     pub(super) fn has_unread(&self) -> bool {
-        self.has_unread.get()
+        let unwanted = self.unwanted.take();
+        let is_left = unwanted.is_some();
+        self.unwanted.set(unwanted);
+        is_left || self.has_unread.get()
     }
 
-    /// What is still to come of this body is to be read and forgotten: its request is answered.
+    /// What is still to come of this body is to be read and forgotten: its request is answered. A byte of it does
+    /// not begin its time anew.
     pub(super) fn forget(&self, body: Incoming) {
         self.unwanted.set(Some(Box::new(body)));
-        self.has_unread.set(true);
-        self.watch.begin(Stage::Streaming, Span::of(LATEST_REST).min(self.idle));
+        self.watch.begin(Stage::Head, Span::of(LATEST_REST).min(self.idle));
     }
 
     /// Reads on in a body that nobody wants.
@@ -97,13 +100,16 @@ impl Client {
         loop {
             match Pin::new(&mut *body).poll_frame(cx) {
                 Poll::Pending => return self.unwanted.set(Some(body)),
-                Poll::Ready(Some(Ok(_))) => {}
+                // hyper tells of the end only when the next request is there.
+                Poll::Ready(Some(Ok(_))) if !body.is_end_stream() => {}
                 // If it broke off, so did the connection.
                 Poll::Ready(_) => break,
             }
         }
-        self.has_unread.set(false);
-        self.pause();
+        // The next request may have come with the end of it.
+        if self.busy.get() == 0 {
+            self.pause();
+        }
     }
 }
 
@@ -125,7 +131,61 @@ impl Drop for Busy {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::{
+        convert::Infallible,
+        future::{Future, ready},
+        pin::pin,
+        rc::Weak,
+        task::Waker,
+    };
+
+    use http::{Request, Response};
+    use hyper::{server::conn::http1, service::service_fn};
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    use super::{
+        super::{clock::Clock, watch::Watched},
+        *,
+    };
+
+    #[tokio::test]
+    async fn the_end_of_a_body_that_nobody_wanted_says_nothing_of_the_next_one() {
+        // Seen to fail: with one flag for both: the next answer may be lost to a reset.
+        for is_next_unread in [false, true] {
+            let mut client = None;
+            let places = (&Rc::new(Clock::new()), &Rc::default(), &Rc::default());
+            let _task = Watched::new(places, Weak::new(), (), |watch| {
+                let peer = ([127, 0, 0, 1], 1).into();
+                client = Some(Client::new(peer, false, Rc::clone(watch), Span::of(PAUSE)));
+                ready(())
+            });
+            let client = client.expect("it was made");
+            let service = service_fn(|request: Request<Incoming>| {
+                client.forget(request.into_body());
+                ready(Ok::<_, Infallible>(Response::new(String::new())))
+            });
+            let (mut near, far) = duplex(1024);
+            let mut connection = pin!(http1::Builder::new().serve_connection(TokioIo::new(far), service));
+            let mut serve = || {
+                let cx = &mut Context::from_waker(Waker::noop());
+                assert!(
+                    connection.as_mut().poll(cx).is_pending(),
+                    "it goes on until the other side hangs up"
+                );
+                client.poll_unwanted(cx);
+            };
+            near.write_all(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n").await.expect("there is room");
+            serve();
+            assert!(client.has_unread(), "it is still to come");
+            if is_next_unread {
+                client.leave_unread();
+            }
+            near.write_all(b"hello").await.expect("there is room");
+            serve();
+            assert_eq!(client.has_unread(), is_next_unread);
+        }
+    }
 
     #[test]
     fn a_client_and_its_counts_take_two_cache_lines() {

@@ -78,6 +78,12 @@ impl Core {
 }
 
 impl Post {
+    /// What lets the thread that calls run anywhere: one that a kept thread starts would be kept as well.
+    pub(super) fn release(&self) -> impl Fn() + Send + Sync + use<> {
+        let anywhere = self.anywhere.clone();
+        move || stay_on(&anywhere)
+    }
+
     /// A tick has passed: lets the thread go if it waits too long here, or takes it back.
     pub(super) fn tick(&self) {
         if self.core == Core(None) {

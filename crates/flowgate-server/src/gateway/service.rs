@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use flowgate::{Gate, Limits, OptionError};
+use flowgate::{
+    Gate, Limits, OptionError, Tick,
+    clock::{Alarm, Clock, SystemClock},
+};
 use tokio::{
     net::TcpListener,
     sync::{Mutex, mpsc, oneshot},
@@ -92,6 +95,13 @@ pub(crate) struct Ended {
     pub(crate) cut: usize,
 }
 
+/// An alarm for nobody.
+struct Nothing;
+
+impl Alarm for Nothing {
+    fn ring(&'static self) {}
+}
+
 impl Gateway {
     /// Takes the address and starts the workers. Nobody is served before [`Gateway::run`].
     pub(crate) async fn start(config: &config::Gateway) -> Result<Self, Failure> {
@@ -101,6 +111,8 @@ impl Gateway {
         let listen = |error| Failure::Listen { address: config.listen, error };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        // The thread that rings alarms is started with the first one. A worker's would stay where that worker is.
+        SystemClock::default().wake_at(Tick::NEVER, &Nothing);
         let cores = Core::of(config.workers.get(), config.pin_workers);
         let hand = |(number, core)| Hand::start(number, core, Arc::clone(&table), tls.clone());
         let hands = cores.into_iter().enumerate().map(hand);

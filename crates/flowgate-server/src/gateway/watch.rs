@@ -22,7 +22,8 @@ use super::{
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The head of a request is awaited and some of it may be there; before that, the TLS handshake.
+    /// The head of a request is awaited and some of it may be there; before that, the TLS handshake, or the rest of a body that
+    /// nobody wants.
     Head,
     /// Nothing is under way any more; another request may follow soon. When the time is over the connection comes to rest.
     Pausing,

@@ -109,6 +109,7 @@ impl Hand {
         let own = Arc::clone(&load);
         let thread = thread::Builder::new().name(name).spawn(move || {
             let post = core.keep();
+            builder.on_thread_start(post.release());
             match builder.build_local(LocalOptions::default()) {
                 Ok(runtime) => {
                     runtime.block_on(async { Worker::new(table, tls, own, post).run(inbox).await })

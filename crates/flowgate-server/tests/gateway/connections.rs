@@ -2,6 +2,8 @@
 
 use std::{io::Write, thread};
 
+#[cfg(target_os = "linux")]
+use crate::program::config;
 use crate::{client::Client, program::Program, upstream::Service};
 
 #[test]
@@ -148,4 +150,26 @@ fn w3_the_rest_of_a_next_request_may_come_after_a_while() {
         assert_eq!(client.read().status(), 200, "{requests:?}");
         assert_eq!(upstream.seen().last().map(String::as_str), Some("GET /next HTTP/1.1"), "{requests:?}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn w3_only_the_workers_are_kept_on_a_processor() {
+    // Seen to fail: with the thread for alarms started by the first worker that sets one; with the threads that ask for names
+    // left where their worker is.
+    let upstream = Service::new();
+    let route = "[[gateway.route]]\nname = \"actions\"\npath = \"/{*rest}\"\nmax = 1\nmax_queue = 10\nqueue_timeout = \"1h\"\n";
+    let processors = thread::available_parallelism().expect("it is told");
+    let config = config(upstream.address, &format!("workers = {processors}"), route);
+    let program = Program::start(&config.replace("http://127.0.0.1:", "http://localhost:"));
+    let _held = upstream.hold(&program, "/held", "");
+    let mut waiting = program.client();
+    waiting.ask("POST", "/waiting", "");
+    program.settle(1, 1);
+    let threads = program.threads();
+    let (_, anywhere) = &threads[0];
+    for (name, allowed) in threads.iter().filter(|(name, _)| !name.starts_with("flowgate-gw")) {
+        assert_eq!(allowed, anywhere, "{name}: {threads:?}");
+    }
+    assert!(threads.iter().any(|(name, _)| name == "flowgate-clock"), "{threads:?}");
 }

@@ -127,6 +127,21 @@ impl Program {
         });
     }
 
+    /// The names of its threads, and the processors each may run on. The first is the one it began with.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn threads(&self) -> Vec<(String, String)> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        let mut paths: Vec<_> = tasks.map(|task| task.expect("it can be listed").path()).collect();
+        paths.sort_by_key(|path| path.file_name() != Some(self.child.id().to_string().as_ref()));
+        let field = |status: &str, name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name));
+            value.expect("every thread has that").trim().to_owned()
+        };
+        // A thread may have ended since it was listed.
+        let statuses = paths.iter().filter_map(|path| fs::read_to_string(path.join("status")).ok());
+        statuses.map(|status| (field(&status, "Name:"), field(&status, "Cpus_allowed_list:"))).collect()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let process = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &process]).status().expect("there is a `kill`");
