@@ -364,6 +364,10 @@ impl Store for Postgres {
         })
     }
 
+    fn sweeps_limits(&self) -> bool {
+        true
+    }
+
     fn wake(&mut self) -> Pin<Box<dyn Future<Output = Wake> + Send + '_>> {
         Box::pin(async move {
             let Some(session) = &mut self.session else { return pending().await };
