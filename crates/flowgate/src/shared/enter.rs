@@ -53,7 +53,8 @@ impl Enter {
                 biased;
                 answer = &mut reply => break answer,
                 () = relimited => {}
-                () = tokio::time::sleep(left.unwrap_or_default()), if left.is_some() => {
+                // Made only if it is waited for: it needs a timer of the runtime.
+                () = async { tokio::time::sleep(left.unwrap_or_default()).await }, if left.is_some() => {
                     return Err(shared.give_up(&name, ticket));
                 }
             }

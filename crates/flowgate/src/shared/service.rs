@@ -219,13 +219,15 @@ impl Service {
             }
             loaded = seen.into_iter();
             let limits = loaded.next().ok_or_else(short)?;
-            if limits.version != self.limits || self.has_forgotten {
-                // Gone with all the store knew, they are ours again.
-                let own = self.shared.book().declared.limits;
-                if limits.version > 0 && !self.has_forgotten {
+            let own = self.shared.book().declared;
+            let is_other = limits.version != self.limits;
+            // No closure is longer than a lease, unless the store's clock was set back.
+            if is_other || self.has_forgotten || own.opens > limits.now.after(self.span) {
+                if is_other && limits.version > 0 && !self.has_forgotten {
                     self.learn(&limits)?;
                 } else {
-                    self.declare(own).await?;
+                    // Gone with all the store knew, they are ours again.
+                    self.declare(own.limits).await?;
                 }
                 self.shared.book().look_at_all();
                 return Ok(Vec::new());
@@ -340,29 +342,34 @@ impl Service {
     /// Makes these the limits of the fleet, if they are not, and tells everybody. A store that has none and had some has forgotten who
     /// holds what: nobody starts before all who hold something can have heard of it.
     async fn declare(&mut self, limits: Limits) -> Result<(), StoreError> {
+        // To one that is new here, a store that forgot looks like one where nobody ever was, or like what it was some time before.
+        let age = match self.limits {
+            0 => within(self.patience(), self.store.age()).await?,
+            _ => None,
+        };
         loop {
             let names = [name::LIMITS.to_owned()];
             let loaded = self.load(&names).await?;
             let seen = loaded.seen.into_iter().next().ok_or_else(short)?;
-            let mut declared = Declared { at: seen.now, limits, opens: Tick::ZERO };
+            let latest = seen.now.after(self.span);
+            let left = age.and_then(|age| self.span.checked_sub(age));
+            let mut opens = left.map_or(Tick::ZERO, |left| seen.now.after(left));
+            let is_missing = seen.version == 0 && self.limits > 0 && !self.store.sweeps_limits();
+            if self.has_forgotten || is_missing {
+                opens = latest;
+            }
+            let mut declared = Declared { at: seen.now, limits, opens };
             if seen.version > 0 {
                 self.learn(&seen)?;
                 let found = self.shared.book().declared;
-                if found.limits == limits && !self.has_forgotten {
+                // Later than that it says only if the store's clock was set back.
+                declared.opens = opens.max(found.opens).min(latest);
+                if (found.limits, found.opens) == (limits, declared.opens) && !self.has_forgotten {
                     // Whoever set them may have been stopped before it could say so.
                     self.shared.book().look_at_all();
                     return within(self.patience(), self.store.call_all()).await;
                 }
                 declared.at = seen.now.max(found.at.after(Duration::from_nanos(1)));
-                declared.opens = found.opens;
-            }
-            if self.has_forgotten || (seen.version == 0 && self.limits > 0) {
-                declared.opens = seen.now.after(self.span);
-            } else if seen.version == 0 {
-                // To one that is new here, a store that forgot looks like one where nobody ever was.
-                let age = within(self.patience(), self.store.age()).await?;
-                let left = age.and_then(|age| self.span.checked_sub(age));
-                declared.opens = left.map_or(Tick::ZERO, |left| seen.now.after(left));
             }
             let version = number();
             let swap = Swap {

@@ -37,8 +37,12 @@ pub(crate) trait Store: Send {
     /// For how long it has forgotten nothing; `None` for one that never forgets all it knew.
     fn age(&mut self) -> Reply<'_, Option<Duration>>;
 
-    /// Removes some of what speaks of nobody any more, so that all of it is removed in time, whichever gate's it was.
+    /// Removes some of what speaks of nobody any more, so that all of it is removed in time: this gate's at least. What is left of a gate
+    /// that nobody starts any more others sweep, or it ends by itself.
     fn sweep(&mut self) -> Reply<'_, ()>;
+
+    /// Whether the limits are swept too, once nobody of the gate is there: then it need not have forgotten anything if they are gone.
+    fn sweeps_limits(&self) -> bool;
 
     /// The next wake-up. Dropped, it loses none.
     fn wake(&mut self) -> Pin<Box<dyn Future<Output = Wake> + Send + '_>>;

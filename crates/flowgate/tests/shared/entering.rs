@@ -11,7 +11,16 @@ use std::{
 use flowgate::Reason;
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::kit::{on_each_store, poll_once, until};
+use super::kit::{on_each_store, poll_once, runtime, stores, until};
+
+// Seen to fail: with the wait made although there is no timeout, it panicked for want of a timer.
+#[test]
+fn g3_where_nobody_waits_for_a_time_no_timer_is_needed() {
+    let [_, store] = stores();
+    let (runtime, timeless) = (runtime(), tokio::runtime::Builder::new_current_thread().build().unwrap());
+    let gate = runtime.block_on(store.builder().max(1).start()).unwrap();
+    drop(timeless.block_on(gate.enter().into_future()).unwrap());
+}
 
 // Seen to fail: with only the first holder of a document counted, six were out.
 #[test]

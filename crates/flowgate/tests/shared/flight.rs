@@ -164,7 +164,7 @@ fn the_server_process() {
         std::process::exit(0);
     });
     runtime().block_on(async {
-        let (address, _gate, _end) = serve(Store { url, gate }.builder().max(2).lease(LEASE)).await;
+        let (address, _gate, _end) = serve(Store { url, gate }.builder().max(2).queue(10).lease(LEASE)).await;
         println!("\nserves {address}");
         std::future::pending::<()>().await;
     });
@@ -214,4 +214,25 @@ fn s1_requests_of_a_server_that_was_killed_are_in_flight_until_its_lease_is_over
             until(&watch, "/a", 2, 0).await;
         });
     }
+}
+
+// Seen to fail: with only `max` looked at, such a layer was built.
+#[test]
+fn h6_a_layer_whose_gate_says_nothing_of_who_may_wait_is_not_built() {
+    let [_, store] = stores();
+    runtime().block_on(async {
+        let is_built = async |builder: GateBuilder| {
+            let gate = builder.keyed().start().await.unwrap();
+            SharedConcurrencyLimit::builder(gate).build().map(|_| ()).map_err(|error| error.to_string())
+        };
+        let error = is_built(store.builder().max(1)).await.unwrap_err();
+        assert!(error.contains("`reject`") && error.contains("`queue`"), "{error}");
+        for builder in [
+            store.builder().max(1).reject(),
+            store.builder().max(1).queue(5),
+            store.builder().max(1).timeout(PATIENCE),
+        ] {
+            is_built(builder).await.unwrap();
+        }
+    });
 }

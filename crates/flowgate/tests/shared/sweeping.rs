@@ -42,6 +42,26 @@ fn g7_on_postgres_whoever_is_there_sweeps_what_gates_have_left_that_nobody_start
     });
 }
 
+// Seen to fail: with limits that are gone taken for a store that forgot, it was refused (`unreachable`).
+#[test]
+fn g7_on_postgres_a_gate_whose_limits_were_swept_while_it_was_away_is_open_at_once() {
+    let [store, _] = stores();
+    let lease = Duration::from_secs(2);
+    // Its service runs only while it is asked for something.
+    let (deaf, runtime) =
+        (tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), runtime());
+    let away = deaf.block_on(store.builder().max(1).lease(lease).start()).unwrap();
+    let swept = async {
+        let _sweeper = Gate::builder(&store.url).name("other").max(1).lease(lease).start().await.unwrap();
+        let rows = format!("SELECT count(*) FROM flowgate_shared.lanes WHERE gate = '{}'", store.gate);
+        while Postgres::shared().psql(&store.url, &rows).unwrap().trim() != "0" {
+            tokio::task::yield_now().await;
+        }
+    };
+    runtime.block_on(async { timeout(PATIENCE, swept).await }).expect("they are removed");
+    drop(deaf.block_on(away.try_enter().into_future()).unwrap());
+}
+
 // Seen to fail: with nothing said of an end, the lanes of a gate stayed for ever; with the same end for all, a rate of three days was
 // forgotten after one.
 #[test]

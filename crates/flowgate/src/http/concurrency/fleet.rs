@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use flowgate_core::{Key, OptionError, Refusal, Spot};
+use flowgate_core::{Key, OptionError, Overflow, Refusal, Spot};
 use http::{Request, Response, request::Parts};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -34,7 +34,8 @@ use crate::{
 /// a [`ConcurrencyLimit`](super::ConcurrencyLimit) of its own.
 ///
 /// A slot is taken before the request's body is read, and held until the response's body has ended or the client is gone. Who may wait, and
-/// for how long, the gate says. While the store does not answer, requests get 503, or pass uncounted, as the gate's `on_outage` says. A
+/// for how long, the gate says: `reject`, `queue` or `timeout`. One that says none of them is not taken, for requests would wait in a line
+/// without end. While the store does not answer, requests get 503, or pass uncounted, as the gate's `on_outage` says. A
 /// request whose pass is lost meanwhile goes on.
 ///
 /// ```no_run
@@ -93,6 +94,10 @@ impl SharedConcurrencyLimitBuilder {
     pub fn build(self) -> Result<SharedConcurrencyLimit, OptionError> {
         if self.gate.limits().max().is_none() {
             let accepted = "a gate with a `max`: this layer counts what is in flight";
+            return Err(OptionError::new("gate", self.gate.limits(), accepted));
+        }
+        if let Overflow::Queue { max: None, timeout: None } = self.gate.limits().overflow() {
+            let accepted = "a gate that says who may wait, with `reject`, `queue` or `timeout`: requests do not wait without end";
             return Err(OptionError::new("gate", self.gate.limits(), accepted));
         }
         let (spot, front) = (Spot::here(), self.front.build()?);

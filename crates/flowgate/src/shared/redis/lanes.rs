@@ -245,12 +245,14 @@ impl Store for Redis {
             // One that writes down what it is told has it again when it is started again. Who may not ask goes by that.
             let said = match self.call(&[b"INFO"]).await {
                 Ok(Value::Bytes(said)) => String::from_utf8_lossy(&said).into_owned(),
-                Ok(_) | Err(StoreError::Refused(_)) => return Ok(None),
+                Ok(_) => return Err(strange()),
+                Err(StoreError::Refused(said)) if may_not_be_asked(&said) => return Ok(None),
                 Err(error) => return Err(error),
             };
             let number = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
             let uptime = number("uptime_in_seconds:").filter(|_| number("aof_enabled:") != Some(1));
-            Ok(uptime.map(Duration::from_secs))
+            // In whole seconds of the clock, it may have begun almost one later.
+            Ok(uptime.map(|uptime: u64| Duration::from_secs(uptime.saturating_sub(1))))
         })
     }
 
@@ -262,6 +264,10 @@ impl Store for Redis {
             self.swept = next;
             Ok(())
         })
+    }
+
+    fn sweeps_limits(&self) -> bool {
+        false
     }
 
     fn wake(&mut self) -> Pin<Box<dyn Future<Output = Wake> + Send + '_>> {
@@ -346,6 +352,32 @@ fn millis(span: Duration) -> String {
     span.as_nanos().div_ceil(1_000_000).to_string()
 }
 
+/// Whether this refusal says that we may not ask, or that nobody can; not that it has no time for it now.
+fn may_not_be_asked(said: &str) -> bool {
+    ["NOPERM", "ERR unknown command"].iter().any(|refusal| said.starts_with(refusal))
+}
+
 fn strange() -> StoreError {
     StoreError::Refused("it answered something else than was asked for".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_not_be_asked;
+
+    // Seen to fail: with every refusal taken for that, one that was still loading was taken for one that never forgets.
+    #[test]
+    fn s1_only_a_redis_that_may_not_be_asked_how_long_it_runs_is_taken_for_one_that_never_forgets() {
+        for said in [
+            "NOPERM User app has no permissions to run the 'info' command",
+            "NOPERM this user has no permissions to run the 'info' command or its subcommand",
+            "ERR unknown command 'INFO', with args beginning with: ",
+            "ERR unknown command `INFO`, with args beginning with: ",
+        ] {
+            assert!(may_not_be_asked(said), "{said}");
+        }
+        for said in ["LOADING Redis is loading the dataset in memory", "BUSY Redis is busy", "ERR no", ""] {
+            assert!(!may_not_be_asked(said), "{said}");
+        }
+    }
 }
