@@ -42,7 +42,14 @@ impl Enter {
     /// The answer, whatever was asked.
     pub(crate) async fn answer(self) -> Answer {
         let Enter { shared, key, weight, kind } = self;
-        let asked = shared.ask(key.as_ref().map(Key::as_str), weight, kind)?;
+        let asked = match shared.ask(key.as_ref().map(Key::as_str), weight, kind) {
+            Ok(asked) => asked,
+            Err(refusal) => {
+                // Who tries again and again must not keep others from running, of whom one may be the gate's own task.
+                tokio::task::coop::consume_budget().await;
+                return Err(refusal);
+            }
+        };
         let Asked { name, ticket, since, answer: mut reply } = asked;
         let place = Place { shared: &shared, name: &name, ticket };
         let answer = loop {

@@ -28,6 +28,23 @@ fn g2_a_process_that_is_busy_elsewhere_hears_that_it_was_handed_a_slot() {
     });
 }
 
+// Seen to fail: with a refusal that comes at once returned without a word to the runtime, nobody else ran.
+#[test]
+fn g3_one_who_tries_again_and_again_lets_others_run() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for store in stores() {
+        runtime.block_on(async {
+            let gate = store.builder().max(1).start().await.unwrap();
+            gate.close(Duration::ZERO).await;
+            let other = tokio::spawn(async {});
+            for _ in 0..10_000 {
+                assert!(gate.enter().await.is_err());
+            }
+            assert!(other.is_finished());
+        });
+    }
+}
+
 // Seen to fail: on PostgreSQL, with new lanes added in the order in which they were asked for, two swaps waited for each other, and one was
 // told that the store refused.
 #[test]
