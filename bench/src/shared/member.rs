@@ -89,6 +89,10 @@ impl Member {
                 callers.spawn(call(door, end));
             }
             let counts = callers.join_all().await.into_iter().collect::<Result<Vec<u64>, _>>()?;
+            if let Some(gate) = gate {
+                // Else the last slots would be its own until its lease is over, and the next round would be short of them.
+                gate.close(Duration::ZERO).await;
+            }
             Ok(counts.iter().sum())
         })
     }
