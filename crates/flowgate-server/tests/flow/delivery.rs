@@ -1,15 +1,12 @@
 //! Deliveries: what the endpoint gets, what becomes of a message that fails, and who is told.
 
-use std::{collections::HashSet, time::Instant};
+use std::collections::HashSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::{
-    endpoint::Endpoint,
-    kit::{DEADLINE, Kit},
-};
+use crate::{endpoint::Endpoint, kit::Kit};
 
 on_every_store! {
     #[test]
@@ -139,31 +136,24 @@ on_every_store! {
             let path = format!("/v2/enqueue/{queue}/{}", endpoint.url(path));
             server.ask(Method::POST, &path, headers, "").await.json()["messageId"].as_str().unwrap().to_owned()
         };
-        let came = async |path: &str| {
-            let started = Instant::now();
-            while endpoint.calls().iter().all(|call| call.path != path) {
-                assert!(started.elapsed() < DEADLINE, "{path} did not come: {:?}", endpoint.calls());
-                flowgate_testkit::between_looks().await;
-            }
-        };
         let told = endpoint.url("/ok/told");
         enqueue("told", "/ok/first", &[("Upstash-Callback", &told)]).await;
         enqueue("told", "/ok/second", &[]).await;
-        came("/ok/told").await;
-        came("/ok/second").await;
+        endpoint.came_to("/ok/told").await;
+        endpoint.came_to("/ok/second").await;
         // One that is to be tried again in an hour: its queue rests, and nobody else does.
         let late = [("Upstash-Retries", "5"), ("Upstash-Retry-Delay", "3600000")];
         let failing = enqueue("late", "/later/9", &late).await;
         let behind = enqueue("late", "/ok/behind", &[]).await;
-        came("/later/9").await;
+        endpoint.came_to("/later/9").await;
         server.publish(&endpoint.url("/ok/bystander"), &[]).await;
-        came("/ok/bystander").await;
+        endpoint.came_to("/ok/bystander").await;
         let explain = format!("/v2/messages/{behind}/explain");
         server.until(&explain, "its queue rests", |why| why["held_by"][0]["limit"] == "key-rests").await;
         assert!(endpoint.calls().iter().all(|call| call.path != "/ok/behind"));
         let cancel = server.ask(Method::DELETE, &format!("/v2/messages/{failing}"), &[], "").await;
         assert_eq!(cancel.status, 200);
-        came("/ok/behind").await;
+        endpoint.came_to("/ok/behind").await;
     }
 
     #[test]

@@ -97,6 +97,11 @@ impl Endpoint {
         self.calls()
     }
 
+    /// Waits until something came to this path.
+    pub(crate) async fn came_to(&self, path: &str) {
+        self.until(path, |records| records.calls.iter().any(|call| call.path == path)).await;
+    }
+
     /// Waits until so many are in flight under a name: what follows the second slash of the path.
     pub(crate) async fn holds(&self, name: &str, count: usize) {
         let what = format!("{count} of {name} in flight");

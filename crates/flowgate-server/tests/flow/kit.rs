@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
     process::{self, Child, Command, Stdio},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -26,6 +26,7 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use serde_json::Value;
+use tokio::{sync::watch, time::timeout};
 
 /// Longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
@@ -153,7 +154,7 @@ pub(crate) struct Server {
     pub(crate) token: String,
     pub(crate) greeting: String,
     /// What it said after that.
-    said: Arc<Mutex<String>>,
+    said: watch::Receiver<String>,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
@@ -202,10 +203,10 @@ impl Server {
             greeting.extend([line.as_str(), "\n"]);
         }
         // Whatever it says later must not stop it.
-        let said = Arc::<Mutex<String>>::default();
-        let hears = Arc::clone(&said);
+        let (hears, said) = watch::channel(String::new());
         std::thread::spawn(move || {
-            lines.map_while(Result::ok).for_each(|line| hears.lock().unwrap().extend([line.as_str(), "\n"]));
+            let hear = |line: String| hears.send_modify(|said| said.extend([line.as_str(), "\n"]));
+            lines.map_while(Result::ok).for_each(hear);
         });
         let after = |text: &str| greeting.split(text).nth(1).unwrap().trim().to_owned();
         let address = after("listens on http://").split('/').next().unwrap().parse().unwrap();
@@ -339,15 +340,11 @@ impl Server {
 
     /// Waits until it has said this, and gives all that it said.
     pub(crate) async fn says(&self, text: &str) -> String {
-        let started = Instant::now();
-        loop {
-            let said = self.said.lock().unwrap().clone();
-            if said.contains(text) {
-                return said;
-            }
-            assert!(started.elapsed() < DEADLINE, "{text:?}: not in time; it said {said:?}");
-            flowgate_testkit::between_looks().await;
+        let mut said = self.said.clone();
+        if let Ok(Ok(said)) = timeout(DEADLINE, said.wait_for(|said| said.contains(text))).await {
+            return said.clone();
         }
+        panic!("{text:?}: not in time; it said {:?}", *self.said.borrow())
     }
 
     /// Waits until it has ended.
