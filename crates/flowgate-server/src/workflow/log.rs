@@ -94,11 +94,12 @@ impl RunLog<'_> {
         let mut last = None;
         // Every branch of a group has its plan among the steps: there are no more places than steps, whatever they say.
         let mut room = self.steps.len();
+        let calls = self.calls();
         for step in self.steps {
             let kept = Kept::from_bytes(&step.body);
             match kept.call_type {
                 CallType::Init => groups.push(Group::One(self.init(step, kept.body))),
-                CallType::Step => self.add(&mut groups, &mut room, step, kept.body),
+                CallType::Step => self.add(&mut groups, &mut room, step, (kept.body, &calls)),
                 // What a call brought is told by the step that it becomes.
                 CallType::To | CallType::From => {}
             }
@@ -144,9 +145,15 @@ impl RunLog<'_> {
         Value::Object(view)
     }
 
-    fn add(&self, groups: &mut Vec<Group>, room: &mut usize, row: &RunStep, body: &[u8]) {
+    fn add(
+        &self,
+        groups: &mut Vec<Group>,
+        room: &mut usize,
+        row: &RunStep,
+        (body, calls): (&[u8], &HashMap<&str, TaskId>),
+    ) {
         let Ok(step) = Step::read(body) else { return };
-        let view = self.step(row, &step);
+        let view = self.step(row, &step, calls);
         if step.concurrent <= 1 && !step.is_plan() {
             groups.push(Group::One(view));
             return;
@@ -185,7 +192,7 @@ impl RunLog<'_> {
         view
     }
 
-    fn step(&self, row: &RunStep, step: &Step) -> Value {
+    fn step(&self, row: &RunStep, step: &Step, calls: &HashMap<&str, TaskId>) -> Value {
         let mut view = self.base(row, CallType::Step);
         let number = if step.is_plan() { step.target_step.unwrap_or(0) } else { step.step_id };
         let texts = [
@@ -209,7 +216,7 @@ impl RunLog<'_> {
             self.put_errors(&mut view, row.task);
         } else {
             view.insert("state".into(), json!("STEP_SUCCESS"));
-            if let Some(Value::Object(call)) = self.call_of(number) {
+            if let Some(Value::Object(call)) = self.call_of(number, calls) {
                 view.extend(call);
                 view.extend(answered(step.out.as_ref()));
                 for name in ["callBody", "callResponseBody"] {
@@ -222,11 +229,19 @@ impl RunLog<'_> {
         Value::Object(view)
     }
 
+    /// The calls among the steps, by what they are called. Looked for one by one, a run of many steps would be gone through for each.
+    fn calls(&self) -> HashMap<&str, TaskId> {
+        let mut calls = HashMap::new();
+        for step in self.steps.iter().filter(|step| step.name.starts_with("call/")) {
+            calls.entry(step.name.as_str()).or_insert(step.task);
+        }
+        calls
+    }
+
     /// What is known of the call that a step was.
-    fn call_of(&self, number: u64) -> Option<Value> {
-        let name = format!("call/{number}");
-        let call = self.steps.iter().find(|step| step.name == name)?;
-        self.seen.get(&call.task)?.call.clone()
+    fn call_of(&self, number: u64, calls: &HashMap<&str, TaskId>) -> Option<Value> {
+        let call = calls.get(format!("call/{number}").as_str())?;
+        self.seen.get(call)?.call.clone()
     }
 
     fn waiting(&self, wait: &super::Wait) -> Value {

@@ -230,7 +230,8 @@ on_every_store! {
 
     #[test]
     async fn s4_a_page_of_runs_is_no_larger_than_it_may_be(kit: &Kit) {
-        // Seen to fail: with pages that end by their count alone, all three runs were on the first.
+        // Seen to fail: with pages that end by their count alone, all three runs were on the first; with `has_message` looking at no step, the
+        // message was of none of them.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         let url = endpoint.url("/ok/run");
         for id in ["wfr_1", "wfr_2", "wfr_3"] {
@@ -246,6 +247,9 @@ on_every_store! {
         let cursor = first["cursor"].as_str().unwrap();
         let second = server.get(&format!("/v2/workflows/events?count=10&cursor={cursor}")).await;
         assert_eq!((ids(&second), second.get("cursor")), (vec!["wfr_1".to_owned()], None));
+        let message = second["runs"][0]["steps"][0]["steps"][0]["messageId"].as_str().unwrap();
+        let of_one = server.get(&format!("/v2/workflows/events?count=10&messageId={message}")).await;
+        assert_eq!(ids(&of_one), ["wfr_1"]);
     }
 }
 

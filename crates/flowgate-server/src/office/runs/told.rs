@@ -1,12 +1,16 @@
 //! What is told of runs: which are meant, and what the log has of their messages.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, panic::resume_unwind};
 
 use flowgate_tasks::{
     TaskId,
     store::{NoteQuery, Run, RunState, RunStep, StoreError},
 };
-use serde_json::{Value, json};
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::{
     message::{Message, Role, header_map},
@@ -16,6 +20,8 @@ use crate::{
 
 /// More of the log is not read for one run.
 const MOST_NOTES: u32 = 20_000;
+/// To tell a run with more bytes in its steps takes as long as a hundred other requests: that is not for the threads that answer those.
+const LARGE: usize = 256 * 1024;
 /// Of a run with more steps than this, the log of what is long done is not read.
 const WHOLE: usize = 50;
 
@@ -58,20 +64,39 @@ impl RunFilter {
 }
 
 impl Desk {
-    /// A run as the protocol tells it. `None`: it is gone.
-    pub(crate) async fn run_log(&self, name: &str) -> Result<Option<Value>, StoreError> {
+    /// A run as the protocol tells it, if it is one with any of these messages, or none are named. `None` too: it is gone.
+    pub(crate) async fn run_log(
+        &self,
+        name: &str,
+        messages: &[String],
+    ) -> Result<Option<Box<RawValue>>, StoreError> {
         let Some((run, steps)) = self.store.run(name.to_owned()).await? else { return Ok(None) };
         let head = RunHead::from_bytes(&run.head);
         let seen = self.seen(noted(&steps, &head)).await?;
-        let log = RunLog {
-            run: &run,
-            head: &head,
-            steps: from_init(&steps),
-            seen: &seen,
-            message: &|task| self.numbers.message(task),
-            dead: &|task| self.numbers.dead(task),
+        let (numbers, messages) = (self.numbers.clone(), messages.to_vec());
+        let is_large = steps.iter().map(|step| step.body.len()).sum::<usize>() > LARGE;
+        let tell = move || {
+            let log = RunLog {
+                run: &run,
+                head: &head,
+                steps: from_init(&steps),
+                seen: &seen,
+                message: &|task| numbers.message(task),
+                dead: &|task| numbers.dead(task),
+            };
+            let view = log.view();
+            let is_meant = messages.is_empty() || has_message(&view, &messages);
+            is_meant.then(|| to_raw_value(&view).expect("a value is JSON"))
         };
-        Ok(Some(log.view()))
+        if !is_large {
+            return Ok(tell());
+        }
+        match spawn_blocking(tell).await.map_err(JoinError::try_into_panic) {
+            Ok(told) => Ok(told),
+            Err(Ok(said)) => resume_unwind(said),
+            // The runtime ends, and this with it.
+            Err(Err(_)) => Ok(None),
+        }
     }
 
     async fn seen(&self, tasks: Vec<TaskId>) -> Result<HashMap<TaskId, Seen>, StoreError> {
@@ -109,6 +134,12 @@ fn noted(steps: &[RunStep], head: &RunHead) -> Vec<TaskId> {
     };
     let noted = steps.iter().enumerate().filter(|(index, step)| is_noted(*index, step));
     noted.map(|(_, step)| step.task).collect()
+}
+
+fn has_message(log: &Value, messages: &[String]) -> bool {
+    let groups = log["steps"].as_array().into_iter().flatten();
+    let mut steps = groups.flat_map(|group| group["steps"].as_array().into_iter().flatten());
+    steps.any(|step| step["messageId"].as_str().is_some_and(|id| messages.iter().any(|wanted| wanted == id)))
 }
 
 fn created(seen: &mut Seen, message: &Message) {
