@@ -36,6 +36,8 @@ for (const [id, cron] of [["daily-report", "0 9 * * 1-5"], ["heartbeat", "* * * 
 }
 for (let sent = 0; sent < 5; sent += 1) await api("POST", `/v2/enqueue/invoices/${there.url("/after/2500/invoice")}`, {}, "x");
 await browse(async (page) => {
+  // Bars are seen as they stand, not on their way there.
+  await page.emulateMediaFeatures([{ name: "prefers-reduced-motion", value: "reduce" }]);
   await page.goto(`${base}/console`);
   await page.waitForSelector(row("billing-jobs"));
   const picture = async (name) => {
