@@ -302,6 +302,10 @@ impl Desk {
         let Some(UnderWay { reply, asked, settles, starts }) = self.turn.take() else { return Ok(()) };
         self.teller.heard(&turned);
         self.catch_up.turned();
+        if self.lease.is_over() {
+            // What this turn claimed may be somebody else's by now: it does not start.
+            return self.start_over().await;
+        }
         match turned {
             Ok(turned) => {
                 let lost = settles.iter().filter(|settle| turned.lost.contains(&settle.task.id)).count();
@@ -461,5 +465,31 @@ impl Desk {
 
     fn is_done(&self) -> bool {
         self.is_closed && self.turn.is_none() && self.held.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{store::Sqlite, task::NewTask};
+
+    // Seen to fail: without the look at the lease in `end_turn`, the task ran.
+    #[tokio::test]
+    async fn t5_what_was_claimed_under_a_lease_that_is_over_does_not_start() {
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().expect("a store"));
+        store.send(vec![NewTask::new("one", Vec::new())]).await.expect("sent");
+        for (lease, runs) in [(Duration::from_nanos(1), 0), (Duration::from_secs(600), 1)] {
+            let options = WorkerOptions { lease, ..WorkerOptions::default() };
+            let (teller, _telling) = Teller::start(None, &store);
+            let taken = Lease::take(&store, &options, &teller).await.expect("a lease");
+            let mut desk = Desk::open(Arc::clone(&store), Handlers::new(), options, taken, teller);
+            desk.begin_turn();
+            let turned = pending_turn(&mut desk.turn).await;
+            assert_eq!(turned.as_ref().expect("a turn").claimed.len(), 1, "the store has not noticed");
+            let late = desk.worker;
+            desk.end_turn(turned).await.expect("an end");
+            assert_eq!(desk.held.len(), runs);
+            store.leave(late).await.expect("it is back in line");
+        }
     }
 }
