@@ -9,7 +9,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use flowgate_core::OptionError;
 use tokio::{
     sync::broadcast::error::RecvError,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
@@ -34,6 +34,8 @@ use crate::{
 /// The shortest and the longest wait before asking again for what others have locked, or of a store that failed.
 const SOON: Duration = Duration::from_millis(1);
 pub(super) const LATE: Duration = Duration::from_millis(100);
+/// How long a store has to hear that a worker leaves: one that does not answer finds out when its lease is over.
+const GOODBYE: Duration = Duration::from_secs(5);
 
 /// What a worker did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,7 +119,7 @@ impl Worker {
             }
         }
         drop(upkeep);
-        desk.store.leave(desk.worker).await?;
+        desk.leave().await?;
         let ending = desk.end();
         telling.end().await;
         Ok(ending)
@@ -431,6 +433,10 @@ impl Desk {
         self.held.give_up().await;
         self.stock = Stock::default();
         self.turn = None;
+        if self.is_closed {
+            // It would hold nothing under another one, and a store that hangs would keep it from ending.
+            return Ok(());
+        }
         match Lease::take(&self.store, &self.options, &self.teller).await {
             Ok(taken) => {
                 (self.worker, self.lease) = taken;
@@ -452,6 +458,13 @@ impl Desk {
         self.wants_locks = false;
         self.return_stock();
         self.stop_at = Some(clock::now() + self.options.drain);
+    }
+
+    async fn leave(&mut self) -> Result<(), StoreError> {
+        let left = timeout(GOODBYE.min(self.options.lease), self.store.leave(self.worker)).await;
+        left.unwrap_or_else(|_| {
+            Err(StoreError::Database { doing: "let a worker go", why: "it does not answer".to_owned() })
+        })
     }
 
     async fn stop(&mut self) {
