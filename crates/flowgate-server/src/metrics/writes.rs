@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowgate_tasks::store::StoreError;
 
-use crate::{office::store_failed, terminal::say};
+use crate::office::{store_failed, store_is_written_again};
 
 /// What became of the latest write of this process.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Writes {
         }
         match answer {
             Err(error) => store_failed(error),
-            Ok(_) => say("the store can be written again"),
+            Ok(_) => store_is_written_again(),
         }
     }
 }

@@ -37,4 +37,4 @@ pub(crate) use schedules::{Schedule, TICK, Tick};
 pub(crate) use scoped::NOBODY;
 pub(crate) use secrets::{DEV_TOKEN, Secrets, is_same, kept_as, random_text};
 pub(crate) use service_times::Recorded;
-pub(crate) use trouble::store_failed;
+pub(crate) use trouble::{store_failed, store_is_written_again};

@@ -102,10 +102,9 @@ impl Child {
 
     /// Writes the question and reads the answer's line.
     pub(super) async fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>, Broken> {
-        let (mut written, mut status) = (0, None);
+        let (mut written, mut status, mut is_shut) = (0, None, false);
         let line = {
             let write = async {
-                // A process that is gone is told by its end.
                 if let Some(stdin) = &mut self.stdin {
                     while written < question.len()
                         && let Ok(more @ 1..) = stdin.write(&question[written..]).await
@@ -113,13 +112,19 @@ impl Child {
                         written += more;
                     }
                 }
-                std::future::pending::<()>().await;
+                if written == question.len() {
+                    std::future::pending::<()>().await;
+                }
             };
             let mut reading = pin!(read_line(&mut self.stdout, LONGEST_ANSWER));
             tokio::select! {
                 biased;
                 line = &mut reading => line,
-                () = write => unreachable!("it waits for ever"),
+                // It is gone, or about to; or it goes on, and whatever it does, it will not answer.
+                () = write => {
+                    is_shut = true;
+                    Ok(Line::End(Vec::new()))
+                }
                 ended = self.process.wait() => {
                     status = Some(ended);
                     self.is_gone = true;
@@ -137,9 +142,10 @@ impl Child {
                 let how = match status {
                     Some(Ok(status)) => words(status),
                     Some(Err(error)) => error.to_string(),
-                    None => self.end().await,
+                    None => self.end(if is_shut { "input" } else { "output" }).await,
                 };
-                Err(if self.is_unread(written) { Broken::Unread(how) } else { Broken::Ended(how) })
+                let is_unread = self.is_unread(written) || is_shut && !self.is_gone && written == 0;
+                Err(if is_unread { Broken::Unread(how) } else { Broken::Ended(how) })
             }
         }
     }
@@ -150,21 +156,21 @@ impl Child {
         self.is_gone && left == Some(written as u64)
     }
 
-    /// Its output has ended: so has it, or it will be killed.
-    async fn end(&mut self) -> String {
+    /// Its input or its output has ended: so has it, or it will be killed.
+    async fn end(&mut self, what: &str) -> String {
         match timeout(PATIENCE, self.process.wait()).await {
             Ok(ended) => {
                 self.gone();
                 ended.map_or_else(|error| error.to_string(), words)
             }
-            Err(_) => "it closed its standard output".to_owned(),
+            Err(_) => format!("it closed its standard {what}"),
         }
     }
 
     /// Tells it that nothing more comes, and gives it a moment to end.
     pub(super) async fn close(mut self) {
         self.stdin = None;
-        self.end().await;
+        self.end("input").await;
     }
 
     /// It was waited for, now or before. What it started ends with it.

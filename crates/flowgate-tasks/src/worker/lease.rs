@@ -86,6 +86,11 @@ impl Lease {
         self.until = watch::channel(None).1;
     }
 
+    /// Whether it is over at this very moment. A process that was stopped for a while goes on wherever it was, whatever is due.
+    pub(super) fn is_over(&self) -> bool {
+        self.until.borrow().is_none_or(|until| until <= clock::now())
+    }
+
     /// Completes when the lease is over.
     pub(super) async fn lost(&mut self) {
         loop {

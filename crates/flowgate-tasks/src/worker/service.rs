@@ -9,7 +9,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use flowgate_core::OptionError;
 use tokio::{
     sync::broadcast::error::RecvError,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
@@ -34,6 +34,8 @@ use crate::{
 /// The shortest and the longest wait before asking again for what others have locked, or of a store that failed.
 const SOON: Duration = Duration::from_millis(1);
 pub(super) const LATE: Duration = Duration::from_millis(100);
+/// How long a store has to hear that a worker leaves: one that does not answer finds out when its lease is over.
+const GOODBYE: Duration = Duration::from_secs(5);
 
 /// What a worker did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,7 +119,7 @@ impl Worker {
             }
         }
         drop(upkeep);
-        desk.store.leave(desk.worker).await?;
+        desk.leave().await?;
         let ending = desk.end();
         telling.end().await;
         Ok(ending)
@@ -302,6 +304,10 @@ impl Desk {
         let Some(UnderWay { reply, asked, settles, starts }) = self.turn.take() else { return Ok(()) };
         self.teller.heard(&turned);
         self.catch_up.turned();
+        if self.lease.is_over() {
+            // What this turn claimed may be somebody else's by now: it does not start.
+            return self.start_over().await;
+        }
         match turned {
             Ok(turned) => {
                 let lost = settles.iter().filter(|settle| turned.lost.contains(&settle.task.id)).count();
@@ -427,6 +433,10 @@ impl Desk {
         self.held.give_up().await;
         self.stock = Stock::default();
         self.turn = None;
+        if self.is_closed {
+            // It would hold nothing under another one, and a store that hangs would keep it from ending.
+            return Ok(());
+        }
         match Lease::take(&self.store, &self.options, &self.teller).await {
             Ok(taken) => {
                 (self.worker, self.lease) = taken;
@@ -450,6 +460,13 @@ impl Desk {
         self.stop_at = Some(clock::now() + self.options.drain);
     }
 
+    async fn leave(&mut self) -> Result<(), StoreError> {
+        let left = timeout(GOODBYE.min(self.options.lease), self.store.leave(self.worker)).await;
+        left.unwrap_or_else(|_| {
+            Err(StoreError::Database { doing: "let a worker go", why: "it does not answer".to_owned() })
+        })
+    }
+
     async fn stop(&mut self) {
         self.stop_at = None;
         self.ending.stopped = self.held.stop().await;
@@ -461,5 +478,31 @@ impl Desk {
 
     fn is_done(&self) -> bool {
         self.is_closed && self.turn.is_none() && self.held.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{store::Sqlite, task::NewTask};
+
+    // Seen to fail: without the look at the lease in `end_turn`, the task ran.
+    #[tokio::test]
+    async fn t5_what_was_claimed_under_a_lease_that_is_over_does_not_start() {
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().expect("a store"));
+        store.send(vec![NewTask::new("one", Vec::new())]).await.expect("sent");
+        for (lease, runs) in [(Duration::from_nanos(1), 0), (Duration::from_secs(600), 1)] {
+            let options = WorkerOptions { lease, ..WorkerOptions::default() };
+            let (teller, _telling) = Teller::start(None, &store);
+            let taken = Lease::take(&store, &options, &teller).await.expect("a lease");
+            let mut desk = Desk::open(Arc::clone(&store), Handlers::new(), options, taken, teller);
+            desk.begin_turn();
+            let turned = pending_turn(&mut desk.turn).await;
+            assert_eq!(turned.as_ref().expect("a turn").claimed.len(), 1, "the store has not noticed");
+            let late = desk.worker;
+            desk.end_turn(turned).await.expect("an end");
+            assert_eq!(desk.held.len(), runs);
+            store.leave(late).await.expect("it is back in line");
+        }
     }
 }

@@ -46,6 +46,29 @@ async fn s1_what_was_accepted_is_there_after_the_end_of_the_process() {
     assert_eq!(second.audit().await.expect("an audit"), [""; 0]);
 }
 
+#[tokio::test]
+async fn s1_what_nobody_would_find_again_is_not_accepted() {
+    // Seen to fail: with `sync_data` alone in `Log::keep`, all were told that it is stored; without the identity, where the file was replaced.
+    for (name, is_replaced) in [("tasks.db", false), ("tasks.db-wal", false), ("tasks.db", true)] {
+        let folder = Folder::new();
+        let store = Sqlite::open(folder.file()).expect("a store");
+        let sent = store.send(vec![task()]).await.expect("stored")[0];
+        let (file, aside) = (folder.0.join(name), folder.0.join("aside"));
+        std::fs::rename(&file, &aside).expect("put aside");
+        if is_replaced {
+            std::fs::copy(&aside, &file).expect("another of this name");
+        }
+        for _ in 0..2 {
+            let told = store.send(vec![task()]).await.expect_err("it is nowhere").to_string();
+            assert!(
+                told.contains(name) && told.contains("removed or replaced") && told.contains("restart"),
+                "{told}"
+            );
+        }
+        store.look_at_task(sent.id).await.expect_err("what it saw is not kept");
+    }
+}
+
 #[test]
 fn many_may_open_a_new_file_at_once() {
     let folder = Folder::new();

@@ -1,6 +1,11 @@
 //! What workers claim ahead, under soft caps: one task to a lease, which counts in no cap until the task starts.
 
-use super::{connect::Lease, marks::Marks, rows, session::flight};
+use super::{
+    connect::Lease,
+    marks::Marks,
+    rows,
+    session::{begun, flight},
+};
 use crate::{
     plan::{Candidate, Scene},
     store::{Ahead, Claimed, Place, StoreError, WorkerId},
@@ -52,11 +57,15 @@ pub(super) const TAKE_AHEAD_OF_KEYS: &str = "WITH riding AS (\
     SELECT made.id, ids, made.lanes, attempts, weights, goods, records, lanes.queue, lanes.key FROM made JOIN lanes ON lanes.id = made.lanes[1] ORDER BY made.id";
 
 /// Those that are still the worker's, and whether they counted nowhere until now.
-pub(super) const START: &str = "WITH known AS (\
-    SELECT id, ahead_until FROM leases WHERE id = ANY($1) AND worker + 0 = $2 ORDER BY id FOR UPDATE), \
+pub(super) const START: &str = concat!(
+    "WITH known AS (\
+    SELECT id, ahead_until FROM leases WHERE id = ANY($1) AND worker + 0 = $2 AND ",
+    begun!(),
+    " ORDER BY id FOR UPDATE), \
     started AS (UPDATE leases SET ahead_until = NULL, since = now_ns($3) FROM known \
     WHERE leases.id = ANY($1) AND leases.id = known.id AND known.ahead_until IS NOT NULL) \
-    SELECT id, ahead_until IS NOT NULL AS is_new FROM known";
+    SELECT id, ahead_until IS NOT NULL AS is_new FROM known"
+);
 
 /// What started and takes nobody's place: as if it had not, and in time for nobody. Upkeep takes it back to its line.
 pub(super) const REFUSE: &str = "UPDATE leases SET ahead_until = $2 WHERE id = ANY($1)";

@@ -7,7 +7,7 @@ use super::{
     gather::Filling,
     notes::put_on_sheets,
     send::{Batch, Named, SHARE_LANES},
-    session::{Params, failed, flight},
+    session::{Params, begun, failed, flight},
 };
 use crate::{
     store::{Sent, StoreError},
@@ -17,13 +17,16 @@ use crate::{
 /// Lanes that get a task of more than one slot.
 pub(super) const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
 
-/// Where a lane is gone, all are null, which is refused: then nothing is stored. They are looked for once, not for each task. The time is no table to join, so that
+/// Where a lane is gone, all are null, which is refused: then nothing is stored. $13: it is somebody else's transaction, who knows that it began. They are looked for once, not for each task. The time is no table to join, so that
 /// what comes in its order is not sorted. A number
 /// from before its lane was shared may be before the lane's mark.
 pub(super) const ADD_TASKS: &str = concat!(
     "WITH clock AS MATERIALIZED (SELECT flowgate.now_ns($11) AS now), told AS MATERIALIZED (\
     SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, \
-    CASE WHEN (SELECT count(*) FROM flowgate.lanes WHERE id = ANY($12::bigint[])) = cardinality($12::bigint[]) THEN asked.lane END AS lane, \
+    CASE WHEN (SELECT count(*) FROM flowgate.lanes WHERE id = ANY($12::bigint[])) = cardinality($12::bigint[]) \
+    AND ($13 OR ",
+    begun!(),
+    ") THEN asked.lane END AS lane, \
     asked.id AS named, weight, record, note, noted_at, nr, \
     CASE WHEN due_from_now THEN (SELECT now FROM clock) + due ELSE due END AS due, \
     CASE WHEN good_from_now THEN (SELECT now FROM clock) + good ELSE good END AS good \
@@ -140,7 +143,7 @@ impl Columns {
             session.query(SHARE_LANES, [&self.all_lanes]),
             limited,
             session.query_if(!self.heavy_lanes.is_empty(), HEAVY_LANES, [&self.heavy_lanes]),
-            session.query(ADD_TASKS, self.params(&told)),
+            session.query(ADD_TASKS, self.params(&told, &false)),
         )?;
         if added.len() == self.lanes.len() {
             return Ok(added);
@@ -150,7 +153,7 @@ impl Columns {
     }
 
     /// As [`ADD_TASKS`] takes them.
-    fn params<'a>(&'a self, told: &'a Option<i64>) -> Params<'a, 12> {
+    fn params<'a>(&'a self, told: &'a Option<i64>, is_theirs: &'a bool) -> Params<'a, 13> {
         [
             &self.ids,
             &self.lanes,
@@ -164,6 +167,7 @@ impl Columns {
             &self.noted_at,
             told,
             &self.all_lanes,
+            is_theirs,
         ]
     }
 
@@ -188,7 +192,7 @@ impl Columns {
         told: Option<i64>,
     ) -> Result<Vec<Sent>, StoreError> {
         let failed = failed("stored tasks in a transaction");
-        let columns = self.params(&told);
+        let columns = self.params(&told, &true);
         let added = transaction.query(ADD_TASKS, &columns);
         let tell = "SELECT pg_notify('flowgate', 'w'), pg_notify('flowgate', 'd')";
         let (added, _) = flight!(added, transaction.query(tell, &[])).map_err(failed)?;

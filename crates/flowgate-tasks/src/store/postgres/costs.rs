@@ -9,7 +9,7 @@ use super::{
     ahead::{LATE, START},
     connect::Postgres,
     gather::{ANY_KEYED, GIVE_BACK, GIVE_BACK_SOME, KEYED_LANES, PLAIN_LANES},
-    session::{Plans, Session},
+    session::{BEGIN, Plans, Session},
     swap::SWAP,
     swap_keys::SWAP_KEYS,
     tls::Address,
@@ -177,6 +177,7 @@ impl Asked {
         );
         let lease = self.one(&add).await;
         let mut looks = Vec::new();
+        self.run(BEGIN).await;
         for (what, execution) in [
             ("a start", format!("begun ('{{{lease}}}', {worker}, NULL)")),
             ("a task's end", format!("back_some ('{{{lease}}}', '{{7}}', {worker})")),
@@ -184,6 +185,7 @@ impl Asked {
         ] {
             looks.push((what, self.looks(&execution).await));
         }
+        self.run("COMMIT").await;
         looks
     }
 }

@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use tokio_postgres::Row;
 
-use super::{ahead::START, connect::Lease, session::flight};
+use super::{
+    ahead::START,
+    connect::Lease,
+    session::{begun, flight},
+};
 use crate::store::{Claimed, Settle, StoreError, Want, WorkerId};
 
 /// Whether a worker serves a lane's queue: one of those it names; if it names none, all but the server's own,
@@ -33,7 +37,7 @@ pub(super) const MOST_PLAIN: usize = 16;
 pub(super) const A_FEW: usize = 4;
 
 /// Whoever counts all that is claimed waits for us, or we for them, before anything is locked.
-pub(super) const BEGIN: &str = "BEGIN; LOCK TABLE leases IN ROW EXCLUSIVE MODE";
+pub(super) const BEGIN: &str = "BEGIN DEFERRABLE; LOCK TABLE leases IN ROW EXCLUSIVE MODE";
 const WORKER: &str = "SELECT now_ns($2) AS now, worker.id AS worker FROM (SELECT) AS one \
     LEFT JOIN LATERAL (SELECT id FROM workers WHERE id = $1 FOR KEY SHARE) AS worker ON true";
 const CLUSTER: &str = "SELECT cap, in_use FROM cluster";
@@ -47,13 +51,21 @@ const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates 
     WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";
 /// Both tell which of a lease's tasks had been settled before. By `worker + 0`, so that they are found by their own numbers: the index by
 /// worker leads over all that it ever held, for as long as somebody's transaction keeps those.
-pub(super) const GIVE_BACK: &str = "DELETE FROM leases WHERE id = ANY($1) AND worker + 0 = $2 RETURNING id, done, ahead_until IS NOT NULL AS is_ahead";
-pub(super) const GIVE_BACK_SOME: &str = "WITH given AS (SELECT lease, array_agg(DISTINCT id) AS ids \
+pub(super) const GIVE_BACK: &str = concat!(
+    "DELETE FROM leases WHERE id = ANY($1) AND worker + 0 = $2 AND ",
+    begun!(),
+    " RETURNING id, done, ahead_until IS NOT NULL AS is_ahead"
+);
+pub(super) const GIVE_BACK_SOME: &str = concat!(
+    "WITH given AS (SELECT lease, array_agg(DISTINCT id) AS ids \
     FROM unnest($1::bigint[], $2::bigint[]) AS asked (lease, id) GROUP BY lease), \
     old AS (SELECT leases.id, leases.done, given.ids FROM leases JOIN given ON leases.id = given.lease \
-    WHERE leases.id = ANY($1) AND leases.worker + 0 = $3 FOR UPDATE OF leases) \
+    WHERE leases.id = ANY($1) AND leases.worker + 0 = $3 AND ",
+    begun!(),
+    " FOR UPDATE OF leases) \
     UPDATE leases SET done = old.done || array(SELECT id FROM unnest(old.ids) AS fresh (id) WHERE id <> ALL(old.done)) \
-    FROM old WHERE leases.id = ANY($1) AND leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead";
+    FROM old WHERE leases.id = ANY($1) AND leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead"
+);
 
 /// Ready lanes with a key: those of the best priority after the cursor, then those up to it, then the others; each key locked, unless
 /// somebody else has it. In three parts, so that each is a piece of the index, and said by pairs, so that no other index looks as good:

@@ -9,7 +9,7 @@ use super::{
     connect::{Line, Postgres},
     rows::{self, tick},
     send::{self, READY_LANES, SHARE_LANES},
-    session::{failed, flight},
+    session::{BEGIN, failed, flight},
     shelf::Values,
 };
 use crate::{
@@ -253,7 +253,7 @@ impl Postgres {
                 let lanes = shared.lanes.resolve(&session, std::slice::from_ref(&name)).await?;
                 session.begin();
                 let (_, gone, _, added, _) = flight!(
-                    session.run("BEGIN"),
+                    session.run(BEGIN),
                     session.query(send::REMOVE_DEAD, [&id.0]),
                     session.query(SHARE_LANES, [&lanes]),
                     session.query(send::ADD_REVIVED, [&id.0, &lanes[0], &weight, &record]),

@@ -14,7 +14,7 @@ use super::{
     notes,
     rows::tick,
     send::{self, Batch, Named},
-    session::{Tries, flight},
+    session::{Tries, begun, flight},
     turn::Turnout,
 };
 use crate::{
@@ -26,33 +26,41 @@ use crate::{
 };
 
 /// Begins a run, unless its id or its origin is taken, and stores its steps.
-pub(super) const START: &str = "WITH written AS (\
+pub(super) const START: &str = concat!(
+    "WITH written AS (\
     INSERT INTO runs (name, id, origin, state, version, steps, bytes, created, head) \
     SELECT $1::text, $2::text, $3::text, 0, 1, $5::int, $6::bigint, now_ns($9), $4::bytea \
-    WHERE NOT EXISTS (SELECT FROM runs WHERE id = $2 AND state = 0) \
+    WHERE ",
+    begun!(),
+    " AND NOT EXISTS (SELECT FROM runs WHERE id = $2 AND state = 0) \
     AND NOT EXISTS (SELECT FROM runs WHERE origin = $3) AND $5 <= $10::int AND $6 <= $11::bigint \
     ON CONFLICT DO NOTHING RETURNING name), \
     added AS (INSERT INTO steps (run, name, task, at, body) \
     SELECT written.name, asked.name, nextval('task_ids'), now_ns($9), asked.body \
     FROM written CROSS JOIN unnest($7::text[], $8::bytea[]) AS asked (name, body) RETURNING name) \
-    SELECT written.name, array(SELECT name FROM added) FROM written";
+    SELECT written.name, array(SELECT name FROM added) FROM written"
+);
 
 /// The run that has that id or that origin.
 pub(super) const TAKEN: &str = "SELECT name FROM runs WHERE id = $1 AND state = 0 \
     UNION ALL SELECT name FROM runs WHERE origin = $2 LIMIT 1";
 
 /// Changes a run that is as it must be, and stores those of its steps that are new.
-pub(super) const CHANGE: &str = "WITH written AS (\
+pub(super) const CHANGE: &str = concat!(
+    "WITH written AS (\
     UPDATE runs SET version = version + CASE WHEN $3::bytea IS NULL AND $4::smallint IS NULL THEN 0 ELSE 1 END, \
     head = coalesce($3, head), state = coalesce($4, state), \
     ended = CASE WHEN $4 > 0 THEN now_ns($10) ELSE ended END, steps = steps + $6::int, bytes = bytes + $7::bigint \
-    WHERE name = $1 AND ($2::bigint IS NULL OR version = $2) AND (state = 0 OR $5::bool) \
+    WHERE name = $1 AND ",
+    begun!(),
+    " AND ($2::bigint IS NULL OR version = $2) AND (state = 0 OR $5::bool) \
     AND steps + $6 <= $11::int AND bytes + $7 <= $12::bigint RETURNING name), \
     added AS (INSERT INTO steps (run, name, task, at, body) \
     SELECT written.name, asked.name, nextval('task_ids'), now_ns($10), asked.body \
     FROM written CROSS JOIN unnest($8::text[], $9::bytea[]) AS asked (name, body) \
     ON CONFLICT (run, name) DO NOTHING RETURNING name) \
-    SELECT written.name, array(SELECT name FROM added) FROM written";
+    SELECT written.name, array(SELECT name FROM added) FROM written"
+);
 
 /// How a run stands that was not changed.
 pub(super) const STOOD: &str = "SELECT state, version FROM runs WHERE name = $1";

@@ -12,10 +12,10 @@ use super::{
     columns::{self, Columns, HEAVY_LANES, LOCK_SENT, SENT_LIMITS, nanos},
     connect::{Lease, Line, Postgres, Shared},
     direct,
-    gather::{BEGIN, Begun},
+    gather::{self, Begun},
     lanes::{self, LaneName},
     runs,
-    session::{Params, Tries, failed, flight},
+    session::{BEGIN, Params, Tries, begun, failed, flight},
     turn::Turnout,
 };
 use crate::{
@@ -48,19 +48,29 @@ const LOCK_IDLE: &str = "SELECT id FROM lanes WHERE id = ANY($1) AND state = 0 O
 /// Tells those who keep up that something is due one day.
 pub(super) const DELAYED: &str = "SELECT pg_notify('flowgate', 'd')";
 
-pub(super) const REMOVE_DEAD: &str =
-    "WITH forgotten AS (DELETE FROM cancels WHERE task = $1) DELETE FROM dead WHERE id = $1 RETURNING id";
+pub(super) const REMOVE_DEAD: &str = concat!(
+    "WITH forgotten AS (DELETE FROM cancels WHERE task = $1) DELETE FROM dead WHERE id = $1 AND ",
+    begun!(),
+    " RETURNING id"
+);
 
 /// At the end of its line, as new; unless that lane is gone.
-pub(super) const ADD_REVIVED: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, record) \
-    SELECT $1, id, nextval('task_ids'), 0, $3, $4 FROM lanes WHERE id = $2 RETURNING id";
+pub(super) const ADD_REVIVED: &str = concat!(
+    "INSERT INTO tasks (id, lane, place, attempt, weight, record) \
+    SELECT $1, id, nextval('task_ids'), 0, $3, $4 FROM lanes WHERE id = $2 AND ",
+    begun!(),
+    " RETURNING id"
+);
 
 /// Remembers dedupe ids, unless they are remembered already.
-const CLAIM_NAMES: &str = "INSERT INTO dedupes (name, task, until) \
-    SELECT name, nextval('task_ids'), now_ns($3) + lasting FROM unnest($1::text[], $2::bigint[]) AS asked (name, lasting) \
-    ORDER BY name \
+const CLAIM_NAMES: &str = concat!(
+    "INSERT INTO dedupes (name, task, until) \
+    SELECT name, nextval('task_ids'), now_ns($3) + lasting FROM unnest($1::text[], $2::bigint[]) AS asked (name, lasting) WHERE ",
+    begun!(),
+    " ORDER BY name \
     ON CONFLICT (name) DO UPDATE SET task = excluded.task, until = excluded.until \
-    WHERE dedupes.until <= now_ns($3) RETURNING name, task";
+    WHERE dedupes.until <= now_ns($3) RETURNING name, task"
+);
 const NAMED: &str = "SELECT name, task FROM dedupes WHERE name = ANY($1)";
 
 pub(super) const STATEMENTS: &[&str] = &[
@@ -196,7 +206,7 @@ pub(super) fn lost_a_lane(error: &StoreError) -> bool {
 
 /// How a transaction that stores tasks begins: one that may claim as a turn does.
 pub(super) fn beginning(taken: Option<&Taken>) -> &'static str {
-    if taken.is_some() { BEGIN } else { "BEGIN" }
+    if taken.is_some() { gather::BEGIN } else { BEGIN }
 }
 
 async fn store(

@@ -21,20 +21,43 @@ macro_rules! flight {
 }
 pub(super) use flight;
 
+/// How a transaction begins whose first flight changes something. That is on its way before anybody knows whether the transaction
+/// began; and if it did not, having been cancelled, say, each statement behind it would be committed by itself.
+pub(super) const BEGIN: &str = "BEGIN DEFERRABLE";
+/// Whether [`BEGIN`] was obeyed: a condition of every such statement. The word is a mark and nothing else, for it means something only to
+/// serializable transactions that read.
+macro_rules! begun {
+    () => {
+        "current_setting('transaction_deferrable') = 'on'"
+    };
+}
+pub(super) use begun;
+
 /// The parameters of a statement.
 pub(super) type Params<'a, const N: usize> = [&'a (dyn ToSql + Sync); N];
 
+/// What is counted on, whatever the database has for a default. A statement sees what was committed before it and not before its
+/// transaction, and nothing but [`BEGIN`] marks a transaction.
+macro_rules! counted_on {
+    () => {
+        "SET search_path TO flowgate; SET default_transaction_isolation TO 'read committed'; \
+         SET default_transaction_deferrable TO off; "
+    };
+}
 /// Statements here take a millisecond; compiling one takes hundreds.
-const PLAIN: &str = "SET search_path TO flowgate; SET jit TO off";
+const PLAIN: &str = concat!(counted_on!(), "SET jit TO off");
 /// The same where every statement finds its rows by an index. A plan is made for what a table holds on average: with a million
 /// tasks in ten lanes, to read all of them looks like the shortest way to the first of a lane, and an empty lane has none. And how many
 /// rows a `LIMIT $2` lets through it takes for a tenth of all: to twenty lanes of 100,000 it found their keys by reading all keys.
 ///
 /// And planned once, whatever the parameters: there is but one way by an index, and to look for it anew with each statement took
 /// more than half of a claim.
-const BY_INDEX: &str = "SET search_path TO flowgate; SET jit TO off; SET enable_seqscan TO off; \
-    SET enable_bitmapscan TO off; SET enable_mergejoin TO off; SET enable_hashjoin TO off; \
-    SET plan_cache_mode TO force_generic_plan";
+const BY_INDEX: &str = concat!(
+    counted_on!(),
+    "SET jit TO off; SET enable_seqscan TO off; \
+     SET enable_bitmapscan TO off; SET enable_mergejoin TO off; SET enable_hashjoin TO off; \
+     SET plan_cache_mode TO force_generic_plan"
+);
 
 /// How the plans of a connection's statements are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

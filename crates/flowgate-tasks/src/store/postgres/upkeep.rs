@@ -187,7 +187,7 @@ impl Postgres {
 
     pub(super) async fn renew(&self, worker: WorkerId) -> Result<bool, StoreError> {
         // Not among the rest: somebody who counts a long line there may take longer than a lease lasts.
-        self.job(Line::Upkeep, move |shared, session| async move {
+        self.job(Line::Upkeep, move |shared, mut session| async move {
             // A renewal that is lost with the server shortens a lease, and no more: nobody waits for the disk.
             let renew = format!(
                 "BEGIN; SET LOCAL synchronous_commit TO off; \
@@ -195,7 +195,9 @@ impl Postgres {
                 shared.told_time().map_or_else(|| "NULL".to_owned(), |told| told.to_string()),
                 worker.0
             );
+            session.begin();
             let said = session.client().simple_query(&renew).await.map_err(failed("renewed a lease"))?;
+            session.end();
             let changed = |message: &tokio_postgres::SimpleQueryMessage| {
                 matches!(message, tokio_postgres::SimpleQueryMessage::CommandComplete(1))
             };

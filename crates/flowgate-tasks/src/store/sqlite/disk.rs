@@ -6,7 +6,6 @@
 //! anything, which keeps the file whole.
 
 use std::{
-    fs::File,
     io,
     sync::{
         Arc,
@@ -47,7 +46,6 @@ struct Batch {
 
 /// What the thread works with.
 pub(super) struct Syncer {
-    file: File,
     answers: Receiver<Batch>,
     told: Sender<()>,
     behind: Arc<AtomicUsize>,
@@ -58,12 +56,12 @@ pub(super) fn none() -> (Disk, Commits) {
     (Disk(None), Commits { waiting: None, told: channel().1, is_out: false })
 }
 
-/// For the file that transactions are written to, and what its thread has to run.
-pub(super) fn of(file: File) -> (Disk, Commits, Syncer) {
+/// For one that has, and what the thread has to run.
+pub(super) fn some() -> (Disk, Commits, Syncer) {
     let (send, answers) = sync_channel(WAITING);
     let (tell, told) = channel();
     let behind = Arc::new(AtomicUsize::new(0));
-    let syncer = Syncer { file, answers, told: tell, behind: Arc::clone(&behind) };
+    let syncer = Syncer { answers, told: tell, behind: Arc::clone(&behind) };
     let waiting = Waiting { answers: send, behind };
     (Disk(Some(waiting.clone())), Commits { waiting: Some(waiting), told, is_out: false }, syncer)
 }
@@ -116,15 +114,14 @@ impl Waiting {
 impl Syncer {
     /// Until nobody can ask any more. A disk that failed once may have lost what it was given before, whatever it says
     /// later: from then on nothing is kept.
-    pub(super) fn run(self, sync: impl Fn(&File) -> io::Result<()>) {
+    pub(super) fn run(self, keep: impl Fn() -> io::Result<()>) {
         let mut synced = Ok(());
         while let Ok(first) = self.answers.recv() {
             let mut batches = vec![first];
             batches.extend(self.answers.try_iter());
             if synced.is_ok() {
-                let said =
-                    |error| format!("the disk failed, and nothing is taken in until a restart: {error}");
-                synced = sync(&self.file).map_err(said);
+                synced =
+                    keep().map_err(|error| format!("{error}; nothing is taken in any more, until a restart"));
             }
             if synced.is_ok() {
                 self.behind.fetch_sub(batches.len(), Ordering::SeqCst);
@@ -155,10 +152,6 @@ mod tests {
 
     use super::*;
 
-    fn a_file() -> File {
-        File::open("/dev/null").expect("it is there")
-    }
-
     fn asked() -> (Answer, Receiver<Result<(), String>>) {
         let (tell, told) = channel();
         (Box::new(move |outcome| drop(tell.send(outcome))), told)
@@ -167,9 +160,9 @@ mod tests {
     // Seen to fail: with the answers given in `commit`, the first was told before the disk was done.
     #[test]
     fn t5_nobody_is_answered_before_the_disk_has_it_and_a_reader_waits_for_what_it_saw() {
-        let (disk, mut commits, syncer) = of(a_file());
+        let (disk, mut commits, syncer) = some();
         let (go, gate) = channel::<()>();
-        let thread = thread::spawn(move || syncer.run(|_| gate.recv().map_err(io::Error::other)));
+        let thread = thread::spawn(move || syncer.run(|| gate.recv().map_err(io::Error::other)));
         let (first, told_first) = asked();
         commits.commit(vec![first], || Ok(()));
         let (read, told_read) = asked();
@@ -190,10 +183,10 @@ mod tests {
     // Seen to fail: with `synced` forgotten after each turn, the second was told that it is kept.
     #[test]
     fn t5_a_disk_that_failed_once_keeps_nothing_more() {
-        let (disk, mut commits, syncer) = of(a_file());
+        let (disk, mut commits, syncer) = some();
         let failing = std::cell::Cell::new(true);
         let thread = thread::spawn(move || {
-            syncer.run(|_| if failing.replace(false) { Err(io::Error::other("broken")) } else { Ok(()) });
+            syncer.run(|| if failing.replace(false) { Err(io::Error::other("broken")) } else { Ok(()) });
         });
         for _ in 0..2 {
             let (answer, told) = asked();

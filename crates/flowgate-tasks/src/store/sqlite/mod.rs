@@ -16,6 +16,7 @@ mod keys;
 mod lanes;
 mod leases;
 mod limits;
+mod log;
 mod look;
 mod notes;
 mod open;

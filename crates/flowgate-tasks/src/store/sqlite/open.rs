@@ -3,16 +3,11 @@
 //! Owns the settings of a connection and the migrations. Any number of processes may open the same new file at once: one of
 //! them makes the tables, under a write lock, and the others find them made.
 
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    path::Path,
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
-use super::error::Fault;
+use super::{error::Fault, log::Log};
 use crate::store::StoreError;
 
 /// Each brings the tables from its index to the next version.
@@ -47,10 +42,10 @@ const SETTINGS: &str = "
     PRAGMA journal_size_limit = 67108864;
 ";
 
-/// The connection that writes, and the file its transactions go to; `None`: they are kept nowhere.
+/// The connection that writes, and what its transactions go to; `None`: they are kept nowhere.
 pub(super) struct Opened {
     pub(super) writer: Connection,
-    pub(super) file: Option<File>,
+    pub(super) log: Option<Log>,
 }
 
 /// The connection that writes.
@@ -62,8 +57,10 @@ pub(super) fn writer(path: &Path) -> Result<Opened, StoreError> {
         // is done under the same lock as the migrations: by whoever comes first.
         switch_to_wal(&db)?;
         let writer = prepare(db)?;
-        let file = Some(log(&writer)?);
-        Ok(Opened { writer, file })
+        let log = Log::of(Path::new(writer.path().unwrap_or_default()));
+        let why =
+            |error: std::io::Error| StoreError::Database { doing: "opened the file", why: error.to_string() };
+        Ok(Opened { log: Some(log.map_err(why)?), writer })
     };
     open().map_err(|fault| match path_fault(path, &fault) {
         Some(why) => StoreError::Database { doing: "opened the file", why },
@@ -90,7 +87,7 @@ fn path_fault(path: &Path, fault: &Fault) -> Option<String> {
 /// A store that ends with its connection.
 pub(super) fn in_memory() -> Result<Opened, StoreError> {
     let open = || -> Result<Opened, Fault> {
-        Ok(Opened { writer: prepare(Connection::open_in_memory()?)?, file: None })
+        Ok(Opened { writer: prepare(Connection::open_in_memory()?)?, log: None })
     };
     open().map_err(|fault| fault.while_it("opened a store in memory"))
 }
@@ -118,22 +115,6 @@ fn switch_to_wal(db: &Connection) -> Result<(), Fault> {
         }
     }
     db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(Fault::from)
-}
-
-/// The file that transactions are written to before a checkpoint moves them. It is there for as long as a connection is open
-/// that has written, and no lock of SQLite is on it: those a process has on a file end when it closes that file anywhere.
-fn log(db: &Connection) -> Result<File, Fault> {
-    // As SQLite has it: where a link was given, what it leads to.
-    let name = format!("{}-wal", db.path().unwrap_or_default());
-    let open = || {
-        let log = OpenOptions::new().write(true).open(&name)?;
-        // It may be new, and so may the file itself: their names have to be on disk as well.
-        File::open(Path::new(&name).parent().unwrap_or(Path::new("/")))?.sync_all()?;
-        Ok(log)
-    };
-    let failed =
-        |error: io::Error| StoreError::Database { doing: "opened the file", why: format!("{name}: {error}") };
-    Ok(open().map_err(failed)?)
 }
 
 fn settle_in(db: &Connection) -> Result<(), Fault> {

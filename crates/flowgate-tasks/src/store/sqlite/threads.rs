@@ -4,7 +4,6 @@
 //! rolled back alone. Answers are given by the [`Disk`], after the commit, never before.
 
 use std::{
-    fs::File,
     sync::{Arc, mpsc as std_mpsc},
     thread::{self, JoinHandle},
     time::Duration,
@@ -68,15 +67,16 @@ pub(super) struct Threads {
 impl Threads {
     /// Without a reader, the writer reads as well.
     pub(super) fn start(
-        Opened { writer, file }: Opened,
+        Opened { writer, log }: Opened,
         reader: Option<(Connection, Connection)>,
         wall: Arc<dyn Wall>,
         wakes: broadcast::Sender<Wake>,
     ) -> Result<Self, StoreError> {
         let mut threads = Threads { writes: None, reads: None, watch: None, handles: Vec::new() };
-        let (disk, commits) = match file.map(disk::of) {
-            Some((disk, commits, syncer)) => {
-                threads.spawn("flowgate-sqlite-sync", move || syncer.run(File::sync_data))?;
+        let (disk, commits) = match log {
+            Some(log) => {
+                let (disk, commits, syncer) = disk::some();
+                threads.spawn("flowgate-sqlite-sync", move || syncer.run(|| log.keep()))?;
                 (disk, commits)
             }
             None => disk::none(),
