@@ -162,8 +162,8 @@ impl Quiet {
     }
 }
 
-/// A future behind a pointer, made where it is to stand: it takes some kilobytes, which would be copied there for each request.
-fn in_place<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+/// A future behind a pointer, made where it is to stand: a large one would be copied there for each request.
+pub(super) fn in_place<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     let place = Box::new_uninit();
     Box::into_pin(Box::write(place, make()))
 }
@@ -189,15 +189,36 @@ async fn welcome(
     }
 }
 
-/// Answers what is said in HTTP/1.1.
-async fn attend(
+/// Answers what is said in HTTP/1.1, until there is no more to answer: then the connection is to be listened to again, unless it
+/// has ended.
+fn attend(
     worker: Rc<Worker>,
     client: Rc<Client>,
-    said: (ClientIo, BytesMut),
+    (mut io, mut input): (ClientIo, BytesMut),
     watch: Rc<Watch>,
-) -> Option<Answered> {
-    let io = serve_http1(&worker, &client, said, &watch).await?;
-    Some((io, client))
+) -> impl Future<Output = Option<Answered>> {
+    // A block: an `async fn` has room for its arguments twice.
+    async move {
+        let (served, io) = match plain::serve(&worker, &client, (&mut io, &mut input), &watch).await {
+            Left::Quiet => return Some((io, client)),
+            Left::Gone => return None,
+            Left::Ended => (Served::Ended, io),
+            Left::Special => {
+                // Apart, so that plain ones need not make room for it.
+                let io = io.with_early(input.freeze());
+                Box::pin(serve_while_busy(&worker, &client, io, &watch)).await
+            }
+        };
+        match (served, client.tunnel.take()) {
+            (Served::Resting, _) => return Some((io, client)),
+            (Served::Ended, Some(tunnel)) => Box::pin(tunnel.run(io, &watch)).await,
+            (Served::Failed, _) if !client.has_unread() => {}
+            (Served::Ended | Served::Failed, _) => {
+                Box::pin(close(io, client.has_unread(), &worker, &watch)).await;
+            }
+        }
+        None
+    }
 }
 
 /// Ends a connection on which nothing is under way.
@@ -280,29 +301,6 @@ fn service(
     service_fn(move |request: Request<Incoming>| {
         exchange(Rc::clone(&worker), Rc::clone(&client), request.map(Inbound::Stream))
     })
-}
-
-/// Serves requests until there is no more to serve: then the connection is to be listened to again, unless it has ended.
-async fn serve_http1(
-    worker: &Rc<Worker>,
-    client: &Rc<Client>,
-    (io, input): (ClientIo, BytesMut),
-    watch: &Watch,
-) -> Option<ClientIo> {
-    let (served, io) = match plain::serve(worker, client, (io, input), watch).await {
-        Left::Quiet(io) => return Some(io),
-        Left::Gone => return None,
-        Left::Ended(io) => (Served::Ended, io),
-        // Apart, so that plain ones need not make room for it.
-        Left::Special(special) => Box::pin(serve_while_busy(worker, client, special, watch)).await,
-    };
-    match (served, client.tunnel.take()) {
-        (Served::Resting, _) => return Some(io),
-        (Served::Ended, Some(tunnel)) => Box::pin(tunnel.run(io, watch)).await,
-        (Served::Failed, _) if !client.has_unread() => {}
-        (Served::Ended | Served::Failed, _) => Box::pin(close(io, client.has_unread(), worker, watch)).await,
-    }
-    None
 }
 
 enum Served {
@@ -394,9 +392,20 @@ mod tests {
     };
 
     #[test]
+    fn what_answers_a_plain_request_takes_less_than_a_kilobyte() {
+        // The allocator has more to do for more. Seen to fail: with what asks the upstream in it.
+        let size = size_of_made(attend);
+        assert!(size <= 1024, "{size}");
+    }
+
+    fn size_of_made<A, B, C, D, F>(_: impl Fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
     fn a_connection_at_rest_takes_little() {
         // The runtime adds 104 bytes of its own and wants a place at a multiple of 128, which the allocator has for 256 bytes and
-        // then for 512. Seen to fail: with the bytes that are to be read again in the connection, not behind a pointer.
+        // then for 512. Seen to fail: with the address of the client in it.
         let size = size_of::<Watched<Connection, Place>>();
         assert!(size <= 256 - 104, "{size}");
     }
