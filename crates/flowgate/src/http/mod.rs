@@ -25,6 +25,7 @@ mod identity;
 mod rate;
 mod scope;
 mod shed;
+mod spread;
 mod upgrade;
 mod wording;
 

@@ -4,7 +4,6 @@
 
 use std::{
     fmt,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -13,18 +12,22 @@ use tower_service::Service;
 
 use super::layer::Shared;
 use crate::gate::Begun;
-use crate::http::{body::GatedBody, future::ResponseFuture};
+use crate::http::{
+    body::GatedBody,
+    future::ResponseFuture,
+    spread::{Origin, Spread},
+};
 
 /// A service behind a [`ConcurrencyLimit`](super::ConcurrencyLimit).
 #[derive(Clone)]
 pub struct Concurrency<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Spread<Shared>,
 }
 
 impl<S> Concurrency<S> {
-    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
-        Concurrency { inner, shared }
+    pub(super) fn new(inner: S, shared: Origin<Shared>) -> Self {
+        Concurrency { inner, shared: Spread::Origin(shared) }
     }
 }
 
@@ -67,7 +70,7 @@ where
                 // The one that was found ready is the one to call later; a clone takes its place.
                 let next = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, next);
-                let layer = Arc::clone(&self.shared);
+                let layer = self.shared.keep();
                 ResponseFuture::waiting(enter, key, ready, request, layer)
             }
         }
