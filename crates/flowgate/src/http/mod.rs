@@ -25,7 +25,6 @@ mod identity;
 mod rate;
 mod scope;
 mod shed;
-mod spread;
 mod upgrade;
 mod wording;
 

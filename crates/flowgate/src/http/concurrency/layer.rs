@@ -3,6 +3,7 @@
 //! Owns the gate: cloning the layer, or mounting it twice, makes no second budget.
 
 use std::{
+    sync::Arc,
     task::{Context, Waker},
     time::Duration,
 };
@@ -20,7 +21,6 @@ use crate::{
         figures::Figures,
         front::{Front, FrontBuilder, front_options, gate_options},
         scope::{Scope, key_of, no_keys},
-        spread::Origin,
         upgrade::{self, Bridge},
     },
 };
@@ -46,7 +46,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
-    shared: Origin<Shared>,
+    shared: Arc<Shared>,
 }
 
 /// When a slot is given back.
@@ -235,7 +235,7 @@ impl ConcurrencyLimitBuilder {
             (_, Some(max_keys)) => gate.keyed().max_keys(max_keys).build().map(Doors::Many),
         };
         let gate = gate.map_err(|error| renamed(&error, self.max_queue))?;
-        Ok(ConcurrencyLimit { shared: Origin::new(Shared { front, terms, gate }) })
+        Ok(ConcurrencyLimit { shared: Arc::new(Shared { front, terms, gate }) })
     }
 }
 
@@ -265,7 +265,7 @@ impl<S> Layer<S> for ConcurrencyLimit {
     type Service = Concurrency<S>;
 
     fn layer(&self, inner: S) -> Concurrency<S> {
-        Concurrency::new(inner, self.shared.clone())
+        Concurrency::new(inner, Arc::clone(&self.shared))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::{
     fmt,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -12,22 +13,18 @@ use tower_service::Service;
 
 use super::layer::Shared;
 use crate::gate::Begun;
-use crate::http::{
-    body::GatedBody,
-    future::ResponseFuture,
-    spread::{Origin, Spread},
-};
+use crate::http::{body::GatedBody, future::ResponseFuture};
 
 /// A service behind a [`ConcurrencyLimit`](super::ConcurrencyLimit).
 #[derive(Clone)]
 pub struct Concurrency<S> {
     inner: S,
-    shared: Spread<Shared>,
+    shared: Arc<Shared>,
 }
 
 impl<S> Concurrency<S> {
-    pub(super) fn new(inner: S, shared: Origin<Shared>) -> Self {
-        Concurrency { inner, shared: Spread::Origin(shared) }
+    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Concurrency { inner, shared }
     }
 }
 
@@ -70,7 +67,7 @@ where
                 // The one that was found ready is the one to call later; a clone takes its place.
                 let next = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, next);
-                let layer = self.shared.keep();
+                let layer = Arc::clone(&self.shared);
                 ResponseFuture::waiting(enter, key, ready, request, layer)
             }
         }
