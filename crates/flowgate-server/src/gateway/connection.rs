@@ -191,13 +191,13 @@ async fn welcome(
 
 /// Answers what is said in HTTP/1.1, until there is no more to answer: then the connection is to be listened to again, unless it
 /// has ended.
+#[expect(clippy::manual_async_fn, reason = "an `async fn` has room for its arguments twice")]
 fn attend(
     worker: Rc<Worker>,
     client: Rc<Client>,
     (mut io, mut input): (ClientIo, BytesMut),
     watch: Rc<Watch>,
 ) -> impl Future<Output = Option<Answered>> {
-    // A block: an `async fn` has room for its arguments twice.
     async move {
         let (served, io) = match plain::serve(&worker, &client, (&mut io, &mut input), &watch).await {
             Left::Quiet => return Some((io, client)),

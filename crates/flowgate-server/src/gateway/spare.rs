@@ -20,6 +20,10 @@ const LARGEST: usize = 16 << 10;
 pub(super) struct Spare {
     to_read: RefCell<Vec<BytesMut>>,
     to_write: RefCell<Vec<Vec<u8>>>,
+    #[expect(
+        clippy::vec_box,
+        reason = "they are lent as they are, and not copied: each takes half a kilobyte"
+    )]
     plain: RefCell<Vec<Box<Plain>>>,
 }
 

@@ -63,13 +63,13 @@ enum Unanswered {
 /// Serves requests for as long as they are plain.
 ///
 /// Cancel safety: dropped, what was under way is dropped, and the connection is of no more use.
+#[expect(clippy::manual_async_fn, reason = "an `async fn` has room for its arguments twice")]
 pub(in crate::gateway) fn serve(
     worker: &Rc<Worker>,
     client: &Rc<Client>,
     (io, input): (&mut ClientIo, &mut BytesMut),
     watch: &Watch,
 ) -> impl Future<Output = Left> {
-    // A block: an `async fn` has room for its arguments twice.
     async move {
         let mut writer = Writer::new(worker.spare.take_to_write());
         let mut plain = worker.spare.take_plain();
