@@ -48,8 +48,8 @@ impl Head for Parts {
 /// A request as routes and upstreams see it.
 #[derive(Debug)]
 pub(super) struct Asked<'r> {
-    /// In lower case, without a port.
-    pub(super) host: Cow<'r, str>,
+    /// In lower case, without a port. As bytes: what may be in it is ASCII, and there is nothing more to find out about it.
+    pub(super) host: Cow<'r, [u8]>,
     /// In its normal form.
     pub(super) path: Cow<'r, str>,
 }
@@ -61,27 +61,25 @@ impl<'r> Asked<'r> {
         }
         let authority = match head.authority() {
             // Whoever names a host in the target means that one (RFC 9112, 3.2.2).
-            Some(authority) => authority.rsplit_once('@').map_or(authority, |(_, authority)| authority),
+            Some(authority) => {
+                authority.rsplit_once('@').map_or(authority, |(_, authority)| authority).as_bytes()
+            }
             None => host_of(head)?,
         };
         let host = without_port(authority);
-        let is_upper = host.bytes().any(|byte| byte.is_ascii_uppercase());
+        let is_upper = host.iter().any(u8::is_ascii_uppercase);
         let host = if is_upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
         Ok(Asked { host, path: normal(head.path()) })
     }
 }
 
-fn host_of(head: &impl Head) -> Result<&str, Fault> {
+fn host_of(head: &impl Head) -> Result<&[u8], Fault> {
     let mut hosts = head.values(&header::HOST);
     match (hosts.next(), hosts.next()) {
-        (Some(host), None) => {
-            let text = str::from_utf8(host)
-                .ok()
-                .filter(|host| host.bytes().all(|byte| OF_A_HOST[usize::from(byte)]));
-            text.ok_or(Fault::Request("The header Host is no host."))
-        }
+        (Some(host), None) if host.iter().all(|byte| OF_A_HOST[usize::from(*byte)]) => Ok(host),
+        (Some(_), None) => Err(Fault::Request("The header Host is no host.")),
         (Some(_), Some(_)) => Err(Fault::Request("The header Host is there more than once.")),
-        (None, _) if head.version() < Version::HTTP_11 => Ok(""),
+        (None, _) if head.version() < Version::HTTP_11 => Ok(b""),
         (None, _) => Err(Fault::Request("The header Host is missing.")),
     }
 }
@@ -105,8 +103,9 @@ pub(super) const fn chars(others: &[u8]) -> [bool; 256] {
     table
 }
 
-fn without_port(authority: &str) -> &str {
-    authority.trim_end_matches(|last: char| last.is_ascii_digit()).strip_suffix(':').unwrap_or(authority)
+fn without_port(authority: &[u8]) -> &[u8] {
+    let digits = authority.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    authority[..authority.len() - digits].strip_suffix(b":").unwrap_or(authority)
 }
 
 /// A body comes in chunks, if its length is not told: another coding would be lost with the header that names it, and belongs
@@ -200,7 +199,7 @@ mod tests {
         ] {
             let parts = parts(target, headers);
             let seen = Asked::of(&parts).map(|asked| asked.host.into_owned()).map_err(|_| 400);
-            assert_eq!(seen.as_deref(), host.as_ref().copied(), "{target} {headers:?}");
+            assert_eq!(seen.as_deref(), host.map(str::as_bytes).as_ref().copied(), "{target} {headers:?}");
         }
     }
 

@@ -7,6 +7,7 @@ use std::{
     cell::RefCell,
     future::Future,
     io::{self, IoSlice},
+    net::SocketAddr,
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, Waker, ready},
@@ -45,10 +46,10 @@ pub(super) enum Wire {
 /// A client's connection, watched.
 #[derive(Debug)]
 pub(super) struct ClientIo {
-    /// What was read already to find out which protocol it is.
-    early: Bytes,
+    /// What was read already to find out which protocol it is, if it is not empty. Behind a pointer, for few have any.
+    early: Option<Box<Bytes>>,
     wire: Wire,
-    watch: Rc<Watch>,
+    pub(super) watch: Rc<Watch>,
     /// How long a request's head may take.
     head: Span,
     /// In HTTP/2, where not everything that comes is of a request.
@@ -86,12 +87,17 @@ impl Socket {
 impl ClientIo {
     /// Whether the other side has hung up. If not, the task is woken when something comes from there: that may be it.
     pub(super) fn is_hung_up(&self, cx: &mut Context<'_>) -> bool {
+        let socket = self.socket();
+        let heard = socket.0.borrow().poll_read_ready(cx);
+        heard.is_ready() && socket.is_hung_up()
+    }
+
+    fn socket(&self) -> &Socket {
         let SocketIo(socket) = match &self.wire {
             Wire::Plain(socket) => socket,
             Wire::Tls(stream) => stream.get_ref().0,
         };
-        let heard = socket.0.borrow().poll_read_ready(cx);
-        heard.is_ready() && socket.is_hung_up()
+        socket
     }
 
     /// Whether there may be something to read. If not, the task is woken when there is. TLS may have some that the socket knows
@@ -105,18 +111,23 @@ impl ClientIo {
         }
     }
 
+    /// Who is at the other side.
+    pub(super) fn peer(&self) -> io::Result<SocketAddr> {
+        self.socket().0.borrow().peer_addr()
+    }
+
     pub(super) fn is_tls(&self) -> bool {
         matches!(self.wire, Wire::Tls(_))
     }
 
     /// Whether something that was read is yet to be read again.
     pub(super) fn has_early(&self) -> bool {
-        !self.early.is_empty()
+        self.early.is_some()
     }
 
     /// `head` is how long a request's head may take.
-    pub(super) fn new(wire: Wire, early: Bytes, watch: Rc<Watch>, head: Span) -> Self {
-        ClientIo { early, wire, watch, head, framed: None }
+    pub(super) fn new(wire: Wire, watch: Rc<Watch>, head: Span) -> Self {
+        ClientIo { early: None, wire, watch, head, framed: None }
     }
 
     /// The same connection before its first byte, on which not everything that comes is of a request: in HTTP/2 a client may as
@@ -128,11 +139,12 @@ impl ClientIo {
 
     /// The same connection, with bytes that were read and are to be read again.
     pub(super) fn with_early(mut self, read: Bytes) -> Self {
-        self.early = match (read.is_empty(), self.early.is_empty()) {
-            (true, _) => self.early,
-            (false, true) => read,
-            (false, false) => Bytes::from([read, self.early].concat()),
-        };
+        if !read.is_empty() {
+            self.early = Some(Box::new(match self.early {
+                None => read,
+                Some(early) => Bytes::from([read, *early].concat()),
+            }));
+        }
         self
     }
 
@@ -175,10 +187,10 @@ impl AsyncRead for ClientIo {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.early.is_empty() {
-            let taken = self.early.len().min(buf.remaining());
-            let again = self.early.split_to(taken);
+        if let Some(mut early) = self.early.take() {
+            let again = early.split_to(early.len().min(buf.remaining()));
             buf.put_slice(&again);
+            self.early = Some(early).filter(|early| !early.is_empty());
             self.came(&again);
             return Poll::Ready(Ok(()));
         }

@@ -12,9 +12,9 @@ use crate::config::{HostPattern, Methods, PathPattern, Segment};
 /// All routes, by number.
 #[derive(Debug, Default)]
 pub(super) struct Router {
-    exact: HashMap<String, Node>,
+    exact: HashMap<Vec<u8>, Node>,
     /// The longest first.
-    under: Vec<(String, Node)>,
+    under: Vec<(Vec<u8>, Node)>,
     any: Node,
 }
 
@@ -51,13 +51,13 @@ impl Router {
     ) {
         let node = match host {
             None => &mut self.any,
-            Some(HostPattern::Exact(host)) => self.exact.entry(host.clone()).or_default(),
-            Some(HostPattern::Under(host)) => self.wildcard(host),
+            Some(HostPattern::Exact(host)) => self.exact.entry(host.clone().into_bytes()).or_default(),
+            Some(HostPattern::Under(host)) => self.wildcard(host.as_bytes()),
         };
         node.add(path.segments(), Leaf { methods: methods.clone(), route });
     }
 
-    fn wildcard(&mut self, host: &str) -> &mut Node {
+    fn wildcard(&mut self, host: &[u8]) -> &mut Node {
         let place = self.under.iter().position(|(known, _)| known == host);
         let place = place.unwrap_or_else(|| {
             let place = self.under.partition_point(|(known, _)| known.len() >= host.len());
@@ -68,7 +68,7 @@ impl Router {
     }
 
     /// The route of a request for this host (in lower case), this path (in its normal form) and this method.
-    pub(super) fn find(&self, host: &str, path: &str, method: &Method) -> Option<usize> {
+    pub(super) fn find(&self, host: &[u8], path: &str, method: &Method) -> Option<usize> {
         let path = path.strip_prefix('/')?;
         let exact = || self.exact.get(host)?.find(path, method);
         let under = || {
@@ -82,8 +82,8 @@ impl Router {
     }
 }
 
-fn is_under(host: &str, known: &str) -> bool {
-    host.strip_suffix(known).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+fn is_under(host: &[u8], known: &[u8]) -> bool {
+    host.strip_suffix(known).is_some_and(|rest| rest.len() > 1 && rest.ends_with(b"."))
 }
 
 impl Node {
@@ -195,7 +195,7 @@ mod tests {
             ("badexample.com", "/else", None),
             (".example.com", "/else", None),
         ] {
-            assert_eq!(router.find(host, path, &Method::GET), route, "{host} {path}");
+            assert_eq!(router.find(host.as_bytes(), path, &Method::GET), route, "{host} {path}");
         }
     }
 
@@ -214,7 +214,7 @@ mod tests {
             (Method::GET, Some(2)),
             (Method::PATCH, None),
         ] {
-            assert_eq!(router.find("a", "/v1/actions", &method), route, "{method}");
+            assert_eq!(router.find(b"a", "/v1/actions", &method), route, "{method}");
         }
     }
 

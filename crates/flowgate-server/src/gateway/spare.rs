@@ -7,6 +7,8 @@ use std::cell::RefCell;
 
 use bytes::BytesMut;
 
+use super::plain::Plain;
+
 /// How much is read of a client at once.
 pub(super) const READ_AT_ONCE: usize = 8 << 10;
 /// More than these are not kept, and none to write in that became larger.
@@ -18,6 +20,11 @@ const LARGEST: usize = 16 << 10;
 pub(super) struct Spare {
     to_read: RefCell<Vec<BytesMut>>,
     to_write: RefCell<Vec<Vec<u8>>>,
+    #[expect(
+        clippy::vec_box,
+        reason = "they are lent as they are, and not copied: each takes half a kilobyte"
+    )]
+    plain: RefCell<Vec<Box<Plain>>>,
 }
 
 impl Spare {
@@ -34,6 +41,19 @@ impl Spare {
         if spare.len() < MOST {
             buffer.clear();
             spare.push(buffer);
+        }
+    }
+
+    /// Where to note what a plain request has in it.
+    pub(super) fn take_plain(&self) -> Box<Plain> {
+        self.plain.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Keeps it for the next request. What is in it is forgotten.
+    pub(super) fn give_plain(&self, plain: Box<Plain>) {
+        let mut spare = self.plain.borrow_mut();
+        if spare.len() < MOST {
+            spare.push(plain);
         }
     }
 

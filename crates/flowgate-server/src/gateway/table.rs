@@ -119,7 +119,7 @@ impl Table {
     }
 
     /// What becomes of a request for this host, path (in its normal form) and method.
-    pub(super) fn way(&self, host: &str, path: &str, method: &Method) -> Way<'_> {
+    pub(super) fn way(&self, host: &[u8], path: &str, method: &Method) -> Way<'_> {
         match self.router.find(host, path, method) {
             Some(number) => Way::Route(&self.routes[number]),
             None => self.unlisted.as_ref().map_or(Way::None, Way::Unlisted),

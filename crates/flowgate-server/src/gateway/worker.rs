@@ -26,7 +26,7 @@ use tokio::{
 use super::{
     client::Client,
     clock::{Clock, TICK},
-    connection::serve,
+    connection::Connection,
     cores::{Core, Post},
     io::{ClientIo, Socket},
     spare::Spare,
@@ -96,7 +96,7 @@ pub(super) struct Worker {
 }
 
 /// A connection at rest.
-pub(super) struct Resting<'w>(&'w Load);
+pub(super) struct Resting(Arc<Load>);
 
 impl Hand {
     /// Starts a worker.
@@ -161,7 +161,7 @@ impl Drop for Place {
     }
 }
 
-impl Drop for Resting<'_> {
+impl Drop for Resting {
     fn drop(&mut self) {
         self.0.resting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -189,9 +189,9 @@ impl Worker {
     }
 
     /// One of its connections is at rest, until this is dropped.
-    pub(super) fn resting(&self) -> Resting<'_> {
+    pub(super) fn resting(&self) -> Resting {
         self.load.resting.fetch_add(1, Ordering::Relaxed);
-        Resting(&self.load)
+        Resting(Arc::clone(&self.load))
     }
 
     pub(super) fn client(&self, peer: SocketAddr, io: &ClientIo, watch: &Rc<Watch>) -> Rc<Client> {
@@ -254,7 +254,7 @@ impl Worker {
         let places = (&self.spawner.clock, &self.spawner.tasks.watches, &self.spawner.tasks.current);
         let task = Watched::new(places, Rc::downgrade(&socket), place, |watch| {
             watch.begin(Stage::Head, self.view.borrow().table.header_timeout);
-            serve(Rc::clone(self), socket, peer, Rc::clone(watch))
+            Connection::new(Rc::clone(self), socket, peer, Rc::clone(watch))
         });
         self.spawner.tasks.spawn(task);
     }

@@ -4,7 +4,11 @@ use std::{io::Write, thread};
 
 #[cfg(target_os = "linux")]
 use crate::program::config;
-use crate::{client::Client, program::Program, upstream::Service};
+use crate::{
+    client::Client,
+    program::Program,
+    upstream::{Service, Upstream},
+};
 
 #[test]
 fn w3_no_more_connections_are_accepted_than_may_be_open() {
@@ -76,6 +80,22 @@ fn w3_a_connection_that_came_to_rest_is_served_again() {
     program.until("it is at rest", |figures| figures["resting"] == 1);
     drop(client);
     program.until("none is open", |figures| figures["connections"] == 0);
+}
+
+#[test]
+fn w3_after_a_rest_the_upstream_is_told_whom_the_gateway_speaks_for() {
+    // Seen to fail: with no address where the client is not remembered.
+    let upstream = Upstream::new();
+    let program = Program::before(upstream.address, "", "");
+    let mut client = program.client();
+    for what in ["a connection that is new", "one that was at rest"] {
+        client.ask("GET", "/", "");
+        let (mut line, request) = upstream.take();
+        assert_eq!(request.header("x-forwarded-for"), Some("127.0.0.1"), "{what}");
+        line.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        assert_eq!(client.read().status(), 200, "{what}");
+        program.until("it is at rest", |figures| figures["resting"] == 1);
+    }
 }
 
 #[test]

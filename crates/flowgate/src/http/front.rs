@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use flowgate_core::{Key, OptionError, Reason, Refusal};
-use http::{Extensions, Response, request::Parts};
+use http::{Extensions, Request, Response, request::Parts};
 
 use super::{answer::Answer, identity::Identity, scope::Scope};
 
@@ -135,6 +135,15 @@ impl Front {
         };
         // The panic was reported where it happened.
         catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Box::new(self.answer.misconfigured(&request.headers)))
+    }
+
+    /// The key of the request's lane where nobody else has to be asked for it: `None` says nothing. Most requests need not be taken apart
+    /// and put together again, which is to copy them twice.
+    pub(crate) fn plain_key<B>(&self, request: &Request<B>) -> Option<Key> {
+        if !self.exemptions.is_empty() {
+            return None;
+        }
+        self.scope.plain_key(request.method(), request.extensions())
     }
 
     /// Marks the request as counted by this layer; `false` if it was already.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use flowgate_core::{Key, OptionError};
-use http::{Method, request::Parts};
+use http::{Extensions, Method, request::Parts};
 
 use super::identity::Identity;
 
@@ -62,10 +62,18 @@ impl Scope {
     /// The key of this request's lane; `None` if it is not limited.
     pub(crate) fn key(&self, request: &Parts, identity: Option<&Identity>) -> Option<Key> {
         match self {
-            Scope::Global => Some(Key::new(GLOBAL)),
-            Scope::Route => Some(route_of(request)),
+            Scope::Global | Scope::Route => self.plain_key(&request.method, &request.extensions),
             Scope::Client => Some(identity?.key(request)),
             Scope::By(key) => key(request).as_deref().map(key_of),
+        }
+    }
+
+    /// The key of a request where it follows from these two alone: `None` says nothing.
+    pub(crate) fn plain_key(&self, method: &Method, extensions: &Extensions) -> Option<Key> {
+        match self {
+            Scope::Global => Some(Key::new(GLOBAL)),
+            Scope::Route => Some(route_of(method, extensions)),
+            Scope::Client | Scope::By(_) => None,
         }
     }
 }
@@ -123,14 +131,13 @@ thread_local! {
     static ROUTES: RefCell<[Option<Route>; KNOWN_ROUTES]> = const { RefCell::new([const { None }; KNOWN_ROUTES]) };
 }
 
-fn route_of(request: &Parts) -> Key {
-    let template = request.extensions.get::<Template>().map(|template| &*template.0);
+fn route_of(method: &Method, extensions: &Extensions) -> Key {
+    let template = extensions.get::<Template>().map(|template| &*template.0);
     #[cfg(feature = "axum")]
-    let template = template.or_else(|| {
-        request.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
-    });
+    let template = template
+        .or_else(|| extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str));
     let Some(template) = template else { return Key::new(UNMATCHED) };
-    let method = method_of(&request.method);
+    let method = method_of(method);
     ROUTES.with_borrow_mut(|routes| {
         let known = &mut routes[(template.len() + method.len()) % KNOWN_ROUTES];
         match known {

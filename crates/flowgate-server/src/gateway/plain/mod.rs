@@ -11,4 +11,5 @@ mod response;
 mod serve;
 
 pub(super) use refusal::Refusals;
+pub(super) use request::Plain;
 pub(super) use serve::{Left, serve};

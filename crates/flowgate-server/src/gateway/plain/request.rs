@@ -25,7 +25,7 @@ type Span = (u16, u16);
 
 /// A plain request that has come, all of it: where its parts are in the input, which has it still.
 #[derive(Debug)]
-pub(super) struct Plain {
+pub(in crate::gateway) struct Plain {
     pub(super) method: Method,
     target: Span,
     /// Where the path ends.

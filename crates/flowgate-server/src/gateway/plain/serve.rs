@@ -23,6 +23,7 @@ use crate::gateway::{
     asked::Head,
     client::Client,
     clock::Clock,
+    connection::in_place,
     exchange::{self, Allowed, Failed},
     io::ClientIo,
     relay::Out,
@@ -34,12 +35,12 @@ use crate::gateway::{
 
 /// How it ended.
 pub(in crate::gateway) enum Left {
-    /// With something that is not plain: it is yet to be read.
-    Special(ClientIo),
+    /// With something that is not plain: it is in the input, and yet to be read.
+    Special,
     /// All that was said is answered.
-    Quiet(ClientIo),
+    Quiet,
     /// The connection is to be closed.
-    Ended(ClientIo),
+    Ended,
     /// There is nobody to talk to any more.
     Gone,
 }
@@ -61,43 +62,47 @@ enum Unanswered {
 
 /// Serves requests for as long as they are plain.
 ///
-/// Cancel safety: dropped, the connection is closed, and what was under way on it is dropped.
-pub(in crate::gateway) async fn serve(
+/// Cancel safety: dropped, what was under way is dropped, and the connection is of no more use.
+#[expect(clippy::manual_async_fn, reason = "an `async fn` has room for its arguments twice")]
+pub(in crate::gateway) fn serve(
     worker: &Rc<Worker>,
     client: &Rc<Client>,
-    (mut io, mut input): (ClientIo, BytesMut),
+    (io, input): (&mut ClientIo, &mut BytesMut),
     watch: &Watch,
-) -> Left {
-    let mut writer = Writer::new(worker.spare.take_to_write());
-    let mut plain = Plain::default();
-    loop {
-        match plain.find(&input) {
-            Ok(true) => {}
-            Err(Special) => return Left::Special(io.with_early(input.freeze())),
-            Ok(false) if input.is_empty() && !io.has_early() => {
-                if input.capacity() > 0 {
-                    worker.spare.give(input);
+) -> impl Future<Output = Left> {
+    async move {
+        let mut writer = Writer::new(worker.spare.take_to_write());
+        let mut plain = worker.spare.take_plain();
+        loop {
+            match plain.find(input) {
+                Ok(true) => {}
+                Err(Special) => return Left::Special,
+                Ok(false) if input.is_empty() && !io.has_early() => {
+                    if input.capacity() > 0 {
+                        worker.spare.give(std::mem::take(input));
+                    }
+                    worker.spare.give_to_write(writer.into_text());
+                    worker.spare.give_plain(plain);
+                    return Left::Quiet;
                 }
-                worker.spare.give_to_write(writer.into_text());
-                return Left::Quiet(io);
+                Ok(false) => match next(io, input, watch).await {
+                    Next::Read => continue,
+                    // Some of a request has come: how long the rest may take, is known where all of that is.
+                    Next::Rest => return Left::Special,
+                    Next::End => return Left::Gone,
+                },
             }
-            Ok(false) => match next(&mut io, &mut input, watch).await {
-                Next::Read => continue,
-                // Some of a request has come: how long the rest may take, is known where all of that is.
-                Next::Rest => return Left::Special(io.with_early(input.freeze())),
-                Next::End => return Left::Gone,
-            },
-        }
-        let (body, is_last) = match answered(&plain, &io, &mut writer, &mut input, (worker, client)).await {
-            Ok(answered) => answered,
-            Err(Unanswered::Special) => return Left::Special(io.with_early(input.freeze())),
-            Err(Unanswered::Gone) => return Left::Gone,
-        };
-        if !sent(&mut io, &mut writer, &mut input, body, (worker, client, watch)).await {
-            return Left::Gone;
-        }
-        if is_last || worker.is_draining() {
-            return Left::Ended(io);
+            let (body, is_last) = match answered(&plain, io, &mut writer, input, (worker, client)).await {
+                Ok(answered) => answered,
+                Err(Unanswered::Special) => return Left::Special,
+                Err(Unanswered::Gone) => return Left::Gone,
+            };
+            if !sent(io, &mut writer, input, body, (worker, client, watch)).await {
+                return Left::Gone;
+            }
+            if is_last || worker.is_draining() {
+                return Left::Ended;
+            }
         }
     }
 }
@@ -119,9 +124,9 @@ async fn answered(
     let response = match ask((plain, input), io, &view, client, (writer, about, clock)).await {
         Asked::Allowed(allowed) => {
             let (parts, body) = plain.take(input).map_err(|Special| Unanswered::Special)?;
-            // It is large, and stays where it is made.
-            let answering = pin!(allowed.go((worker, &view, client), parts, body, busy));
-            unless_hung_up(io, answering).await.ok_or(Unanswered::Gone)?
+            // It takes some kilobytes: not for those who are turned away, and not while the body of the answer is sent.
+            let mut answering = in_place(|| allowed.go((worker, &view, client), parts, body, busy));
+            unless_hung_up(io, answering.as_mut()).await.ok_or(Unanswered::Gone)?
         }
         Asked::Refused { is_last } => {
             plain.skip(input);

@@ -41,25 +41,34 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        let (mut parts, body) = request.into_parts();
-        let key = match self.shared.front.key(&parts) {
-            Ok(Some(key)) if self.shared.front.counts(&mut parts.extensions) => key,
-            Ok(_) => return ResponseFuture::free(&mut self.inner, Request::from_parts(parts, body), None),
+        let front = &self.shared.front;
+        let (key, mut request) = match front.plain_key(&request) {
+            Some(key) => (Ok(Some(key)), request),
+            None => {
+                let (parts, body) = request.into_parts();
+                (front.key(&parts), Request::from_parts(parts, body))
+            }
+        };
+        let key = match key {
+            Ok(Some(key)) if front.counts(request.extensions_mut()) => key,
+            Ok(_) => return ResponseFuture::free(&mut self.inner, request, None),
             Err(response) => return ResponseFuture::refused(*response),
         };
         // Asked for right here, so that the line is in the order of the calls; who has to wait leaves its waker later.
         match self.shared.enter(&key) {
             Begun::Done(Ok(pass)) => {
-                let request = Request::from_parts(parts, body);
                 ResponseFuture::admitted(&mut self.inner, request, self.shared.terms, pass)
             }
-            Begun::Done(Err(refusal)) => ResponseFuture::refused(self.shared.refuse(&key, &refusal, &parts)),
+            Begun::Done(Err(refusal)) => {
+                let (parts, _) = request.into_parts();
+                ResponseFuture::refused(self.shared.refuse(&key, &refusal, &parts))
+            }
             Begun::Waiting(enter) => {
                 // The one that was found ready is the one to call later; a clone takes its place.
                 let next = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, next);
                 let layer = Arc::clone(&self.shared);
-                ResponseFuture::waiting(enter, key, ready, Request::from_parts(parts, body), layer)
+                ResponseFuture::waiting(enter, key, ready, request, layer)
             }
         }
     }
