@@ -5,6 +5,7 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
+use bytes::Bytes;
 use flowgate_core::{Hold, Limits, OptionError, Rate, Tick};
 
 use super::{
@@ -79,7 +80,7 @@ pub struct Claimed {
     /// From when on it must not be started.
     pub good_until: Option<Tick>,
     /// What its handler gets, as stored.
-    pub record: Vec<u8>,
+    pub record: Bytes,
     pub(crate) place: Place,
 }
 
