@@ -1,8 +1,7 @@
 //! The sender's side: tasks go in, results come out.
 //!
 //! Owns coalescing: what many callers send at the same time is stored in one transaction, and each is answered when that has
-//! committed. Nobody waits for a batch to fill: a send that finds nothing under way goes as soon as others that are ready had their
-//! turn to join it.
+//! committed. Nobody waits for a batch to fill: a send that finds nothing under way goes at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -127,24 +126,13 @@ async fn coalesce(store: Arc<dyn Store>, mut waiting: mpsc::Receiver<Send>) {
         None => waiting.recv().await,
     } {
         let mut answers = vec![(tasks.len(), answer)];
-        loop {
-            // Whoever is about to send, having just been answered or being read, is let run first, for as long as that brings more: a
-            // transaction costs nearly the same for one caller and for four.
-            tokio::task::yield_now().await;
-            let before = answers.len();
-            while left.is_none()
-                && let Ok(more) = waiting.try_recv()
-            {
-                if tasks.len() + more.tasks.len() > BATCH {
-                    left = Some(more);
-                } else {
-                    answers.push((more.tasks.len(), more.answer));
-                    tasks.extend(more.tasks);
-                }
-            }
-            if answers.len() == before || left.is_some() {
+        while let Ok(more) = waiting.try_recv() {
+            if tasks.len() + more.tasks.len() > BATCH {
+                left = Some(more);
                 break;
             }
+            answers.push((more.tasks.len(), more.answer));
+            tasks.extend(more.tasks);
         }
         let sent = store.send(tasks).await;
         let mut each = sent.as_deref().unwrap_or_default().iter();

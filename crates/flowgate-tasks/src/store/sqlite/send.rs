@@ -74,12 +74,15 @@ pub(super) fn send(hand: &mut Hand<'_>, tasks: &[NewTask]) -> Result<Vec<Sent>, 
     Ok(sent)
 }
 
+/// What names a lane: queue, key, priority and the text of its limits.
+type Names<'a> = (&'a str, Option<&'a str>, i16, Rc<str>);
+
 /// What is already known of the tasks sent together.
 pub(super) struct Sender<'a> {
     /// Looked up once: to find a statement by its text costs a tenth of what it does.
     put: CachedStatement<'a>,
     queues: HashMap<&'a str, i64>,
-    lanes: HashMap<(&'a str, Option<&'a str>, i16, Rc<str>), i64>,
+    lanes: HashMap<Names<'a>, i64>,
     /// The limits seen last, and their text: mostly the next has the same.
     limits: (Option<Limits>, Rc<str>),
     /// The lanes that got something, and whether they are known to be ready.
