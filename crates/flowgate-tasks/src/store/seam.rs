@@ -526,6 +526,12 @@ pub trait Store: Send + Sync + 'static {
     /// store claim for nobody.
     fn offer(&self, offer: Offer) -> Option<Offered>;
 
+    /// Whether a transaction for what several callers send costs so much less than one for each that those who are about to send are let
+    /// join it first.
+    fn gathers_sends(&self) -> bool {
+        false
+    }
+
     /// Gives back what a worker holds but does not know of: claims whose reply it never got. `known` are the leases it
     /// knows. Gives how many tasks went back to their lines.
     fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32>;
