@@ -1,7 +1,8 @@
 //! The sender's side: tasks go in, results come out.
 //!
 //! Owns coalescing: what many callers send at the same time is stored in one transaction, and each is answered when that has
-//! committed. Nobody waits for a batch to fill: a send that finds nothing under way goes at once.
+//! committed. Nobody waits for a batch to fill: a send that finds nothing under way goes at once, or as soon as others that are ready
+//! had their turn to join it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -126,13 +127,25 @@ async fn coalesce(store: Arc<dyn Store>, mut waiting: mpsc::Receiver<Send>) {
         None => waiting.recv().await,
     } {
         let mut answers = vec![(tasks.len(), answer)];
-        while let Ok(more) = waiting.try_recv() {
-            if tasks.len() + more.tasks.len() > BATCH {
-                left = Some(more);
+        loop {
+            if store.gathers_sends() {
+                // Whoever is about to send is let run first, for as long as that brings more.
+                tokio::task::yield_now().await;
+            }
+            let before = answers.len();
+            while left.is_none()
+                && let Ok(more) = waiting.try_recv()
+            {
+                if tasks.len() + more.tasks.len() > BATCH {
+                    left = Some(more);
+                } else {
+                    answers.push((more.tasks.len(), more.answer));
+                    tasks.extend(more.tasks);
+                }
+            }
+            if answers.len() == before || left.is_some() || !store.gathers_sends() {
                 break;
             }
-            answers.push((more.tasks.len(), more.answer));
-            tasks.extend(more.tasks);
         }
         let sent = store.send(tasks).await;
         let mut each = sent.as_deref().unwrap_or_default().iter();

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    publish::view,
+    publish::{Told, View},
     reply::{Answer, Problem},
     runs,
     sent::Sent,
@@ -52,9 +52,9 @@ pub(super) async fn batch(
     let mut shapes = Vec::with_capacity(batch.len());
     let mut messages: Vec<Message> = Vec::with_capacity(batch.len());
     let mut planned: Vec<Planned> = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut known) = (0, None);
     for (index, one) in batch.into_iter().enumerate() {
-        let mut sending = one.sending(&caller).map_err(|problem| problem.at(index))?;
+        let mut sending = one.sending(&caller, &mut known).map_err(|problem| problem.at(index))?;
         if sending.given.last("traceparent").is_none() {
             sending.given = sending.given.over(&above);
         }
@@ -77,10 +77,16 @@ pub(super) async fn batch(
     let mut views = Vec::with_capacity(shapes.len());
     for shape in shapes {
         let told = match shape {
-            Shape::Run => stored.next().map(|stored| runs::sent(&desk, &stored)).unwrap_or_default(),
+            Shape::Run => {
+                Told::Run(stored.next().map(|stored| runs::sent(&desk, &stored)).unwrap_or_default())
+            }
             Shape::Plain { count, is_group } => {
-                let mut each = accepted.by_ref().take(count).map(|accepted| view(&desk, &accepted, is_group));
-                if is_group { Value::Array(each.collect()) } else { each.next().unwrap_or_default() }
+                let mut each =
+                    accepted.by_ref().take(count).map(|accepted| View::of(&desk, accepted, is_group));
+                match is_group {
+                    true => Told::Many(each.collect()),
+                    false => each.next().map_or(Told::Run(Value::Null), Told::One),
+                }
             }
         };
         views.push(told);
@@ -132,8 +138,19 @@ pub(super) fn read(body: &Bytes) -> Result<Vec<One>, Problem> {
 }
 
 impl One {
-    pub(super) fn sending(self, caller: &str) -> Result<Sending, Problem> {
-        let target = Target::read(&self.destination)?;
+    /// `known` is the destination that was read last, and what it is: mostly the next is the same.
+    pub(super) fn sending(
+        self,
+        caller: &str,
+        known: &mut Option<(String, Target)>,
+    ) -> Result<Sending, Problem> {
+        let target = match known {
+            Some((text, target)) if *text == self.destination => target.clone(),
+            _ => {
+                let target = Target::read(&self.destination)?;
+                known.insert((self.destination, target)).1.clone()
+            }
+        };
         let mut given = Given::default();
         for (name, value) in self.headers.unwrap_or_default() {
             match value {

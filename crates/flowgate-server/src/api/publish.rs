@@ -9,7 +9,8 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri},
     response::IntoResponse,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{
     reply::{Answer, Problem},
@@ -93,19 +94,41 @@ async fn send(
     };
     let is_duplicate = !is_group && accepted.iter().all(|accepted| accepted.is_duplicate);
     let status = if is_duplicate { StatusCode::ACCEPTED } else { StatusCode::CREATED };
-    let views: Vec<Value> = accepted.iter().map(|accepted| view(desk, accepted, is_group)).collect();
-    let view = if is_group { Value::Array(views) } else { views.into_iter().next().unwrap_or_default() };
+    let mut views: Vec<View> =
+        accepted.into_iter().map(|accepted| View::of(desk, accepted, is_group)).collect();
+    let view = match views.pop() {
+        Some(one) if !is_group => Told::One(one),
+        last => Told::Many(views.into_iter().chain(last).collect()),
+    };
     Ok((status, Json(view)).into_response())
 }
 
 /// A message that was taken in, as it is told to its sender.
-pub(super) fn view(desk: &Desk, accepted: &Accepted, with_url: bool) -> Value {
-    let mut view = json!({ "messageId": desk.numbers.message(accepted.id) });
-    if with_url {
-        view["url"] = json!(accepted.url);
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct View {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    deduplicated: bool,
+    message_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+/// What an entry of a request became, as it is told.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Told {
+    One(View),
+    /// Those of a URL group.
+    Many(Vec<View>),
+    /// A message of a run.
+    Run(Value),
+}
+
+impl View {
+    pub(super) fn of(desk: &Desk, accepted: Accepted, with_url: bool) -> Self {
+        let Accepted { id, url, is_duplicate } = accepted;
+        let url = with_url.then_some(url);
+        View { deduplicated: is_duplicate, message_id: desk.numbers.message(id), url }
     }
-    if accepted.is_duplicate {
-        view["deduplicated"] = json!(true);
-    }
-    view
 }

@@ -46,9 +46,9 @@ pub(super) async fn trigger_many(
     Sent(body): Sent,
 ) -> Answer {
     let caller = peer.ip().to_canonical().to_string();
-    let mut planned = Vec::new();
+    let (mut planned, mut known) = (Vec::new(), None);
     for (index, one) in batch::read(&body)?.into_iter().enumerate() {
-        let sending = One::sending(one, &caller).map_err(|problem| problem.at(index))?;
+        let sending = One::sending(one, &caller, &mut known).map_err(|problem| problem.at(index))?;
         let Sending { destination, given, body, caller, .. } = sending;
         let next = plan(&desk, destination, given, body, caller).await;
         planned.push(next.map_err(|problem| problem.at(index))?);

@@ -6,7 +6,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::{FutureExt as _, future::lazy};
+use futures_util::{
+    FutureExt as _,
+    future::{Either, lazy, ready},
+};
 use http::{HeaderMap, Request, Response, StatusCode, header::PROXY_AUTHORIZATION, uri::Scheme};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -18,6 +21,7 @@ use hyper_util::{
 
 use super::{
     plain::Plain,
+    request::Written,
     resolver,
     road::Road,
     trust::{self, TrustError},
@@ -128,7 +132,31 @@ impl Egress {
     /// Cancel safety: dropped, the request is cut off.
     pub(crate) fn send(
         &self,
+        request: Request<Bytes>,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Answer, NoAnswer>> + Send {
+        self.send_with(request, Vec::new(), timeout)
+    }
+
+    /// The same for a request that is written already. Who goes by hyper, or by a proxy, looks at its headers.
+    pub(super) fn send_written(
+        &self,
+        written: Written,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Answer, NoAnswer>> + Send {
+        let is_plain = written.request.uri().scheme() == Some(&Scheme::HTTP) && self.proxy.is_none();
+        let parts =
+            if is_plain { Ok(written.into_parts()) } else { written.read().map(|read| (read, Vec::new())) };
+        match parts {
+            Ok((request, lines)) => Either::Left(self.send_with(request, lines, timeout)),
+            Err(error) => Either::Right(ready(Err(NoAnswer::Broken(error.to_string())))),
+        }
+    }
+
+    fn send_with(
+        &self,
         mut request: Request<Bytes>,
+        lines: Vec<u8>,
         timeout: Duration,
     ) -> impl Future<Output = Result<Answer, NoAnswer>> + Send {
         let host = request.uri().host().unwrap_or_default();
@@ -147,7 +175,7 @@ impl Egress {
         let asked = async move {
             match denied {
                 Some(error) => Err(NoAnswer::Broken(error.to_string())),
-                None if is_plain => self.plain.ask(&mut request).await,
+                None if is_plain => self.plain.ask(&mut request, &lines).await,
                 None => Box::pin(self.ask_by_hyper(request.take().unwrap_or_default())).await,
             }
         };

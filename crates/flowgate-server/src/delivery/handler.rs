@@ -105,8 +105,7 @@ impl Courier {
             })
     }
 
-    async fn deliver(self: Arc<Self>, context: Context, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let bytes = Bytes::from(body);
+    async fn deliver(self: Arc<Self>, context: Context, bytes: Bytes) -> Result<Vec<u8>, Failure> {
         let message = Message::from_bytes(&bytes).map_err(Failure::last)?;
         let courier = self.within(&message.head.space);
         if let Some(part) = message.head.part.clone() {
@@ -213,7 +212,7 @@ impl Courier {
         };
         let under_way = self.desk.meter.begin();
         let asking = match request::request(message, &said) {
-            Ok(request) => Either::Left(self.egress.send(request, message.head.spec.timeout())),
+            Ok(request) => Either::Left(self.egress.send_written(request, message.head.spec.timeout())),
             Err(error) => Either::Right(ready(Err(NoAnswer::Broken(error.to_string())))),
         };
         let answer = asking.await;

@@ -4,11 +4,11 @@
 //! so nobody reads the time or arms a timer for a delivery.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
+use foldhash::HashMap;
 use tokio::time::sleep;
 
 use crate::wire::{self, Whole};

@@ -4,10 +4,10 @@
 //! request was sent. A general client spends more on a request than all the rest of its delivery: a task for each connection, and
 //! two wakes and a dozen allocations for each request.
 
-use std::{future::poll_fn, io::Write};
+use std::future::poll_fn;
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Uri, request::Parts};
+use http::{HeaderValue, Method, Request, Uri, request::Parts};
 use tower_service::Service;
 
 use super::{
@@ -41,22 +41,27 @@ impl Plain {
         Plain { most, ..self }
     }
 
-    /// Sends a request, taken from where it is, on an idle connection if there is one that lives, and reads its answer.
+    /// Sends a request, taken from where it is, on an idle connection if there is one that lives, and reads its answer. `lines` are headers
+    /// beside those it has.
     ///
     /// Cancel safety: dropped, the connection is closed.
-    pub(super) async fn ask(&self, request: &mut Option<Request<Whole>>) -> Result<Answer, NoAnswer> {
+    pub(super) async fn ask(
+        &self,
+        request: &mut Option<Request<Whole>>,
+        lines: &[u8],
+    ) -> Result<Answer, NoAnswer> {
         let to = request.as_ref().map(Request::uri);
         let to = self.proxy.as_ref().map(Proxy::uri).or(to).cloned().unwrap_or_default();
         let place = to.authority().map_or("", |authority| authority.as_str());
         while let Some(line) = self.idle.take(place) {
-            match self.ask_on(line, place, request).await {
+            match self.ask_on(line, place, (request, lines)).await {
                 // It was closed while it was idle.
                 Err(_) if request.is_some() => {}
                 asked => return asked,
             }
         }
         let line = self.connect(to.clone()).await?;
-        self.ask_on(line, place, request).await
+        self.ask_on(line, place, (request, lines)).await
     }
 
     async fn connect(&self, to: Uri) -> Result<Line, NoAnswer> {
@@ -69,10 +74,10 @@ impl Plain {
         &self,
         mut line: Line,
         place: &str,
-        request: &mut Option<Request<Whole>>,
+        (request, lines): (&mut Option<Request<Whole>>, &[u8]),
     ) -> Result<Answer, NoAnswer> {
         let length = request.as_ref().map_or(0, |request| request.body().0.len());
-        let write = |parts: &Parts, text: &mut Vec<u8>| self.write(parts, length, text);
+        let write = |parts: &Parts, text: &mut Vec<u8>| self.write(parts, lines, length, text);
         // How long it may take is for whoever asks to say.
         let head = match line.ask(request, write, || Waits::On).await {
             Heard::Answer(head) => head,
@@ -95,7 +100,7 @@ impl Plain {
     }
 
     /// Writes the head of a request with so many bytes behind it.
-    fn write(&self, parts: &Parts, length: usize, text: &mut Vec<u8>) {
+    fn write(&self, parts: &Parts, lines: &[u8], length: usize, text: &mut Vec<u8>) {
         let uri = &parts.uri;
         let host = Host(uri);
         text.extend_from_slice(parts.method.as_str().as_bytes());
@@ -111,9 +116,10 @@ impl Plain {
         for (name, value) in &parts.headers {
             put_line(text, name.as_str(), value.as_bytes());
         }
+        text.extend_from_slice(lines);
         // Where a body means something, one who sends none says so (RFC 9110, 8.6).
         if length > 0 || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH) {
-            write!(text, "content-length: {length}\r\n").expect("a vector takes all that is written");
+            put_line(text, "content-length", HeaderValue::from(length).as_bytes());
         }
         text.extend_from_slice(b"\r\n");
     }
@@ -126,7 +132,8 @@ impl Host<'_> {
     fn write(&self, text: &mut Vec<u8>) {
         text.extend_from_slice(self.0.host().unwrap_or_default().as_bytes());
         if let Some(port) = self.0.port_u16().filter(|port| *port != 80) {
-            write!(text, ":{port}").expect("a vector takes all that is written");
+            text.push(b':');
+            text.extend_from_slice(HeaderValue::from(port).as_bytes());
         }
     }
 }
@@ -188,7 +195,7 @@ mod tests {
 
         /// Is asked this, and says so.
         async fn asked_by(&self, plain: &Plain, body: &'static [u8]) -> Result<Answer, NoAnswer> {
-            plain.ask(&mut self.request(body)).await
+            plain.ask(&mut self.request(body), b"").await
         }
     }
 
@@ -361,7 +368,7 @@ mod tests {
         };
         let request = Request::get("http://me:secret@example.test:81/p?q=1").body(Whole::default());
         let mut request = Some(request.expect("a request"));
-        let (asked, text) = tokio::join!(plain.ask(&mut request), served);
+        let (asked, text) = tokio::join!(plain.ask(&mut request, b""), served);
         asked.expect("an answer");
         assert_eq!(text, "GET http://example.test:81/p?q=1 HTTP/1.1\r\nhost: example.test:81\r\n\r\n");
     }

@@ -12,7 +12,10 @@ use ring::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{message::Space, office::random_text};
+use crate::{
+    message::{Space, put_hex},
+    office::random_text,
+};
 
 /// Both receivers' libraries insist on it.
 const ISSUER: &str = "Upstash";
@@ -61,18 +64,8 @@ pub(crate) struct Signer(hmac::Key);
 impl Signer {
     /// A token (JWT, HS256) over this URL and body. `jti` is unique for each; `now` is in seconds.
     pub(crate) fn sign(&self, url: &str, body: &[u8], jti: &str, now: u64) -> String {
-        let claims = Claims {
-            iss: ISSUER,
-            sub: url,
-            exp: now + GOOD_FOR,
-            nbf: 0,
-            iat: now,
-            jti,
-            body: &URL_SAFE_NO_PAD.encode(digest(&SHA256, body)),
-        };
-        let mut text = Vec::with_capacity(url.len() + jti.len() + 192);
-        serde_json::to_writer(&mut text, &claims).expect("claims are plain data");
-        let claims = text;
+        let mut claims = Vec::with_capacity(url.len() + jti.len() + 192);
+        put_claims(&mut claims, url, body, jti, now).expect("a Vec takes what is written");
         let mut token = String::with_capacity(HEAD.len() + claims.len() * 4 / 3 + 64);
         token.push_str(HEAD);
         token.push('.');
@@ -88,19 +81,31 @@ impl Signer {
 pub(super) fn token_id() -> String {
     static PROCESS: LazyLock<String> = LazyLock::new(|| random_text(20));
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    format!("jwt_{}{:x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed))
+    let mut id = String::with_capacity(4 + PROCESS.len() + 16);
+    id.push_str("jwt_");
+    id.push_str(&PROCESS);
+    put_hex(&mut id, COUNT.fetch_add(1, Ordering::Relaxed));
+    id
 }
 
-#[derive(Serialize)]
-struct Claims<'a> {
-    iss: &'a str,
-    sub: &'a str,
-    exp: u64,
-    nbf: u64,
-    iat: u64,
-    jti: &'a str,
-    /// A hash of it.
-    body: &'a str,
+/// The claims as JSON. Of the body, a hash; the `jti` has nothing in it that JSON would escape.
+fn put_claims(text: &mut Vec<u8>, url: &str, body: &[u8], jti: &str, now: u64) -> serde_json::Result<()> {
+    text.extend_from_slice(br#"{"iss":""#);
+    text.extend_from_slice(ISSUER.as_bytes());
+    text.extend_from_slice(br#"","sub":"#);
+    serde_json::to_writer(&mut *text, url)?;
+    text.extend_from_slice(br#","exp":"#);
+    serde_json::to_writer(&mut *text, &(now + GOOD_FOR))?;
+    text.extend_from_slice(br#","nbf":0,"iat":"#);
+    serde_json::to_writer(&mut *text, &now)?;
+    text.extend_from_slice(br#","jti":""#);
+    text.extend_from_slice(jti.as_bytes());
+    text.extend_from_slice(br#"","body":""#);
+    let (hash, mut encoded) = (digest(&SHA256, body), [0; 43]);
+    let length = URL_SAFE_NO_PAD.encode_slice(hash, &mut encoded).unwrap_or_default();
+    text.extend_from_slice(&encoded[..length]);
+    text.extend_from_slice(br#""}"#);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) use flow::Flow;
 pub(crate) use form::{Head, Message, Part, Role, Unreadable};
 pub(crate) use headers::{Given, MOST_RETRIES, canonical, read};
 pub(crate) use names::name;
-pub(crate) use number::Numbers;
+pub(crate) use number::{Numbers, put_hex};
 pub(crate) use redact::hidden;
 pub(crate) use space::{Space, Spaces};
 pub(crate) use span::{seconds, span};

@@ -18,12 +18,20 @@ impl Numbers {
 
     /// The name of a message.
     pub(crate) fn message(&self, id: TaskId) -> String {
-        format!("msg_{}{:x}", self.store, id.0)
+        self.name("msg_", id)
     }
 
     /// The name of a dead letter.
     pub(crate) fn dead(&self, id: TaskId) -> String {
-        format!("dlq_{}{:x}", self.store, id.0)
+        self.name("dlq_", id)
+    }
+
+    fn name(&self, kind: &str, id: TaskId) -> String {
+        let mut name = String::with_capacity(kind.len() + self.store.len() + 16);
+        name.push_str(kind);
+        name.push_str(&self.store);
+        put_hex(&mut name, id.0 as u64);
+        name
     }
 
     /// The message of this name, if it can be one of this store.
@@ -43,6 +51,14 @@ impl Numbers {
     }
 }
 
+/// Writes a number in hexadecimal digits. Names are made for every message, several times, and a format costs ten times as much.
+pub(crate) fn put_hex(text: &mut String, number: u64) {
+    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
+    for at in (0..digits).rev() {
+        text.push(char::from(b"0123456789abcdef"[(number >> (4 * at)) as usize & 0xf]));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +68,11 @@ mod tests {
         let numbers = Numbers::of("k3x9".into());
         let name = numbers.message(TaskId(48_879));
         assert_eq!(name, "msg_k3x9beef");
+        for number in [0, 1, 15, 16, 255, 256, 0x0123_4567_89ab_cdef, u64::MAX] {
+            let mut text = String::new();
+            put_hex(&mut text, number);
+            assert_eq!(text, format!("{number:x}"));
+        }
         assert_eq!(numbers.read_message(&name), Some(TaskId(48_879)));
         assert_eq!(numbers.read_dead(&numbers.dead(TaskId(1))), Some(TaskId(1)));
         assert_eq!(Numbers::of("other".into()).read_message(&name), None);

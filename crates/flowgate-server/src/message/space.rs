@@ -4,6 +4,7 @@
 //! `@<namespace>/` in all others. No name of the API begins with `@`, so none is taken for another's.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     hash::Hash,
     sync::{Mutex, PoisonError},
@@ -48,6 +49,15 @@ impl Space {
     /// A name of this namespace, as the store has it.
     pub(crate) fn put(&self, name: String) -> String {
         if self.is_root() && !name.starts_with(MARK) { name } else { format!("{MARK}{}/{name}", self.0) }
+    }
+
+    /// The same for a name that is only looked up.
+    pub(crate) fn named<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        if self.is_root() && !name.starts_with(MARK) {
+            Cow::Borrowed(name)
+        } else {
+            Cow::Owned(self.put(name.to_owned()))
+        }
     }
 
     /// A name of the store, if it is one of this namespace, as that calls it.

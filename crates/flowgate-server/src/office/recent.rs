@@ -3,13 +3,11 @@
 //! The store forgets a key when nothing of it is left to count, which is a moment after its last delivery. Whoever has just used a
 //! key wants to see it all the same. Owns what this server remembers of such keys, and for how long; it decides nothing.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flowgate_core::Limits;
 use flowgate_tasks::store::{KeyLook, KeySpent};
+use foldhash::HashMap;
 
 use crate::message::{Flow, Space};
 
@@ -41,10 +39,10 @@ struct Used {
 impl Recent {
     /// Something was delivered under this key.
     pub(crate) fn used(&self, space: &Space, flow: &Flow, now: u64) {
-        let name = space.put(flow.key.clone());
+        let name = space.named(&flow.key);
         let used = Used { at: now, limits: flow.limits() };
         let mut keys = self.keys();
-        if let Some(known) = keys.young.get_mut(&name) {
+        if let Some(known) = keys.young.get_mut(&*name) {
             *known = used;
             return;
         }
@@ -52,7 +50,7 @@ impl Recent {
             keys.old = std::mem::take(&mut keys.young);
             keys.began = now;
         }
-        keys.young.insert(name, used);
+        keys.young.insert(name.into_owned(), used);
     }
 
     /// What is to be told of a key of which the store knows nothing: that it is idle.

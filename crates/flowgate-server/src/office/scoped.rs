@@ -212,6 +212,10 @@ impl Store for Scoped {
         self.inner.offer(offer)
     }
 
+    fn gathers_sends(&self) -> bool {
+        self.inner.gathers_sends()
+    }
+
     fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32> {
         self.inner.reconcile(worker, known)
     }

@@ -5,6 +5,7 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
+use bytes::Bytes;
 use flowgate_core::{Hold, Limits, OptionError, Rate, Tick};
 
 use super::{
@@ -79,7 +80,7 @@ pub struct Claimed {
     /// From when on it must not be started.
     pub good_until: Option<Tick>,
     /// What its handler gets, as stored.
-    pub record: Vec<u8>,
+    pub record: Bytes,
     pub(crate) place: Place,
 }
 
@@ -524,6 +525,12 @@ pub trait Store: Send + Sync + 'static {
     /// stores its tasks. One offer of a worker at a time, and no turn of it while a send has the offer. `None`: sends of this
     /// store claim for nobody.
     fn offer(&self, offer: Offer) -> Option<Offered>;
+
+    /// Whether a transaction for what several callers send costs so much less than one for each that those who are about to send are let
+    /// join it first.
+    fn gathers_sends(&self) -> bool {
+        false
+    }
 
     /// Gives back what a worker holds but does not know of: claims whose reply it never got. `known` are the leases it
     /// knows. Gives how many tasks went back to their lines.

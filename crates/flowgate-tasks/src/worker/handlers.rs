@@ -2,8 +2,10 @@
 //!
 //! Owns the step from a task's bytes to a function's argument and from its result to bytes. It knows no store.
 
-use std::{collections::HashMap, fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use foldhash::HashMap;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::task::TaskId;
@@ -65,7 +67,7 @@ pub struct Context {
 }
 
 type Run = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>> + Send>>;
-type Handler = Arc<dyn Fn(Context, Vec<u8>) -> Run + Send + Sync>;
+type Handler = Arc<dyn Fn(Context, Bytes) -> Run + Send + Sync>;
 
 /// The handlers of a worker, by kind.
 ///
@@ -131,11 +133,11 @@ impl Handlers {
         })
     }
 
-    /// Tasks of this kind are run by this function of bytes.
+    /// Tasks of this kind are run by this function of bytes, which are those of the store's reply and not a copy.
     #[must_use]
     pub fn on_bytes<F, Fut>(mut self, kind: &str, function: F) -> Self
     where
-        F: Fn(Context, Vec<u8>) -> Fut + Send + Sync + 'static,
+        F: Fn(Context, Bytes) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Vec<u8>, Failure>> + Send + 'static,
     {
         self.by_kind.insert(kind.into(), Arc::new(move |context, body| Box::pin(function(context, body))));
@@ -147,7 +149,7 @@ impl Handlers {
     #[must_use]
     pub fn otherwise<F, Fut>(mut self, function: F) -> Self
     where
-        F: Fn(Context, Vec<u8>) -> Fut + Send + Sync + 'static,
+        F: Fn(Context, Bytes) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Vec<u8>, Failure>> + Send + 'static,
     {
         self.fallback = Some(Arc::new(move |context, body| Box::pin(function(context, body))));
@@ -159,7 +161,7 @@ impl Handlers {
         self.by_kind.get_key_value(kind).map_or_else(|| Arc::from(kind), |(known, _)| Arc::clone(known))
     }
 
-    pub(super) fn run(&self, context: Context, body: Vec<u8>) -> Run {
+    pub(super) fn run(&self, context: Context, body: Bytes) -> Run {
         match self.by_kind.get(&context.kind).or(self.fallback.as_ref()) {
             Some(handler) => handler(context, body),
             None => {

@@ -1,10 +1,8 @@
 //! The tasks a worker holds: those that run, and those that ended and are not settled yet.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::time::Duration;
 
+use foldhash::{HashMap, HashSet};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::{
@@ -49,7 +47,7 @@ impl Held {
             }
         };
         let context = Context { id: task.id, kind: handlers.name_of(kind), attempt: task.attempt };
-        let run = handlers.run(context, body.to_vec());
+        let run = handlers.run(context, task.record.slice_ref(body));
         let handle = match timeout {
             None => self.runs.spawn(run),
             Some(timeout) => self.runs.spawn(async move {
@@ -232,7 +230,15 @@ mod tests {
         };
         let place = Place { lane: 1, queue: 1, key: Some(1) };
         let (attempt, weight, good_until) = (1, 1, None);
-        Claimed { id: TaskId(id), lease: id, attempt, weight, good_until, record: record.to_bytes(), place }
+        Claimed {
+            id: TaskId(id),
+            lease: id,
+            attempt,
+            weight,
+            good_until,
+            record: record.to_bytes().into(),
+            place,
+        }
     }
 
     #[tokio::test]

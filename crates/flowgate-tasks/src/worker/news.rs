@@ -190,7 +190,7 @@ mod tests {
 
     fn failed(id: i64, attempt: u32) -> Settle {
         let (retry, kind) = (Retry { max_attempts: 2, ..Retry::default() }, "one".into());
-        let record = Record { kind, body: Vec::new(), retry, timeout: None, keep: None }.to_bytes();
+        let record = Record { kind, body: Vec::new(), retry, timeout: None, keep: None }.to_bytes().into();
         let place = Place { lane: 1, queue: 1, key: None };
         let task = Claimed { id: TaskId(id), lease: id, attempt, weight: 1, good_until: None, record, place };
         Settle { task, end: End::Failed { error: format!("one\ntwo {id}"), retry_after: Duration::ZERO } }

@@ -168,7 +168,15 @@ mod tests {
 
     fn claimed(id: i64, queue: i64, good_until: Option<Tick>) -> Claimed {
         let place = Place { lane: 1, queue, key: None };
-        Claimed { id: TaskId(id), lease: id, attempt: 1, weight: 1, good_until, record: Vec::new(), place }
+        Claimed {
+            id: TaskId(id),
+            lease: id,
+            attempt: 1,
+            weight: 1,
+            good_until,
+            record: bytes::Bytes::new(),
+            place,
+        }
     }
 
     /// A stock of one task, and when it was asked for.

@@ -62,10 +62,10 @@ pub(super) fn sent_limits(tasks: &[NewTask]) -> (Vec<&str>, Vec<String>) {
     let mut newest = std::collections::BTreeMap::new();
     for task in tasks {
         if let (Some(key), Some(limits)) = (&task.key, &task.limits) {
-            newest.insert(key.as_str(), crate::terms::to_text(Some(limits)));
+            newest.insert(key.as_str(), limits);
         }
     }
-    newest.into_iter().unzip()
+    newest.into_iter().map(|(key, limits)| (key, crate::terms::to_text(Some(limits)))).unzip()
 }
 
 /// Tasks as columns of an insert.

@@ -2,10 +2,10 @@
 //!
 //! Owns the rows that a first task of its kind brings about, and a bounded memory of them, so that most sends ask nothing.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
+
+use flowgate_core::Limits;
+use foldhash::{HashMap, HashMapExt as _};
 
 use super::session::{Params, Session, flight};
 use crate::{store::StoreError, task::NewTask, terms};
@@ -30,6 +30,28 @@ impl LaneName {
             priority: task.priority,
             limits: terms::to_text(task.limits.as_ref()),
         }
+    }
+
+    /// The names of these tasks' lanes, mostly each once, and which of them is whose: many tasks are of few lanes.
+    pub(super) fn of_all(tasks: &[NewTask]) -> (Vec<Self>, Vec<usize>) {
+        /// Of one key, limits that were told longer ago are named again.
+        const NEAR: usize = 8;
+        type Known<'a> = HashMap<(&'a str, Option<&'a str>, i16), Vec<(Option<Limits>, usize)>>;
+        let (mut names, mut known) = (Vec::new(), Known::new());
+        let place = |task| {
+            let NewTask { queue, key, priority, limits, .. }: &NewTask = task;
+            let alike = known.entry((queue, key.as_deref(), *priority)).or_default();
+            match alike.iter().rev().take(NEAR).find(|(known, _)| known == limits) {
+                Some((_, place)) => *place,
+                None => {
+                    names.push(LaneName::of(task));
+                    alike.push((*limits, names.len() - 1));
+                    names.len() - 1
+                }
+            }
+        };
+        let places = tasks.iter().map(place).collect();
+        (names, places)
     }
 }
 

@@ -102,7 +102,7 @@ pub(super) fn claimed(row: &Row) -> impl Iterator<Item = Claimed> {
         attempt: attempt as u32,
         weight: weight as u32,
         good_until: Some(tick(good)).filter(|good| *good > Tick::ZERO),
-        record,
+        record: record.into(),
         place: Place { lane, queue: 0, key: None },
     })
 }

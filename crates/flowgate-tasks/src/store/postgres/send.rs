@@ -173,11 +173,12 @@ impl Postgres {
 }
 
 async fn send(shared: &Arc<Shared>, mut session: Lease, tasks: &[NewTask]) -> Result<Vec<Sent>, StoreError> {
-    let names: Vec<LaneName> = tasks.iter().map(LaneName::of).collect();
+    let (names, places) = LaneName::of_all(tasks);
     let mut tries = Tries::default();
     let mut may_claim = true;
     loop {
         let lanes = shared.lanes.resolve(&session, &names).await?;
+        let lanes: Vec<i64> = places.iter().map(|&place| lanes[place]).collect();
         let taken = may_claim.then(|| shared.offers.take(tasks)).flatten();
         may_claim = false;
         session.begin();

@@ -147,7 +147,7 @@ impl Ends {
         }
         let is_again = self.again.ids.len() > self.again.records.len();
         let records = if is_again { &mut self.again.records } else { &mut self.dead.records };
-        records.push(task.record.clone());
+        records.push(task.record.to_vec());
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! Owns what follows from a plan: the tasks it grants are taken in the order of their places, and what was taken is written
 //! down in the same transaction. It decides nothing about limits itself.
 
+use bytes::Bytes;
 use rusqlite::{Connection, params};
 
 use super::{candidates, error::Fault, lanes, lanes::moment, leases, settle::Back, threads::Hand};
@@ -121,7 +122,7 @@ pub(super) fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant) -> Result<Taken
             attempt: row.get::<_, u32>(2)? + 1,
             weight,
             good_until: row.get::<_, Option<i64>>(4)?.map(lanes::tick),
-            record: row.get(5)?,
+            record: Bytes::copy_from_slice(row.get_ref(5)?.as_blob().unwrap_or_default()),
             place,
         });
     }

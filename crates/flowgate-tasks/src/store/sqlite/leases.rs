@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use bytes::Bytes;
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -107,7 +108,7 @@ pub(super) fn held(db: &Connection, lease: i64) -> Result<Vec<Claimed>, Fault> {
         }
         let Fact { id, lane, attempt, weight, good_until, .. } = fact;
         let place = place(db, lane)?;
-        let record = record.to_vec();
+        let record = Bytes::copy_from_slice(record);
         tasks.push(Claimed { id: TaskId(id), lease, attempt, weight, good_until, record, place });
     }
     Ok(tasks)

@@ -27,6 +27,12 @@ const BUSY: Duration = Duration::from_secs(30);
 /// More than there are statements in this folder.
 const STATEMENTS: usize = 128;
 
+/// Bytes in a page of a new file; one that is there keeps its own. What is written together is large, sheets of notes and the tasks of a
+/// lease, and each page of it costs two calls of the system: with the 4096 bytes of the default, 1.3 of them for a message, and 7 % more of the server's processor time.
+const PAGE: u32 = 8192;
+/// So many bytes of transactions are moved into the file at once.
+const CHECKPOINT: u32 = 32 * 1024 * 1024;
+
 /// Everything about a connection that SQLite does not keep in the file. A commit is not on disk when it returns: see
 /// [`super::disk`].
 ///
@@ -38,7 +44,6 @@ const SETTINGS: &str = "
     PRAGMA temp_store = MEMORY;
     PRAGMA cache_size = -16384;
     PRAGMA mmap_size = 268435456;
-    PRAGMA wal_autocheckpoint = 8000;
     PRAGMA journal_size_limit = 67108864;
 ";
 
@@ -53,6 +58,8 @@ pub(super) fn writer(path: &Path) -> Result<Opened, StoreError> {
     let open = || -> Result<Opened, Fault> {
         let db = Connection::open(path)?;
         db.busy_timeout(BUSY)?;
+        // Of a file that has tables nothing changes.
+        db.execute_batch(&format!("PRAGMA page_size = {PAGE}"))?;
         // Kept in the file. The busy timeout does not cover it while another process switches at the same moment, so it
         // is done under the same lock as the migrations: by whoever comes first.
         switch_to_wal(&db)?;
@@ -119,6 +126,8 @@ fn switch_to_wal(db: &Connection) -> Result<(), Fault> {
 
 fn settle_in(db: &Connection) -> Result<(), Fault> {
     db.execute_batch(SETTINGS)?;
+    let page: u32 = db.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    db.query_row(&format!("PRAGMA wal_autocheckpoint = {}", CHECKPOINT / page), [], |_| Ok(()))?;
     // One plan for each statement, whatever its values: else SQLite may parse it again for every new value.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -146,4 +155,33 @@ fn prepare(mut db: Connection) -> Result<Connection, Fault> {
     transaction.execute_batch(&format!("PRAGMA user_version = {}", MIGRATIONS.len()))?;
     transaction.commit()?;
     Ok(db)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_has_large_pages_and_an_older_one_keeps_its_own() {
+        // Seen to fail: with the page size told after the switch to WAL; and with the checkpoint left at its default of 1000 pages.
+        let file =
+            |name: &str| std::env::temp_dir().join(format!("flowgate-{name}-{}.db", std::process::id()));
+        let (new, old) = (file("new"), file("old"));
+        let before = Connection::open(&old).expect("a file");
+        before
+            .execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; CREATE TABLE one (id)")
+            .expect("a table");
+        drop(before);
+        for (path, page) in [(&new, PAGE), (&old, 4096)] {
+            let Opened { writer, .. } = writer(path).expect("it is opened");
+            let reader = reader(path).expect("to be read as well");
+            for db in [&writer, &reader] {
+                let told = |sql: &str| db.query_row(sql, [], |row| row.get::<_, u32>(0)).expect("a number");
+                assert_eq!(told("PRAGMA page_size"), page);
+                assert_eq!(told("PRAGMA wal_autocheckpoint") * page, CHECKPOINT);
+            }
+            drop((writer, reader));
+            std::fs::remove_file(path).expect("removed");
+        }
+    }
 }

@@ -26,7 +26,7 @@ pub(super) fn change(hand: &mut Hand<'_>, changes: &[RunChange]) -> Result<Vec<R
             task.check()?;
         }
     }
-    let mut sender = Sender::default();
+    let mut sender = Sender::new(hand.db)?;
     let mut outcomes = Vec::with_capacity(changes.len());
     for change in changes {
         if let Some(refused) = write(hand, change)? {

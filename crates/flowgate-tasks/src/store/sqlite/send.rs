@@ -2,10 +2,11 @@
 //!
 //! Owns the way from a task as its sender describes it to its row, and back again for one that was dead.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{collections::hash_map::Entry, rc::Rc};
 
-use flowgate_core::Tick;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use flowgate_core::{Limits, Tick};
+use foldhash::{HashMap, HashMapExt as _};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
 use super::{error::Fault, lanes, lanes::moment, notes, threads::Hand};
 use crate::{
@@ -36,17 +37,23 @@ pub(super) enum Line {
     Until(Tick),
 }
 
-/// Stores a task, and has its lane looked at if it stands in line.
+/// Stores a task.
 pub(super) fn put(db: &Connection, row: &Row<'_>) -> Result<(), Fault> {
+    put_by(&mut db.prepare_cached(PUT)?, row)
+}
+
+const PUT: &str = "INSERT INTO tasks (id, lane, place, attempt, weight, due_at, good_until, record)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+/// The same, by the statement that is at hand.
+fn put_by(statement: &mut CachedStatement<'_>, row: &Row<'_>) -> Result<(), Fault> {
     let (place, due_at) = match row.line {
         Line::Place(place) => (Some(place), None),
         Line::Until(due_at) => (None, Some(moment(due_at))),
     };
-    let sql = "INSERT INTO tasks (id, lane, place, attempt, weight, due_at, good_until, record)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let good_until = row.good_until.map(moment);
     let values = params![row.id, row.lane, place, row.attempt, row.weight, due_at, good_until, row.record];
-    db.prepare_cached(sql)?.execute(values)?;
+    statement.execute(values)?;
     Ok(())
 }
 
@@ -55,7 +62,7 @@ pub(super) fn send(hand: &mut Hand<'_>, tasks: &[NewTask]) -> Result<Vec<Sent>, 
     for task in tasks {
         task.check()?;
     }
-    let mut sender = Sender::default();
+    let mut sender = Sender::new(hand.db)?;
     let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
     let mut last = lanes::take_numbers(hand.db, count)?;
     let mut sent = Vec::with_capacity(tasks.len());
@@ -67,11 +74,17 @@ pub(super) fn send(hand: &mut Hand<'_>, tasks: &[NewTask]) -> Result<Vec<Sent>, 
     Ok(sent)
 }
 
+/// What names a lane: queue, key, priority and the text of its limits.
+type Names<'a> = (&'a str, Option<&'a str>, i16, Rc<str>);
+
 /// What is already known of the tasks sent together.
-#[derive(Default)]
 pub(super) struct Sender<'a> {
+    /// Looked up once: to find a statement by its text costs a tenth of what it does.
+    put: CachedStatement<'a>,
     queues: HashMap<&'a str, i64>,
-    lanes: HashMap<(&'a str, Option<&'a str>, i16, String), i64>,
+    lanes: HashMap<Names<'a>, i64>,
+    /// The limits seen last, and their text: mostly the next has the same.
+    limits: (Option<Limits>, Rc<str>),
     /// The lanes that got something, and whether they are known to be ready.
     filled: HashMap<i64, bool>,
     notes: Vec<NewNote>,
@@ -87,6 +100,18 @@ struct Key {
 }
 
 impl<'a> Sender<'a> {
+    pub(super) fn new(db: &'a Connection) -> Result<Self, Fault> {
+        Ok(Sender {
+            put: db.prepare_cached(PUT)?,
+            queues: HashMap::new(),
+            lanes: HashMap::new(),
+            limits: (None, "".into()),
+            filled: HashMap::new(),
+            notes: Vec::new(),
+            keys: HashMap::new(),
+        })
+    }
+
     fn accept(&mut self, hand: &mut Hand<'_>, task: &'a NewTask, id: i64) -> Result<Sent, Fault> {
         let now = hand.now;
         if let Some(dedupe) = &task.dedupe
@@ -110,7 +135,8 @@ impl<'a> Sender<'a> {
         }
         let good_until = task.good_until.map(|until| until.resolve(now));
         let record = task.record.to_bytes();
-        put(hand.db, &Row { id, lane, line, attempt: 0, weight: task.weight, good_until, record: &record })?;
+        let row = Row { id, lane, line, attempt: 0, weight: task.weight, good_until, record: &record };
+        put_by(&mut self.put, &row)?;
         self.notes.extend(task.note().map(|(at, body)| NewNote { task: TaskId(id), at, body }));
         Ok(())
     }
@@ -129,7 +155,10 @@ impl<'a> Sender<'a> {
 
     /// The task's lane. One that has to be made for a new key is made ready, for whatever stands in line.
     fn lane(&mut self, hand: &mut Hand<'_>, task: &'a NewTask, line: Line) -> Result<i64, Fault> {
-        let limits = terms::to_text(task.limits.as_ref());
+        if self.limits.0 != task.limits {
+            self.limits = (task.limits, terms::to_text(task.limits.as_ref()).into());
+        }
+        let limits = Rc::clone(&self.limits.1);
         let (key, is_new) = match task.key.as_deref() {
             Some(name) => self.key(hand, name, &limits)?,
             None => (0, false),
