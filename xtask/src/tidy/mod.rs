@@ -13,6 +13,7 @@ mod exceptions;
 mod laws;
 mod leftovers;
 mod links;
+mod locks;
 mod machine;
 mod module_docs;
 mod names;
