@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use axum::{
     Json,
     body::Bytes,
-    extract::{ConnectInfo, Path, State},
+    extract::{ConnectInfo, State},
     http::{HeaderMap, StatusCode},
     response::IntoResponse,
 };
@@ -20,6 +20,7 @@ use super::{
     asked::Asked,
     events::cursor,
     filter::{self, Filter},
+    path::Path,
     publish::given,
     reply::{Answer, Problem, done, ok},
     sent::Sent,

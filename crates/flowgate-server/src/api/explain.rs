@@ -1,9 +1,6 @@
 //! Why something waits: the same answer as `flowgate explain`, from the same function.
 
-use axum::{
-    extract::{Path, State},
-    http::StatusCode,
-};
+use axum::{extract::State, http::StatusCode};
 use flowgate_tasks::{
     TaskId,
     explain::{Explanation, Subject, explain_with},
@@ -12,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     asked::Asked,
+    path::Path,
     reply::{Answer, Problem, ok},
 };
 use crate::{

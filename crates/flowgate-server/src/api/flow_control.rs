@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use flowgate_core::{Limits, Period, Rate, Shape};
 use flowgate_tasks::store::{Half, KeyChange, KeyQuery, KeySort, KeySpent};
 use serde_json::{Value, json};
 
 use super::{
     asked::Asked,
+    path::Path,
     reply::{Answer, Problem, done, ok},
 };
 use crate::{message::name, office::Desk};

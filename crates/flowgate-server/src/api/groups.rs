@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use axum::{
-    body::Bytes,
-    extract::{Path, State},
-};
+use axum::{body::Bytes, extract::State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
+    path::Path,
     reply::{Answer, Problem, done, ok},
     sent::Sent,
     slice::TOLD,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use flowgate_tasks::{
     TaskId,
     store::{Cancelled, NoteQuery, Of, State as TaskState, TaskLook},
@@ -14,6 +14,7 @@ use super::{
     asked::Asked,
     dlq::size,
     filter::{self, Filter},
+    path::Path,
     reply::{Answer, Problem, ok},
     sent::Sent,
     slice::Slice,

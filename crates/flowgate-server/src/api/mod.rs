@@ -1,7 +1,7 @@
 //! The API of the flow-control server: the QStash v2 protocol, so that its official clients work unmodified.
 //!
 //! Reading order: [`router`] says which path is whose; [`auth`] who may; [`carried`] what goes on when its client has gone; [`reply`] is what is told when something cannot be;
-//! [`asked`] and [`filter`] are what requests say beside their path. The rest is one file for each family of paths. Handlers
+//! [`path`], [`asked`] and [`filter`] are what requests say in their path and beside it. The rest is one file for each family of paths. Handlers
 //! decide nothing about limits: they read, ask the desk or the store, and write JSON.
 
 mod asked;
@@ -19,6 +19,7 @@ mod keys;
 mod messages;
 mod openapi;
 mod openapi_runs;
+mod path;
 mod publish;
 mod queues;
 mod reference;
@@ -40,6 +41,7 @@ pub(crate) use auth::with_token;
 pub(crate) use carried::{begin, carry};
 pub(crate) use caught::caught;
 pub(crate) use flow_control::{MOST_KEYS, OF_QUEUES, pinned, view as key_view};
+pub(crate) use path::Path;
 pub(crate) use reference::reference;
 pub(crate) use reply::{Answer, Problem, done, ok};
 pub(crate) use router::{Gates, open, plain, routes};

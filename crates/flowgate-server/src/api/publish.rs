@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use axum::{
     Json,
     body::Bytes,
-    extract::{ConnectInfo, Path, State},
+    extract::{ConnectInfo, State},
     http::{HeaderMap, StatusCode, Uri},
     response::IntoResponse,
 };
@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
+    path::Path,
     reply::{Answer, Problem},
     runs,
     sent::Sent,

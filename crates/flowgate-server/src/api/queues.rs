@@ -1,10 +1,11 @@
 //! `/v2/queues`: FIFO queues.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
+    path::Path,
     reply::{Answer, Problem, done, ok},
     sent::Sent,
 };

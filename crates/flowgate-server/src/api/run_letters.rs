@@ -1,14 +1,12 @@
 //! `/v2/workflows/dlq`: runs that failed, once more, or the telling of it once more.
 
-use axum::{
-    extract::{Path, State},
-    http::HeaderMap,
-};
+use axum::{extract::State, http::HeaderMap};
 use serde_json::{Value, json};
 
 use super::{
     asked::Asked,
     dlq::{self, Letter},
+    path::Path,
     publish::given,
     reply::{Answer, Problem, ok},
     sent::Sent,

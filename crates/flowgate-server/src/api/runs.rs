@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::State,
     http::{StatusCode, header::CONTENT_TYPE},
     response::IntoResponse,
 };
@@ -12,6 +12,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{
     asked::Asked,
+    path::Path,
     reply::{Answer, Problem, done, ok},
     sent::Sent,
 };

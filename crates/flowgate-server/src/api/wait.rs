@@ -1,13 +1,14 @@
 //! `/v2/wait`, `/v2/notify`, `/v2/waiters` and webhooks: events, and the runs that wait for them.
 
 use axum::{
-    extract::{FromRequest, Path, Request, State},
+    extract::{FromRequest, Request, State},
     http::{HeaderMap, Method, Uri, Version, header::HOST},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::{
+    path::Path,
     publish::given,
     reply::{Answer, Problem, done, ok},
     sent::Sent,

@@ -1,13 +1,13 @@
 //! The caps at their three levels: the cluster, each queue, each worker; and the FIFO queues of the API.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use flowgate_tasks::store::{QueueLimits, QueueLook};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::router::Console;
 use crate::{
-    api::{Answer, Problem, Sent, done, ok},
+    api::{Answer, Path, Problem, Sent, done, ok},
     clock,
     metrics::MOST_OF_A_LINE,
     office::{Queue, queue_key},
