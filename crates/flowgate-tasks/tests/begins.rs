@@ -186,6 +186,31 @@ async fn s1_a_send_that_did_not_begin_leaves_nothing() {
     scene.check().await;
 }
 
+// Seen to fail: without `begun!()` in `SENT_LIMITS`, the limits of the send that failed were in force: two more of the key were claimed.
+#[tokio::test]
+async fn s1_the_limits_of_a_send_that_did_not_begin_are_not_in_force() {
+    let scene = start("begins_limits").await;
+    let keyed = |max| task().key("key").limits(Limits::builder().max(max).build().expect("limits"));
+    scene.store.set_latest(true).await.expect("the newest limits govern");
+    scene.store.send(vec![keyed(1), keyed(1), keyed(1)]).await.expect("sent");
+    assert_eq!(scene.turn(Turn { want: want(9), ..Turn::default() }).await.claimed.len(), 1);
+    scene.arm();
+    scene.store.send(vec![keyed(3)]).await.expect_err("it did not begin");
+    scene.was_hit();
+    // Each looks at one more of the key's lanes.
+    let claims = async || {
+        let mut claimed = 0;
+        for _ in 0..3 {
+            claimed += scene.turn(Turn { want: want(9), ..Turn::default() }).await.claimed.len();
+        }
+        claimed
+    };
+    assert_eq!(claims().await, 0, "one runs, and one may");
+    scene.store.send(vec![keyed(3)]).await.expect("sent");
+    assert_eq!(claims().await, 2);
+    scene.check().await;
+}
+
 // Seen to fail: without `begun!()` in `GIVE_BACK_SOME` or `GIVE_BACK`, the key's count had one more than was held, for ever, and what was
 // given back again was lost; without it in `ahead::START`, two of the queue ran and one was counted.
 #[tokio::test]

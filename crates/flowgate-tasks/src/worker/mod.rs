@@ -9,6 +9,7 @@ mod news;
 mod options;
 mod service;
 mod stock;
+mod under_way;
 
 pub use handlers::{Context, Failure, Handlers};
 pub use news::News;

@@ -33,7 +33,8 @@ use super::{
 
 /// The lock keeps two that start together from making the same table. Half of each page stays free, so that a document is changed
 /// where it stands. Plans are made once, as a rule before there is anything in the tables: so each lane is to be found by its name, one by one,
-/// and never by a look at all of them, which is cheaper only then.
+/// and never by a look at all of them, which is cheaper only then. A swap that waited for another sees what that one left, whatever the database has
+/// for a default.
 const TABLES: &str = "
     BEGIN;
     SELECT pg_advisory_xact_lock(7164210293746516000);
@@ -54,6 +55,7 @@ const TABLES: &str = "
     ) WITH (fillfactor = 50);
     COMMIT;
     SET search_path TO flowgate_shared;
+    SET default_transaction_isolation TO 'read committed';
     SET jit TO off;
     SET enable_seqscan TO off;
     SET enable_bitmapscan TO off;

@@ -1,7 +1,8 @@
 //! What is told of runs: which are meant, and what the log has of their messages.
 
-use std::{collections::HashMap, panic::resume_unwind};
+use std::{collections::HashMap, panic::resume_unwind, sync::LazyLock};
 
+use flowgate::Gate;
 use flowgate_tasks::{
     TaskId,
     store::{NoteQuery, Run, RunState, RunStep, StoreError},
@@ -22,6 +23,9 @@ use crate::{
 const MOST_NOTES: u32 = 20_000;
 /// To tell a run with more bytes in its steps takes as long as a hundred other requests: that is not for the threads that answer those.
 const LARGE: usize = 256 * 1024;
+/// So many of them are told at once: each is in memory twice meanwhile.
+static TELLING: LazyLock<Gate> =
+    LazyLock::new(|| Gate::builder().max(2).label("large runs").build().expect("the options are right"));
 /// Of a run with more steps than this, the log of what is long done is not read.
 const WHOLE: usize = 50;
 
@@ -91,6 +95,7 @@ impl Desk {
         if !is_large {
             return Ok(tell());
         }
+        let _pass = TELLING.enter().await;
         match spawn_blocking(tell).await.map_err(JoinError::try_into_panic) {
             Ok(told) => Ok(told),
             Err(Ok(said)) => resume_unwind(said),

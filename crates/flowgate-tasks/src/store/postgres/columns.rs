@@ -48,12 +48,16 @@ pub(super) const LOCK_SENT: &str = "SELECT FROM keys JOIN unnest($1::text[], $2:
     WHERE keys.sent <> asked.limits ORDER BY keys.id FOR NO KEY UPDATE OF keys";
 
 /// The newest limits sent for each key; where these govern, everything that waits is looked at anew.
-pub(super) const SENT_LIMITS: &str = "WITH newest AS (SELECT keys.id, asked.limits FROM keys \
+pub(super) const SENT_LIMITS: &str = concat!(
+    "WITH newest AS (SELECT keys.id, asked.limits FROM keys \
     JOIN unnest($1::text[], $2::text[]) AS asked (name, limits) ON keys.name = asked.name \
-    WHERE keys.sent <> asked.limits ORDER BY keys.id FOR NO KEY UPDATE OF keys), \
+    WHERE keys.sent <> asked.limits AND ",
+    begun!(),
+    " ORDER BY keys.id FOR NO KEY UPDATE OF keys), \
     changed AS (UPDATE keys SET sent = newest.limits FROM newest WHERE keys.id = newest.id RETURNING keys.id, latest) \
     UPDATE lanes SET state = 1, wake_at = NULL FROM changed \
-    WHERE lanes.key = changed.id AND changed.latest AND lanes.state IN (2, 3)";
+    WHERE lanes.key = changed.id AND changed.latest AND lanes.state IN (2, 3)"
+);
 
 pub(super) const STATEMENTS: [&str; 4] = [HEAVY_LANES, ADD_TASKS, LOCK_SENT, SENT_LIMITS];
 

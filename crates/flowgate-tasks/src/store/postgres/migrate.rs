@@ -1,5 +1,7 @@
 //! Brings the tables up to date: once, however many processes start at the same time.
 
+use tokio_postgres::IsolationLevel;
+
 use super::{session::failed, tls::Address};
 use crate::store::StoreError;
 
@@ -40,7 +42,9 @@ pub(super) async fn run(address: &Address) -> Result<(), StoreError> {
 
 /// Runs the steps that were not run yet. Gives how many were run in all, which is more than there are if a newer program was here.
 async fn steps(client: &mut tokio_postgres::Client) -> Result<usize, tokio_postgres::Error> {
-    let transaction = client.transaction().await?;
+    // Who waited for the lock has to see what was done meanwhile, whatever the database has for a default.
+    let transaction =
+        client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
     transaction
         .batch_execute(

@@ -156,7 +156,7 @@ impl Postgres {
                 let told: Params<'_, 2> = [&keys, &limits];
                 session.begin();
                 flight!(
-                    session.run("BEGIN"),
+                    session.run(BEGIN),
                     session.query_if(!keys.is_empty(), LOCK_SENT, told),
                     session.query_if(!keys.is_empty(), SENT_LIMITS, told),
                     session.query(OPEN_LANES, [&asked]),

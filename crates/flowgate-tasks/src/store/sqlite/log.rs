@@ -9,10 +9,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// How a name says that there is nothing by it.
+const GONE: [io::ErrorKind; 2] = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+
 /// Open for as long as the store is.
 pub(super) struct Log {
     file: File,
-    /// The store's own file and this one, as they were found.
+    /// The store's own file, this one, and that by which processes agree on what is in this one, as they were found: with one of its own,
+    /// another process would write over what is here.
     found: Vec<(PathBuf, Identity)>,
 }
 
@@ -21,14 +25,17 @@ impl Log {
     /// a connection is open that has written, and no lock of SQLite is on it: those a process has on a file end when it closes that
     /// file anywhere.
     pub(super) fn of(store: &Path) -> io::Result<Self> {
-        let mut name = store.as_os_str().to_owned();
-        name.push("-wal");
-        let name = PathBuf::from(name);
+        let beside = |end| {
+            let mut name = store.as_os_str().to_owned();
+            name.push(end);
+            PathBuf::from(name)
+        };
+        let name = beside("-wal");
         let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", name.display()));
         let file = OpenOptions::new().write(true).open(&name).map_err(told)?;
         // It may be new, and so may the store's file: their names have to be on disk as well.
         File::open(name.parent().unwrap_or(Path::new("/")))?.sync_all().map_err(told)?;
-        let found = [store.to_owned(), name];
+        let found = [store.to_owned(), name, beside("-shm")];
         let found = found.into_iter().map(|name| fs::metadata(&name).map(|is| (name, Identity::of(&is))));
         Ok(Log { file, found: found.collect::<io::Result<_>>()? })
     }
@@ -39,7 +46,8 @@ impl Log {
         self.file.sync_data().map_err(failed)?;
         self.found.iter().try_for_each(|(name, was)| match fs::metadata(name) {
             Ok(is) if Identity::of(&is) == *was => Ok(()),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            // It cannot be seen, which says nothing of where it is.
+            Err(error) if !GONE.contains(&error.kind()) => Ok(()),
             _ => Err(io::Error::other(format!("{} was removed or replaced", name.display()))),
         })
     }
