@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn what_answers_a_plain_request_takes_less_than_a_kilobyte() {
-        // The allocator has more to do for more. Seen to fail: with `async fn`s all the way down, each with room for its arguments twice.
+        // The allocator has more to do for more. Seen to fail: with what asks the upstream kept in it, not behind a pointer.
         let size = size_of_made(attend);
         assert!(size <= 1024, "{size}");
     }
