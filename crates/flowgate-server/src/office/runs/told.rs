@@ -21,7 +21,7 @@ use crate::{
 
 /// More of the log is not read for one run.
 const MOST_NOTES: u32 = 20_000;
-/// To tell a run with more bytes in its steps takes as long as a hundred other requests: that is not for the threads that answer those.
+/// To tell a run with more bytes in its steps is not for the threads that answer other requests.
 const LARGE: usize = 256 * 1024;
 /// So many of them are told at once: each is in memory twice meanwhile.
 static TELLING: LazyLock<Gate> =
@@ -95,8 +95,13 @@ impl Desk {
         if !is_large {
             return Ok(tell());
         }
-        let _pass = TELLING.enter().await;
-        match spawn_blocking(tell).await.map_err(JoinError::try_into_panic) {
+        // It goes with the work, which goes on when whoever asked has hung up.
+        let pass = TELLING.enter().await;
+        let held = move || {
+            let _pass = pass;
+            tell()
+        };
+        match spawn_blocking(held).await.map_err(JoinError::try_into_panic) {
             Ok(told) => Ok(told),
             Err(Ok(said)) => resume_unwind(said),
             // The runtime ends, and this with it.
