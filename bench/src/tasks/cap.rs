@@ -24,6 +24,8 @@ const TASK: u32 = 20;
 const AT_ONCE: u32 = 20;
 /// Over how many processes; the peers are tried on the first.
 const PROCESSES: [u32; 2] = [3, 8];
+/// How often each is tried: see [`Judgement::of_rounds`].
+const ROUNDS: usize = 3;
 /// How many tasks a process claims ahead under soft caps: one for each that it may run.
 const PREFETCH: u32 = AT_ONCE;
 
@@ -134,6 +136,5 @@ fn one(
     let prefetch = if kind == Kind::Soft { PREFETCH } else { 0 };
     let (limit, task_ms) = (Limit::Two, TASK);
     let fleet = Fleet { processes, at_once: AT_ONCE, prefetch, count, keys: KEYS, limit, task_ms };
-    let records = fleet.records(stage, contestant)?;
-    Judgement::of(&records, cap.max, KEYS).ok_or_else(|| "not one task ran".to_owned())
+    fleet.judged(stage, contestant, cap.max, ROUNDS)
 }

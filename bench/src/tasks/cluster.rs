@@ -4,7 +4,7 @@ use super::{
     bare,
     contestant::{Contestant, ROLL},
     fleet::Fleet,
-    overlap::{Judgement, Record},
+    overlap::Judgement,
     stage::{Limit, Stage},
 };
 use crate::{
@@ -17,6 +17,8 @@ const AVERAGE: &str = "cluster cap of 20: in use on average while work waits";
 const BESIDE: &str = "cluster cap of 20: in use on average while work waits, horsies";
 const BARE: &str = "cluster cap of 20: in use on average, beside what a bare durable commit leaves";
 const CAP: u32 = 20;
+/// How often each is tried: see [`Judgement::of_rounds`].
+const ROUNDS: usize = 3;
 const FLEET: Fleet = Fleet {
     processes: 4,
     at_once: 16,
@@ -36,8 +38,7 @@ pub(crate) fn run(suite: &mut Suite, stage: &Stage) -> Result<(), String> {
     let share = if suite.is_quick() { 10 } else { 1 };
     let judge = |contestant: &Contestant, share: u32| -> Result<Judgement, String> {
         let fleet = Fleet { count: FLEET.count / share, ..FLEET };
-        let records: Vec<Record> = fleet.records(stage, contestant)?;
-        Judgement::of(&records, CAP, 1).ok_or_else(|| "not one task ran".to_owned())
+        fleet.judged(stage, contestant, CAP, ROUNDS)
     };
     let ours = Contestant::ours().ok_or("ours does not take part")?;
     let judged = judge(&ours, share)?;

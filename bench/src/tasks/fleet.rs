@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     contestant::Contestant,
-    overlap::Record,
+    overlap::{Judgement, Record},
     running::Running,
     stage::{Limit, Order, Stage},
 };
@@ -34,8 +34,24 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
+    /// What comes of a cap of `max` for each key in so many rounds, each on a store of its own.
+    pub(super) fn judged(
+        &self,
+        stage: &Stage,
+        contestant: &Contestant,
+        max: u32,
+        rounds: usize,
+    ) -> Result<Judgement, String> {
+        let mut judged = Vec::new();
+        for _ in 0..rounds {
+            let records = self.records(stage, contestant)?;
+            judged.push(Judgement::of(&records, max, self.keys).ok_or("not one task ran")?);
+        }
+        Judgement::of_rounds(&judged).ok_or_else(|| "there was no round".to_owned())
+    }
+
     /// All have got ready before the first of them starts.
-    pub(super) fn records(&self, stage: &Stage, contestant: &Contestant) -> Result<Vec<Record>, String> {
+    fn records(&self, stage: &Stage, contestant: &Contestant) -> Result<Vec<Record>, String> {
         let Fleet { processes, at_once, prefetch, count, keys, limit, task_ms } = *self;
         let store = stage.store(contestant)?;
         let mut more = vec![("task-ms", task_ms), ("concurrency", at_once)];
