@@ -261,9 +261,18 @@ fn of_gateway(cut: usize) -> String {
 
 fn farewell(ending: &Ending, cut: usize) -> String {
     let cut = of_gateway(cut);
-    match ending.stopped.len() {
-        0 => format!("stopped: nothing was left under way{cut}"),
-        1 => format!("stopped: 1 delivery was cut off and will be made again{cut}"),
-        count => format!("stopped: {count} deliveries were cut off and will be made again{cut}"),
+    let (again, dead) = (ending.stopped.len(), ending.stopped_dead.len());
+    let deliveries = |count: usize| match count {
+        1 => "1 delivery was".to_owned(),
+        count => format!("{count} deliveries were"),
+    };
+    match (again, dead) {
+        (0, 0) => format!("stopped: nothing was left under way{cut}"),
+        (again, 0) => format!("stopped: {} cut off and will be made again{cut}", deliveries(again)),
+        (0, dead) => format!("stopped: {} cut off at the last attempt{cut}", deliveries(dead)),
+        (again, dead) => format!(
+            "stopped: {} cut off and will be made again, {dead} of them not: it was the last attempt{cut}",
+            deliveries(again + dead)
+        ),
     }
 }

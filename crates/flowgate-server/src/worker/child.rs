@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowgate_tasks::MAX_BODY;
+use flowgate_tasks::{MAX_BODY, worker::Begun};
 use futures_util::FutureExt as _;
 use rustix::{
     io::ioctl_fionread,
@@ -19,7 +19,7 @@ use rustix::{
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child as Process, ChildStderr, ChildStdin, ChildStdout},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{command::Program, line::shown, log, warden::Warden};
@@ -30,6 +30,8 @@ const LONGEST_ANSWER: usize = MAX_BODY + 1024;
 const LONGEST_WORD: usize = 8 * 1024;
 /// How long a process has to end by itself when its output has ended, and to be gone when it was killed.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is seen whether a process has read what it is asked: nobody tells.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A child process that runs.
 #[derive(Debug)]
@@ -100,20 +102,28 @@ impl Child {
         }
     }
 
-    /// Writes the question and reads the answer's line.
-    pub(super) async fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>, Broken> {
+    /// Writes the question and reads the answer's line. What is asked has begun when the process has read of it.
+    pub(super) async fn ask(&mut self, question: &[u8], begun: &Begun) -> Result<Vec<u8>, Broken> {
         let (mut written, mut status, mut is_shut) = (0, None, false);
         let line = {
             let write = async {
-                if let Some(stdin) = &mut self.stdin {
-                    while written < question.len()
-                        && let Ok(more @ 1..) = stdin.write(&question[written..]).await
-                    {
-                        written += more;
+                let Some(stdin) = &mut self.stdin else { return };
+                let mut is_begun = false;
+                loop {
+                    tokio::select! {
+                        biased;
+                        more = stdin.write(&question[written..]), if written < question.len() => match more {
+                            Ok(more @ 1..) => written += more,
+                            _ => return,
+                        },
+                        () = sleep(LOOK), if !is_begun => {
+                            is_begun = ioctl_fionread(&*stdin).ok() != Some(written as u64);
+                            if is_begun {
+                                begun.say();
+                            }
+                        }
+                        else => std::future::pending::<()>().await,
                     }
-                }
-                if written == question.len() {
-                    std::future::pending::<()>().await;
                 }
             };
             let mut reading = pin!(read_line(&mut self.stdout, LONGEST_ANSWER));

@@ -102,12 +102,12 @@ pub(super) fn shown(line: &[u8]) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use flowgate_tasks::TaskId;
+    use flowgate_tasks::{TaskId, worker::Begun};
 
     use super::*;
 
     fn context() -> Context {
-        Context { id: TaskId(17), kind: Arc::from("a \"kind\""), attempt: 2 }
+        Context { id: TaskId(17), kind: Arc::from("a \"kind\""), attempt: 2, begun: Begun::default() }
     }
 
     fn asked(body: &[u8]) -> String {

@@ -68,7 +68,7 @@ impl Pool {
         seat.be_ready(&self.program, &self.warden).await;
         let child = seat.child.as_mut().expect("it was made ready");
         busy.is_asked = true;
-        let line = child.ask(&question(context, body)).await;
+        let line = child.ask(&question(context, body), &context.begun).await;
         let (why, is_begun) = match line {
             Ok(line) => match answer(context, &line) {
                 Ok(ended) => {

@@ -54,7 +54,9 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
 
     let handlers = {
         let pool = Arc::clone(&pool);
-        Handlers::new().otherwise(move |context, body| {
+        // A task waits for a process that is ready, and until one has read it nothing has begun.
+        let handlers = Handlers::new().say_when_begun();
+        handlers.otherwise(move |context, body| {
             let pool = Arc::clone(&pool);
             async move { pool.run(&context, &body).await }
         })
@@ -117,14 +119,22 @@ fn served(options: &WorkerOptions) -> String {
 }
 
 fn farewell(ending: &Ending) -> String {
-    let Ending { settled, lost, stopped } = ending;
-    let mut text = format!("stopped: {settled} tasks settled");
+    let Ending { settled, failed, lost, stopped, stopped_dead } = ending;
+    let tasks = if *settled == 1 { "task" } else { "tasks" };
+    let mut text = format!("stopped: {settled} {tasks} settled");
+    let failed = failed.saturating_sub(stopped.len() as u64);
+    if failed > 0 {
+        let attempts = if failed == 1 { "attempt" } else { "attempts" };
+        text += &format!(", {failed} {attempts} failed and tried again");
+    }
     if *lost > 0 {
         text += &format!(", {lost} lost to others");
     }
-    if !stopped.is_empty() {
-        let ids = stopped.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        text += &format!(", {} ended by the deadline and tried again: {ids}", stopped.len());
+    for (ids, what) in [(stopped, "tried again"), (stopped_dead, "dead, without another attempt")] {
+        if !ids.is_empty() {
+            let named = ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            text += &format!(", {} ended by the deadline and {what}: {named}", ids.len());
+        }
     }
     text
 }

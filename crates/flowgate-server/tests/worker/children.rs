@@ -22,6 +22,7 @@ for line in sys.stdin:
     if kind == "hang": os.system("sleep 600 & sleep 600")
     if kind == "orphan": os.system("sleep 600 &"); os._exit(4)
     if kind == "flood": print(("x" * 99 + "\n") * 10_000, file=sys.stderr, flush=True)
+    if kind == "stay": print("stays", file=sys.stderr, flush=True); time.sleep(600)
     if kind == "twice": print(json.dumps(answer))
     if kind == "fail": answer["error"] = "it is broken"
     if kind == "last": answer.update(error="it stays broken", retry=False)
@@ -161,6 +162,39 @@ fn t7_a_task_that_no_process_has_read_uses_up_no_attempt() {
         .until("[1] its process ended (exit status: 7) before it had read the task; it is started again in ");
     std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
     assert_eq!(result(&place.ends(&ids)[0])["attempt"], 1);
+}
+
+#[test]
+fn t7_a_task_that_waits_for_a_process_uses_up_neither_its_timeout_nor_an_attempt() {
+    // Seen to fail: with the timeout around the wait for a process, it was dead after one attempt that nobody had read.
+    let place = Place::sqlite("unready");
+    let script = format!("import os, sys\nos.path.exists('ready') or sys.exit(7)\n{SCRIPT}");
+    let mut worker = place.worker(&["--processes=1"], &script);
+    let ids = place.send(vec![tried("echo", 1).timeout(Duration::from_millis(200))]);
+    // By then it has waited for 400 ms at once.
+    worker.until("it is started again in 800ms");
+    std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
+    assert_eq!(result(&place.ends(&ids)[0])["attempt"], 1);
+}
+
+#[test]
+fn t7_the_last_line_says_what_became_of_what_was_stopped() {
+    // Seen to fail: with all that was stopped told as tried again, so was the first, which is dead.
+    let place = Place::sqlite("farewell");
+    let mut worker = place.worker(&["--processes=3", "--drain=100ms"], SCRIPT);
+    let ids = place.send(vec![tried("fail", 2), tried("stay", 1), tried("stay", 2)]);
+    worker.until("stays");
+    worker.until("stays");
+    place.ends(&ids[..1]);
+    worker.signal("TERM");
+    let (code, said) = worker.end();
+    let told = format!(
+        "stopped: 2 tasks settled, 1 attempt failed and tried again, 1 ended by the deadline and tried again: {}, 1 ended by the \
+         deadline and dead, without another attempt: {}",
+        ids[2], ids[1]
+    );
+    assert_eq!((code, said.last()), (Some(0), Some(&told)));
+    assert_eq!(place.error(ids[1]), "its worker was stopped before it had ended");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     ledger::Ledger,
-    record::{Record, Unreadable},
+    record::{Parts, Record, Unreadable},
     task::{NewTask, TaskId},
 };
 
@@ -127,6 +127,13 @@ pub struct Settle {
     pub task: Claimed,
     /// How it ended.
     pub end: End,
+}
+
+impl Settle {
+    /// Whether a failure of this attempt is followed by no other one.
+    pub(crate) fn is_last(&self) -> bool {
+        Parts::of(&self.task.record).map_or(true, |parts| self.task.attempt >= parts.retry.max_attempts)
+    }
 }
 
 /// What a worker would like to run.

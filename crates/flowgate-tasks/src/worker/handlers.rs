@@ -8,6 +8,7 @@ use bytes::Bytes;
 use foldhash::HashMap;
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::begun::Begun;
 use crate::task::TaskId;
 
 /// Why a run failed.
@@ -64,6 +65,8 @@ pub struct Context {
     pub kind: Arc<str>,
     /// Which attempt this is, counted from 1.
     pub attempt: u32,
+    /// For handlers that say when a task begins ([`Handlers::say_when_begun`]).
+    pub begun: Begun,
 }
 
 type Run = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>> + Send>>;
@@ -87,6 +90,7 @@ type Handler = Arc<dyn Fn(Context, Bytes) -> Run + Send + Sync>;
 pub struct Handlers {
     by_kind: HashMap<Arc<str>, Handler>,
     fallback: Option<Handler>,
+    say_when_begun: bool,
 }
 
 impl Handlers {
@@ -154,6 +158,18 @@ impl Handlers {
     {
         self.fallback = Some(Arc::new(move |context, body| Box::pin(function(context, body))));
         self
+    }
+
+    /// These handlers may have to wait for what runs a task, and say when it has begun: `context.begun.say()`. The task's timeout counts
+    /// from then on, and one that a worker stops before that uses up no attempt.
+    #[must_use]
+    pub fn say_when_begun(mut self) -> Self {
+        self.say_when_begun = true;
+        self
+    }
+
+    pub(super) fn begun(&self) -> Begun {
+        if self.say_when_begun { Begun::to_be_said() } else { Begun::default() }
     }
 
     /// This kind, by the name that is here already if it is known.

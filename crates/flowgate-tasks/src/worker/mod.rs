@@ -1,5 +1,6 @@
 //! Workers: processes that claim tasks, run them, and settle them.
 
+mod begun;
 mod catch_up;
 mod clock;
 mod handlers;
@@ -11,6 +12,7 @@ mod service;
 mod stock;
 mod under_way;
 
+pub use begun::Begun;
 pub use handlers::{Context, Failure, Handlers};
 pub use news::News;
 pub use options::{Prefetch, WorkerOptions};

@@ -17,7 +17,6 @@ use tokio::{
 
 use super::{clock, lease::OnDrop};
 use crate::{
-    record::Parts,
     store::{End, Settle, Store, StoreError},
     task::TaskId,
 };
@@ -132,11 +131,12 @@ impl Teller {
     }
 
     /// This was settled: it may be that it will not run again.
-    pub(super) fn settled(&self, Settle { task, end }: &Settle) {
+    pub(super) fn settled(&self, settle: &Settle) {
         let Some((news, state)) = &self.way else { return };
+        let Settle { task, end } = settle;
         let error = match end {
             End::Dead { error } => error,
-            End::Failed { error, .. } if is_last(&task.record, task.attempt) => error,
+            End::Failed { error, .. } if settle.is_last() => error,
             _ => return,
         };
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,10 +144,6 @@ impl Teller {
         let told = News::Dead { id, queue: None, key: None, attempts, error, others: state.untold };
         state.untold = if news.try_send(told).is_ok() { 0 } else { state.untold + 1 };
     }
-}
-
-fn is_last(record: &[u8], attempt: u32) -> bool {
-    Parts::of(record).map_or(true, |parts| attempt >= parts.retry.max_attempts)
 }
 
 /// The task that tells. Dropped, it tells nothing more.

@@ -16,7 +16,7 @@ use super::{
     catch_up::CatchUp,
     clock,
     handlers::Handlers,
-    held::{Held, MANY},
+    held::{Held, MANY, Stopped},
     lease::{Lease, OnDrop},
     news::{Listener, News, Teller},
     options::WorkerOptions,
@@ -38,12 +38,16 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// What a worker did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// How many tasks it settled.
+    /// How many tasks ended here for good: done, dead or cancelled.
     pub settled: u64,
+    /// How many attempts failed here that are followed by another one.
+    pub failed: u64,
     /// How many it could not settle, because its lease had run out.
     pub lost: u64,
-    /// The tasks that were stopped, because they had not ended at the drain deadline.
+    /// The tasks that were stopped, because they had not ended at the drain deadline, and are tried again.
     pub stopped: Vec<TaskId>,
+    /// Those of which that was the last attempt.
+    pub stopped_dead: Vec<TaskId>,
 }
 
 /// Runs tasks of a store.
@@ -298,10 +302,16 @@ impl Desk {
         match turned {
             Ok(turned) => {
                 let lost = settles.iter().filter(|settle| turned.lost.contains(&settle.task.id)).count();
-                self.ending.settled += (settles.len() - lost) as u64;
                 self.ending.lost += lost as u64;
                 let kept = settles.iter().filter(|settle| !turned.lost.contains(&settle.task.id));
-                kept.for_each(|settle| self.teller.settled(settle));
+                for settle in kept {
+                    match settle.end {
+                        End::Returned => {}
+                        End::Failed { .. } if !settle.is_last() => self.ending.failed += 1,
+                        _ => self.ending.settled += 1,
+                    }
+                    self.teller.settled(settle);
+                }
                 self.is_unsure = self.stock.told(&starts);
                 for id in turned.lost {
                     self.lose(id);
@@ -452,7 +462,8 @@ impl Desk {
 
     async fn stop(&mut self) {
         self.stop_at = None;
-        self.ending.stopped = self.held.stop().await;
+        let Stopped { again, dead } = self.held.stop().await;
+        (self.ending.stopped, self.ending.stopped_dead) = (again, dead);
     }
 
     fn end(self) -> Ending {
