@@ -4,7 +4,7 @@
 //! lanes of one rank. Each lane is asked by `flowgate-core`'s own rule. It reads no clock and no store: a store fills a
 //! [`Scene`] inside its claim transaction, asks for the [`Plan`], takes the tasks, and books what it took.
 
-use flowgate_core::{Hold, Lane, Limits, Tick};
+use flowgate_core::{Hold, Lane, Limits, RateLook, Tick};
 
 use crate::{ledger::Ledger, terms};
 
@@ -98,6 +98,13 @@ impl Key {
         let limits = limits?;
         let spent = limits.rate().map(|rate| self.ledger.spent(rate, now)).unwrap_or_default();
         Lane::with_counts(self.in_use, spent).hold(limits, weight, now)
+    }
+
+    /// What is left of the rate in these limits.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn rate_left(&self, limits: Option<&Limits>, now: Tick) -> Option<RateLook> {
+        let rate = limits?.rate()?;
+        Some(rate.look(self.ledger.spent(rate, now), now))
     }
 
     fn start(&mut self, limits: Option<&Limits>, weight: u32, now: Tick) {

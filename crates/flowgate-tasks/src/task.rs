@@ -39,6 +39,16 @@ pub enum When {
     At(Tick),
 }
 
+/// `1s after it was sent`.
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            When::After(span) => write!(f, "{span:?} after it was sent"),
+            When::At(at) => write!(f, "{} ns since 1970", at.as_nanos()),
+        }
+    }
+}
+
 impl When {
     pub(crate) fn resolve(self, now: Tick) -> Tick {
         match self {
@@ -281,6 +291,20 @@ impl NewTask {
         let attempts = self.record.retry.max_attempts;
         if !(1..=1000).contains(&attempts) {
             return Err(OptionError::new("max_attempts", attempts, "an integer from 1 to 1000"));
+        }
+        let is_over_before = match (self.start, self.good_until) {
+            (Some(When::After(start)), Some(When::After(end))) => end <= start,
+            (Some(When::At(start)), Some(When::At(end))) => end <= start,
+            // Which comes first, only the store's clock says.
+            _ => false,
+        };
+        if let (true, Some(start), Some(end)) = (is_over_before, self.start, self.good_until) {
+            let given = format!("{end}, and it is delayed until {start}");
+            return Err(OptionError::new(
+                "good_until",
+                given,
+                "a moment after the task's delay, or it could never start",
+            ));
         }
         if self.record.body.len() > MAX_BODY {
             let size = format!("{} bytes", self.record.body.len());

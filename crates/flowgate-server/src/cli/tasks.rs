@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use flowgate_tasks::MAX_WEIGHT;
 
 use super::{between, time, whole};
-use crate::config::Sources;
+use crate::config::{LAST_PRIORITY, Sources};
 
 /// Where the tasks are.
 #[derive(Clone, Debug, Args)]
@@ -46,7 +46,7 @@ pub(crate) struct WorkerOptions {
     #[arg(long, value_name = "N")]
     max_claim_batch: Option<String>,
 
-    /// How many tasks it holds at most; 0: as many as processes [env: FLOWGATE_WORKER_MAX_CLAIM_PER_WORKER] [default: 0]
+    /// How many tasks it holds at most; 0: as many as processes and prefetch_buffer together [env: FLOWGATE_WORKER_MAX_CLAIM_PER_WORKER] [default: 0]
     #[arg(long, value_name = "N")]
     max_claim_per_worker: Option<String>,
 
@@ -208,7 +208,7 @@ pub(crate) struct QueuesOptions {
 pub(crate) enum QueueChange {
     /// Change the caps that all workers obey, at once
     Set(SetOptions),
-    /// Start nothing more of a queue
+    /// Start nothing more of a queue; under soft caps (prefetch_buffer) a worker may still start what it has at hand, for half of claim_lease_ms
     Pause(NamedQueue),
     /// End a pause
     Resume(NamedQueue),
@@ -228,7 +228,7 @@ pub(crate) struct SetOptions {
     pub(crate) max_concurrency: Option<Cap>,
 
     /// Lower is served first
-    #[arg(long, value_name = "N", requires = "name", value_parser = whole::<1>)]
+    #[arg(long, value_name = "N", requires = "name", value_parser = queue_priority)]
     pub(crate) priority: Option<u32>,
 
     /// How many tasks may be claimed or running at once in all; none: any number
@@ -242,6 +242,11 @@ pub(crate) struct Cap(pub(crate) Option<u32>);
 
 fn priority(text: &str) -> Result<i16, String> {
     text.parse().map_err(|_| format!("accepted: a whole number from {} to {}", i16::MIN, i16::MAX))
+}
+
+fn queue_priority(text: &str) -> Result<u32, String> {
+    let accepted = || format!("accepted: a whole number from 1 to {LAST_PRIORITY}");
+    whole::<1>(text).ok().filter(|priority| *priority <= LAST_PRIORITY).ok_or_else(accepted)
 }
 
 fn cap(text: &str) -> Result<Cap, String> {

@@ -2,6 +2,7 @@
 //!
 //! Owns how an explanation is laid out. What it says is the store's and the rules'.
 
+use flowgate_core::OptionError;
 use flowgate_tasks::explain::{Explanation, Subject, explain_with};
 
 use super::{
@@ -18,7 +19,12 @@ use crate::{
 pub(crate) fn explain(options: &ExplainOptions) -> Result<(), Failure> {
     let what = options.what.as_str();
     let is_name = ["msg_", "dlq_"].iter().any(|kind| what.starts_with(kind));
-    let given: Option<Subject> = if is_name { None } else { Some(what.parse()?) };
+    let known = |_| {
+        let accepted = "the number of a task, the id of a message (`msg_…`) or of a dead letter (`dlq_…`), `key:` and a key, or `queue:` \
+                        and a queue";
+        OptionError::new("subject", format_args!("{what:?}"), accepted)
+    };
+    let given: Option<Subject> = if is_name { None } else { Some(what.parse().map_err(known)?) };
     with_known(&options.store, async move |store, _| {
         let subject = match given {
             Some(subject) => subject,
@@ -43,7 +49,12 @@ fn text(told: &Explanation) -> String {
     }
     if let Some(place) = told.place {
         let in_key = place.ahead_in_key.map(|ahead| format!("{ahead} of its key, ")).unwrap_or_default();
-        text += &format!("  {:<22} {in_key}{} of its queue\n", "before it in line", place.ahead_in_queue);
+        let others = match place.ahead_in_other_queues {
+            0 => String::new(),
+            others => format!(", {others} of queues that are served first"),
+        };
+        let ahead = place.ahead_in_queue;
+        text += &format!("  {:<22} {in_key}{ahead} of its queue{others}\n", "before it in line");
     }
     if let Some(estimate) = &told.estimate {
         text += &format!("  {:<22} {}\n", "the estimate is from", estimate.because);
@@ -63,7 +74,7 @@ fn text(told: &Explanation) -> String {
         text += &format!("\n{}", table.text());
     }
     if !told.workers.is_empty() {
-        let mut table = Table::new(&["worker", "name", "in use", "processes"]);
+        let mut table = Table::new(&["worker", "name", "in use", "slots"]);
         for worker in &told.workers {
             let numbers = [worker.in_use.to_string(), worker.slots.to_string()];
             table.row([worker.id.to_string(), worker.name.clone()].into_iter().chain(numbers).collect());

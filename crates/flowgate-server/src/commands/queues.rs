@@ -37,7 +37,7 @@ fn show(options: &StoreOptions, as_json: bool) -> Result<(), Failure> {
             });
             let workers = workers.iter().map(|worker| {
                 json!({
-                    "id": worker.id.0, "name": worker.name, "processes": worker.slots, "in_use": worker.in_use,
+                    "id": worker.id.0, "name": worker.name, "slots": worker.slots, "in_use": worker.in_use,
                     "queues": worker.queues,
                 })
             });
@@ -66,7 +66,7 @@ fn show(options: &StoreOptions, as_json: bool) -> Result<(), Failure> {
         table.row(["the cluster".to_owned(), String::new()].into_iter().chain(all).collect());
         let mut text = table.text();
         if !workers.is_empty() {
-            let mut table = Table::new(&["worker", "name", "in use", "processes", "queues"]);
+            let mut table = Table::new(&["worker", "name", "in use", "slots", "queues"]);
             for worker in &workers {
                 let queues =
                     if worker.queues.is_empty() { "all".to_owned() } else { worker.queues.join(", ") };

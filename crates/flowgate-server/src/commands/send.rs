@@ -206,17 +206,24 @@ fn told(options: &SendOptions, id: i64, end: Option<State>) -> Result<(), Failur
             print(&format!("{}\n", json!({ "id": id, "result": result })))
         }
         Some(State::Done { result }) => print_result(&result),
+        Some(State::Dead { reason, error }) if error.is_empty() => {
+            Err(Failure::NotDone(format!("task {id} {reason}")))
+        }
         Some(State::Dead { reason, error }) => Err(Failure::NotDone(format!("task {id} {reason}: {error}"))),
         // It was sent before by one who did not keep the result.
         _ => print(&format!("task {id} is done, and left no result\n")),
     }
 }
 
+/// Claimed ahead by a worker, and not started.
+pub(super) const AT_HAND: &str = "at hand";
+
 /// A task's state in a word or two.
 pub(super) fn state_of(look: &TaskLook) -> String {
     match &look.state {
         State::Waiting { ahead } => format!("waiting, {ahead} ahead in its lane"),
         State::Delayed { .. } => "delayed".to_owned(),
+        State::Held { is_at_hand: true, .. } => AT_HAND.to_owned(),
         State::Held { .. } => "running".to_owned(),
         State::Done { .. } => "done".to_owned(),
         State::Dead { reason, .. } => reason.clone(),

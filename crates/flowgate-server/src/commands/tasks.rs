@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     failure::Failure,
-    send::state_of,
+    send::{AT_HAND, state_of},
     store::{print, print_json, with_known},
     table::Table,
 };
@@ -62,14 +62,20 @@ impl Lists {
     }
 
     fn json(&self) -> Value {
-        let running = self.running.iter().map(|holder| {
-            json!({
-                "id": holder.id.0, "kind": holder.kind, "queue": holder.queue, "key": holder.key,
-                "attempt": holder.attempt, "worker": self.worker(holder), "for_ms": holder.held_for.as_millis() as u64,
-            })
-        });
+        let held = |is_at_hand: bool| {
+            let held = self.running.iter().filter(move |holder| holder.is_at_hand == is_at_hand);
+            let told = held.map(|holder| {
+                json!({
+                    "id": holder.id.0, "kind": holder.kind, "queue": holder.queue, "key": holder.key,
+                    "attempt": holder.attempt, "worker": self.worker(holder),
+                    "for_ms": holder.held_for.as_millis() as u64,
+                })
+            });
+            told.collect::<Vec<_>>()
+        };
         json!({
-            "running": running.collect::<Vec<_>>(),
+            "running": held(false),
+            "at_hand": held(true),
             "waiting": self.waiting.iter().map(as_json).collect::<Vec<_>>(),
             "dead": self.dead.iter().map(as_json).collect::<Vec<_>>(),
         })
@@ -79,8 +85,9 @@ impl Lists {
         let mut table = Table::new(&["task", "state", "kind", "queue", "key", "start", ""]);
         for holder in &self.running {
             let since = format!("on {}, for {:.1?}", self.worker(holder), holder.held_for);
+            let state = if holder.is_at_hand { AT_HAND } else { "running" };
             let texts = [&*holder.kind, &*holder.queue, holder.key.as_deref().unwrap_or(NONE)];
-            let mut row = vec![holder.id.to_string(), "running".to_owned()];
+            let mut row = vec![holder.id.to_string(), state.to_owned()];
             row.extend(texts.map(str::to_owned));
             row.extend([holder.attempt.to_string(), since]);
             table.row(row);
@@ -137,7 +144,7 @@ fn as_json(look: &TaskLook) -> Value {
     match &look.state {
         State::Waiting { ahead } => value["ahead"] = json!(ahead),
         State::Delayed { until } => value["until_ms"] = json!(until.as_nanos() / 1_000_000),
-        State::Held { worker, since } => {
+        State::Held { worker, since, .. } => {
             value["worker"] = json!(worker.0);
             value["since_ms"] = json!(since.as_nanos() / 1_000_000);
         }

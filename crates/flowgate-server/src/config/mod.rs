@@ -48,6 +48,6 @@ pub(crate) use route::{Forward, Route};
 pub(crate) use sections::Config;
 pub(crate) use server::{FlowControlMode, Server};
 pub(crate) use store::StoreAddress;
-pub(crate) use tasks::{Queue, QueueMode, Tasks};
+pub(crate) use tasks::{LAST_PRIORITY, Queue, QueueMode, Tasks};
 pub(crate) use upstream::Upstream;
 pub(crate) use worker::WorkerConfig;

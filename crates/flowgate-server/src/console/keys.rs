@@ -109,7 +109,7 @@ pub(super) async fn read(State(console): State<Console>, asked: Asked) -> Answer
     let spent = spent.ok_or_else(|| Problem::missing("key", &key))?;
     let holders = desk.store.holders(Of::Key(key.clone()), SHOWN).await?;
     let mut held = Vec::with_capacity(holders.len());
-    for holder in holders {
+    for holder in holders.into_iter().filter(|holder| !holder.is_at_hand) {
         let mut view = json!({
             "task": holder.id.0,
             "kind": holder.kind,

@@ -4,15 +4,19 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use bytes::Bytes;
 use flowgate_core::Tick;
 use flowgate_tasks::{
     TaskId,
-    explain::{Served, ServiceTimes},
-    store::{NoteQuery, Of, Reply, Shelf, StoreError},
+    explain::{Served, ServiceTimes, quoted},
+    store::{NoteQuery, Of, Reply, Shelf, StoreError, TaskLook},
 };
 
 use super::{Entry, Stage, queue_key};
-use crate::message::{Message, Space};
+use crate::{
+    delivery::KIND,
+    message::{Message, Space},
+};
 
 /// So many are enough for a mean.
 const ENOUGH: u32 = 50;
@@ -89,5 +93,70 @@ fn key(message: &Message) -> Option<String> {
 impl ServiceTimes for Recorded<'_> {
     fn recent(&self, of: Of) -> Reply<'_, Option<Served>> {
         Box::pin(self.read(of))
+    }
+
+    fn key_named(&self, key: &str) -> String {
+        self.space.as_ref().map_or_else(|| key.to_owned(), |space| space.put(key.to_owned()))
+    }
+
+    fn revived(&self, look: &TaskLook) -> String {
+        let record = look.record.as_ref().filter(|record| record.kind == KIND);
+        let message = record.and_then(|record| Message::from_bytes(&Bytes::from(record.body.clone())).ok());
+        match message.map(|message| message.head.part) {
+            // What it says to `retry` would be run for nobody: its run has ended.
+            Some(Some(part)) => {
+                let run = quoted(&part.id);
+                format!(
+                    "`flowgate run resume {run}` goes on with its run from there, `flowgate run restart {run}` begins it again"
+                )
+            }
+            Some(None) => {
+                "`flowgate dlq retry` sends it again, as a new message; `flowgate dlq list` has its id"
+                    .to_owned()
+            }
+            None => format!("`flowgate task retry {}` sends it back to its line, as new", look.id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgate_tasks::{
+        NewTask,
+        store::{Sqlite, Store},
+    };
+
+    use super::*;
+    use crate::message::{Part, Role};
+
+    #[test]
+    fn t8_a_command_that_is_suggested_names_the_key_as_the_store_has_it() {
+        // Seen to fail: with the name as the namespace calls it, the command would end the pause of another's key.
+        let store = Sqlite::in_memory().expect("a store");
+        let space = Space::read("preview").expect("a name");
+        assert_eq!(Recorded::within(&store, space).key_named("nsk"), "@preview/nsk");
+        assert_eq!(Recorded::within(&store, Space::default()).key_named("nsk"), "nsk");
+        assert_eq!(Recorded::whole(&store).key_named("@preview/nsk"), "@preview/nsk");
+    }
+
+    #[tokio::test]
+    async fn t8_what_is_dead_is_sent_on_its_way_by_the_command_that_can() {
+        // Seen to fail: with `task retry` for all, the step of a run was tried again for nobody.
+        let store = Sqlite::in_memory().expect("a store");
+        let mut message = Message { head: Default::default(), body: Bytes::new() };
+        let plain = message.to_bytes();
+        let part =
+            Part { run: "own".to_owned(), id: "wfr_1".to_owned(), role: Role::Step, step: String::new() };
+        message.head.part = Some(part);
+        let tasks = [(KIND, plain), (KIND, message.to_bytes()), ("other", Vec::new())];
+        let tasks = tasks.into_iter().map(|(kind, body)| NewTask::new(kind, body)).collect();
+        let mut told = Vec::new();
+        for sent in store.send(tasks).await.expect("sent") {
+            let look = store.look_at_task(sent.id).await.expect("a look").expect("it is there");
+            told.push(Recorded::whole(&store).revived(&look));
+        }
+        assert!(told[0].starts_with("`flowgate dlq retry` "), "{told:?}");
+        assert!(told[1].starts_with("`flowgate run resume wfr_1` "), "{told:?}");
+        assert!(told[2].starts_with("`flowgate task retry 3` "), "{told:?}");
     }
 }

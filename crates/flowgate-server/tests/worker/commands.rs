@@ -208,10 +208,10 @@ queue        priority  in use  max  waiting  delayed
 email        7         0       2    3        0        paused
 the cluster            0       9    3        0
 
-worker  name  in use  processes  queues
+worker  name  in use  slots  queues
 ";
         assert!(shown.starts_with(told), "{shown}");
-        assert!(shown.ends_with("  one   0       3          all\n"), "{shown}");
+        assert!(shown.ends_with("  one   0       3      all\n"), "{shown}");
         assert_eq!(place.told(&["queues", "resume", "email"]), "queue `email` goes on\n");
         place.ends(&ids);
         place.told(&["queues", "set", "email", "--max-concurrency=none"]);

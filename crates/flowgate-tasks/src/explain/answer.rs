@@ -43,6 +43,11 @@ pub struct Fact {
 #[serde(tag = "limit", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Limit {
+    /// Its `good_until` comes before it can start: it never will.
+    Expired {
+        /// In so long; 0 if it has passed.
+        for_ms: u64,
+    },
     /// It is not to start before then.
     Delay {
         /// In so long.
@@ -128,6 +133,17 @@ pub enum Limit {
     },
 }
 
+impl Limit {
+    /// Whether no clock ends it and no work that does: somebody has to.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Limit::QueuePaused { .. } | Limit::KeyPaused { .. } | Limit::NoWorker { .. } => true,
+            Limit::KeyMax { max, weight, .. } | Limit::KeyHead { max, weight, .. } => weight > max,
+            _ => false,
+        }
+    }
+}
+
 /// A place in line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Spot {
@@ -135,6 +151,8 @@ pub struct Spot {
     pub ahead_in_key: Option<u64>,
     /// How many of its queue stand before it.
     pub ahead_in_queue: u64,
+    /// How many are ready in queues that are served before its own, and share a cap or a worker with it.
+    pub ahead_in_other_queues: u64,
 }
 
 /// One who holds a slot.

@@ -80,6 +80,10 @@ impl<'a> Scene<'a> {
             (State::Waiting { .. } | State::Delayed { .. }, Some(standing)) => {
                 self.waits(&look, &standing, &mut told).await?;
             }
+            (State::Held { worker, is_at_hand: true, .. }, _) => {
+                let name = self.names().remove(&worker.0);
+                told.verdict = words::at_hand(name.as_deref(), look.key.as_deref());
+            }
             (State::Held { worker, .. }, _) => {
                 let holders = self.store.holders(Of::All, u32::MAX).await?;
                 let own = holders.into_iter().filter(|holder| holder.id == id);
@@ -90,7 +94,7 @@ impl<'a> Scene<'a> {
             (State::Done { .. }, _) => told.verdict = "it is done".to_owned(),
             (State::Dead { reason, error }, _) => {
                 told.verdict = words::dead(reason, error, look.attempt);
-                told.help.push(format!("`flowgate task retry {id}` sends it back to its line, as new"));
+                told.help.push(self.times.revived(&look));
             }
             // It went on while it was looked at.
             (State::Waiting { .. } | State::Delayed { .. }, None) => {
@@ -109,7 +113,13 @@ impl<'a> Scene<'a> {
     ) -> Result<(), StoreError> {
         let ahead_in_key = look.key.as_ref().map(|_| standing.ahead_in_key);
         let ahead_in_queue = standing.ahead_in_queue;
-        told.place = Some(Spot { ahead_in_key, ahead_in_queue });
+        let ahead_in_other_queues = self.elsewhere(look, standing);
+        told.place = Some(Spot { ahead_in_key, ahead_in_queue, ahead_in_other_queues });
+        if let Some(expired) = expired(look, standing) {
+            (told.verdict, told.help) = (words::reason(&expired), words::help(&expired, self.times));
+            told.held_by = vec![expired];
+            return Ok(());
+        }
         told.held_by = self.limits(look, standing);
         if let Some(head) = self.head(look, standing).await? {
             told.held_by.insert(0, head);
@@ -128,12 +138,17 @@ impl<'a> Scene<'a> {
             _ => Of::All,
         };
         told.holders = self.running(self.store.holders(of.clone(), MOST_COUNTED).await?);
-        told.estimate = self.estimate(of, standing, told).await?;
+        told.estimate = self.estimate(of, standing, told).await?.and_then(|mut estimate| {
+            // Whatever else holds it is over when somebody ends it, and by then the moment may be long past.
+            estimate.is_exact &= told.held_by.len() == 1;
+            (!told.held_by.iter().any(Limit::is_open)).then_some(estimate)
+        });
         told.holders.truncate(MOST as usize);
-        told.help = told.held_by.iter().flat_map(words::help).collect();
+        told.help = self.help(&told.held_by);
         told.help.extend(words::orphans(&told.holders));
         told.help.extend(words::uneven(&told.workers, &told.held_by));
-        told.verdict = words::verdict(&told.held_by, told.place, told.estimate.as_ref());
+        let expires = standing.good_until.map(|until| millis(until.since(standing.now)));
+        told.verdict = words::verdict(&told.held_by, told.place, told.estimate.as_ref(), expires);
         Ok(())
     }
 
@@ -156,6 +171,27 @@ impl<'a> Scene<'a> {
         }))
     }
 
+    fn help(&self, limits: &[Limit]) -> Vec<String> {
+        limits.iter().flat_map(|limit| words::help(limit, self.times)).collect()
+    }
+
+    /// How many in other queues are served before it: those that are ready, as far as their queue has room, where a cap over all queues or a worker
+    /// is shared.
+    fn elsewhere(&self, look: &TaskLook, standing: &Standing) -> u64 {
+        let own = self.serving(&look.queue);
+        let is_shared = |queue: &str| {
+            let shares = |worker: &Serving| own.iter().any(|own| own.id == worker.id);
+            self.cluster.1.is_some() || self.serving(queue).iter().any(shares)
+        };
+        let first = standing.ahead_elsewhere.iter().filter(|other| is_shared(&other.queue));
+        let counted = first.map(|other| {
+            let queue = self.queues.iter().find(|queue| queue.limits.name == other.queue);
+            let room = queue.and_then(|queue| Some(queue.limits.max?.saturating_sub(queue.in_use)));
+            other.ready.min(room.map_or(u64::MAX, u64::from))
+        });
+        counted.sum()
+    }
+
     /// When it should start: by the rate, by the slots, or by whichever of the two is later.
     async fn estimate(
         &self,
@@ -164,6 +200,7 @@ impl<'a> Scene<'a> {
         told: &Explanation,
     ) -> Result<Option<Estimate>, StoreError> {
         let (of_key, of_queue) = (standing.ahead_in_key, standing.ahead_in_queue);
+        let elsewhere = told.place.map_or(0, |place| place.ahead_in_other_queues);
         let limits = standing.in_force.as_ref();
         let rate = |wait: u64| {
             let rate = limits.and_then(|limits| limits.rate().copied())?;
@@ -171,7 +208,10 @@ impl<'a> Scene<'a> {
         };
         Ok(match told.held_by.first() {
             None => None,
-            Some(Limit::Delay { for_ms }) => Some(Estimate::at(*for_ms, "that is when it joins its line")),
+            Some(Limit::Delay { for_ms }) => {
+                let is_exact = of_key == 0 && of_queue == 0 && elsewhere == 0;
+                Some(Estimate { is_exact, ..Estimate::at(*for_ms, "that is when it joins its line") })
+            }
             Some(Limit::KeyRests { for_ms, .. }) => {
                 (of_key == 0).then(|| Estimate::at(*for_ms, "its key rests until then at the latest"))
             }
@@ -185,13 +225,17 @@ impl<'a> Scene<'a> {
             }
             Some(Limit::KeyMax { max, .. }) => {
                 let by_slots = self.by_service(of, &told.holders, *max, of_key).await?;
-                by_slots.map(|by_slots| by_slots.and(rate(0)))
+                let rate = limits.and_then(|limits| limits.rate().copied());
+                let by_rate = rate
+                    .zip(standing.rate)
+                    .and_then(|(rate, left)| Estimate::by_what_is_left(&rate, left, standing.now, of_key));
+                by_slots.map(|by_slots| by_slots.and(by_rate))
             }
-            Some(
-                Limit::QueueMax { max: slots, .. }
-                | Limit::ClusterCap { cap: slots, .. }
-                | Limit::WorkersBusy { slots, .. },
-            ) => self.by_service(of, &told.holders, *slots, of_queue).await?,
+            Some(Limit::QueueMax { max, .. }) => self.by_service(of, &told.holders, *max, of_queue).await?,
+            Some(Limit::ClusterCap { cap: slots, .. } | Limit::WorkersBusy { slots, .. }) => {
+                let ahead = of_queue.saturating_add(elsewhere);
+                self.by_service(of, &told.holders, *slots, ahead).await?
+            }
             Some(_) => None,
         })
     }
@@ -245,11 +289,7 @@ impl<'a> Scene<'a> {
         let mut told =
             self.group(Subject::Key(key.to_owned()), Of::Key(key.to_owned()), look.waiting).await?;
         let rule = if look.is_latest { "the newest that were sent" } else { "each task's own" };
-        let in_force = match (&look.pinned, &look.sent) {
-            (Some(pinned), _) => format!("{} (pinned)", words::limits(pinned)),
-            (None, Some(sent)) => format!("{rule}; last sent: {}", words::limits(sent)),
-            (None, None) => "none were sent".to_owned(),
-        };
+        let in_force = words::in_force(look.pinned.as_ref(), look.sent.as_ref(), rule);
         told.facts = vec![
             Fact { name: "in use", value: look.in_use.to_string() },
             Fact { name: "waiting", value: look.waiting.to_string() },
@@ -259,7 +299,7 @@ impl<'a> Scene<'a> {
         ];
         if look.is_paused && told.held_by.is_empty() {
             told.held_by.push(Limit::KeyPaused { key: key.to_owned() });
-            told.help = told.held_by.iter().flat_map(words::help).collect();
+            told.help = self.help(&told.held_by);
         }
         Ok(Some(told))
     }
@@ -337,7 +377,8 @@ impl<'a> Scene<'a> {
             key: holder.key,
             for_ms: millis(holder.held_for),
         };
-        holders.into_iter().map(running).collect()
+        // What is only at hand holds nothing.
+        holders.into_iter().filter(|holder| !holder.is_at_hand).map(running).collect()
     }
 }
 
@@ -356,6 +397,16 @@ impl Explanation {
             first: None,
         }
     }
+}
+
+/// Whether it will never start, because it is too late for that by then.
+fn expired(look: &TaskLook, standing: &Standing) -> Option<Limit> {
+    let good_until = standing.good_until?;
+    let starts = match look.state {
+        State::Delayed { until } => until.max(standing.now),
+        _ => standing.now,
+    };
+    (good_until <= starts).then(|| Limit::Expired { for_ms: millis(good_until.since(standing.now)) })
 }
 
 fn key_limit(key: &str, standing: &Standing) -> Option<Limit> {

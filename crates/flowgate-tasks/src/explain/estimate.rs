@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flowgate_core::{Rate, Shape};
+use flowgate_core::{Rate, RateLook, Shape, Tick};
 use serde::Serialize;
 
 use super::{
@@ -39,6 +39,22 @@ impl Estimate {
         let in_ms = millis(wait).saturating_add(later);
         let because = format!("its key starts {rate}, and {ahead} {} before it", stand(ahead));
         Estimate { in_ms, is_exact: ahead == 0, because }
+    }
+
+    /// A rate of which so much is left, with so many before it. `None`: it does not wait for the rate.
+    pub(super) fn by_what_is_left(rate: &Rate, left: RateLook, now: Tick, ahead: u64) -> Option<Self> {
+        let later = ahead.checked_sub(u64::from(left.remaining))?;
+        let until_all = left.resets_at.since(now);
+        let wait = match rate.shape() {
+            Shape::Window => until_all,
+            // It refills one at a time, and this is when all of it is back.
+            Shape::Bucket { .. } => {
+                let missing = left.limit.saturating_sub(left.remaining).saturating_sub(1);
+                let step = Duration::from_millis(rate.period().as_millis()) / rate.rate();
+                until_all.saturating_sub(step.saturating_mul(missing))
+            }
+        };
+        Some(Estimate { is_exact: false, ..Estimate::by_rate(wait, rate, later) })
     }
 
     /// Slots of which all are taken, with so many before it, where work takes as long as it took lately: each slot comes free
@@ -115,6 +131,21 @@ mod tests {
             told.because,
             "the last 9 took 1.0 s each on average, 3 run at once, and 4 stand before it"
         );
+    }
+
+    #[test]
+    fn what_was_spent_of_a_window_counts_for_those_in_line() {
+        // Seen to fail: with a whole window for those in line, the fourth started with the first.
+        let period = "1s".parse().expect("a period");
+        let now = Tick::from_nanos(5_000_000_000);
+        let window = Rate::window(10, period).expect("a rate");
+        let left = RateLook { limit: 10, remaining: 2, resets_at: now.after(Duration::from_millis(400)) };
+        let starts = |ahead| Estimate::by_what_is_left(&window, left, now, ahead).map(|told| told.in_ms);
+        assert_eq!([1, 2, 11, 12].map(starts), [None, Some(400), Some(400), Some(1400)]);
+        let bucket = Rate::bucket(10, period, 5).expect("a rate");
+        let left = RateLook { limit: 5, remaining: 2, resets_at: now.after(Duration::from_millis(250)) };
+        let starts = |ahead| Estimate::by_what_is_left(&bucket, left, now, ahead).map(|told| told.in_ms);
+        assert_eq!([1, 2, 3].map(starts), [None, Some(50), Some(150)]);
     }
 
     #[test]

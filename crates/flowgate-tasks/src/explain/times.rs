@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::{Of, Reply};
+use crate::store::{Of, Reply, TaskLook};
 
 /// How long work was held, on average, from start to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,16 @@ pub struct Served {
 pub trait ServiceTimes: Sync {
     /// What was done lately of a key, a queue or all. `None`: nothing is known of it.
     fn recent(&self, of: Of) -> Reply<'_, Option<Served>>;
+
+    /// What a command has to call this key. Where names are told without their namespace, its name in the store.
+    fn key_named(&self, key: &str) -> String {
+        key.to_owned()
+    }
+
+    /// What sends a dead task on its way again.
+    fn revived(&self, look: &TaskLook) -> String {
+        format!("`flowgate task retry {}` sends it back to its line, as new", look.id)
+    }
 }
 
 /// Nobody recorded anything.

@@ -1,19 +1,27 @@
 //! The words of an explanation.
 
-use flowgate_core::Limits;
+use flowgate_core::{Limits, Rate};
 
 use super::{
     answer::{Limit, Running, Serving, Spot},
     estimate::Estimate,
     quoted::quoted,
+    times::ServiceTimes,
 };
 use crate::{store::MOST_COUNTED, task::SERVER_QUEUE};
 
 /// The answer in one sentence.
-pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&Estimate>) -> String {
-    let mut text = match held_by.first() {
-        None => "nothing holds it".to_owned(),
-        Some(limit) => reason(limit),
+pub(super) fn verdict(
+    held_by: &[Limit],
+    place: Option<Spot>,
+    estimate: Option<&Estimate>,
+    expires: Option<u64>,
+) -> String {
+    let mut text = match held_by {
+        [] => "nothing holds it".to_owned(),
+        // When that is over, it stands before the next.
+        [delay @ Limit::Delay { .. }, next, ..] => format!("{}, and then: {}", reason(delay), reason(next)),
+        [limit, ..] => reason(limit),
     };
     // What its key holds stands in the line of the key, whoever else is in the queue.
     let is_of_key = matches!(
@@ -26,15 +34,23 @@ pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&
                 | Limit::KeyHead { .. }
         )
     );
-    let ahead = place.map_or(0, |place| match place.ahead_in_key.filter(|_| is_of_key) {
+    // The slots of its own queue are nobody else's; all others are shared.
+    let is_shared =
+        !is_of_key && !matches!(held_by.first(), Some(Limit::QueueMax { .. } | Limit::QueuePaused { .. }));
+    let elsewhere = place.filter(|_| is_shared).map_or(0, |place| place.ahead_in_other_queues);
+    let here = place.map_or(0, |place| match place.ahead_in_key.filter(|_| is_of_key) {
         Some(ahead) => ahead,
         None => place.ahead_in_key.unwrap_or(0).max(place.ahead_in_queue),
     });
+    let ahead = here.saturating_add(elsewhere);
     if ahead > 0 {
-        let is_of_queue = place.is_some_and(|place| ahead == place.ahead_in_queue);
+        let is_of_queue = place.is_some_and(|place| here == place.ahead_in_queue);
         let stand = stand(ahead);
         let ahead = if is_of_queue { counted(ahead) } else { ahead.to_string() };
         text += &format!("; {ahead} {stand} before it");
+        if elsewhere > 0 {
+            text += &format!(", {} in queues that are served first", counted(elsewhere));
+        }
         if held_by.is_empty() {
             text += ", those of a better priority first";
         }
@@ -44,6 +60,14 @@ pub(super) fn verdict(held_by: &[Limit], place: Option<Spot>, estimate: Option<&
     if let Some(estimate) = estimate {
         let about = if estimate.is_exact { "" } else { "about " };
         text += &format!("; it should start in {about}{}", span(estimate.in_ms));
+    }
+    match (expires, estimate) {
+        (Some(expires), Some(estimate)) if estimate.in_ms >= expires => {
+            let likely = if estimate.is_exact { "it never will" } else { "it may never" };
+            text += &format!("; but it expires in {}, before that: {likely}", span(expires));
+        }
+        (Some(expires), None) if !held_by.is_empty() => text += &format!("; it expires in {}", span(expires)),
+        _ => {}
     }
     text
 }
@@ -56,6 +80,12 @@ pub(super) fn counted(count: u64) -> String {
 /// Why a limit holds it.
 pub(super) fn reason(limit: &Limit) -> String {
     match limit {
+        Limit::Expired { for_ms: 0 } => {
+            "it expired: its `good_until` passed before it could start, so it never will".to_owned()
+        }
+        Limit::Expired { for_ms } => {
+            format!("it expires in {}, before its delay is over: it will never start", span(*for_ms))
+        }
         Limit::Delay { for_ms } => format!("it is delayed for another {}", span(*for_ms)),
         Limit::QueuePaused { queue } => format!("queue `{queue}` is paused"),
         Limit::KeyPaused { key } => format!("key `{key}` is paused"),
@@ -94,7 +124,10 @@ pub(super) fn reason(limit: &Limit) -> String {
         }
         Limit::NoWorker { queue } => format!("no worker serves queue `{queue}`"),
         Limit::WorkersBusy { in_use, slots } => {
-            format!("every worker that serves its queue is full: {in_use} of {slots} processes in use")
+            format!(
+                "every worker that serves its queue is full: {in_use} of {slots} in use, which is what their `processes` and \
+                 `max_claim_per_worker` allow"
+            )
         }
     }
 }
@@ -105,22 +138,24 @@ pub(super) fn stand(ahead: u64) -> &'static str {
 }
 
 /// What would free it.
-pub(super) fn help(limit: &Limit) -> Vec<String> {
+pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
     let one = |text: String| vec![text];
+    let quoted_key = |key: &str| quoted(&known.key_named(key)).to_string();
     match limit {
         Limit::Delay { .. } | Limit::KeyRests { .. } => Vec::new(),
+        Limit::Expired { .. } => one("send it again, with a later `good_until`".to_owned()),
         Limit::QueuePaused { queue } => {
             one(format!("`flowgate queues resume {}` ends the pause", quoted(queue)))
         }
-        Limit::KeyPaused { key } => one(format!("`flowgate key resume {}` ends the pause", quoted(key))),
+        Limit::KeyPaused { key } => one(format!("`flowgate key resume {}` ends the pause", quoted_key(key))),
         Limit::KeyRate { key, .. } => {
-            let key = quoted(key);
+            let key = quoted_key(key);
             one(format!("`flowgate key pin {key} --rate … --period …` gives the key another rate, at once"))
         }
-        Limit::KeyMax { key, max, weight, .. } if weight > max => too_heavy(key, *weight),
-        Limit::KeyHead { key, max, weight, .. } if weight > max => too_heavy(key, *weight),
+        Limit::KeyMax { key, max, weight, .. } if weight > max => too_heavy(&quoted_key(key), *weight),
+        Limit::KeyHead { key, max, weight, .. } if weight > max => too_heavy(&quoted_key(key), *weight),
         Limit::KeyMax { key, max, weight, .. } | Limit::KeyHead { key, max, weight, .. } => {
-            let (key, max) = (quoted(key), max + weight);
+            let (key, max) = (quoted_key(key), max + weight);
             one(format!("`flowgate key pin {key} --max {max}` gives the key more slots, at once"))
         }
         Limit::QueueMax { queue, max, .. } => one(format!(
@@ -139,15 +174,14 @@ pub(super) fn help(limit: &Limit) -> Vec<String> {
             let queue = quoted(queue);
             one(format!("`flowgate worker --queue {queue} -- <command>` starts a worker for it"))
         }
-        Limit::WorkersBusy { .. } => one("more workers, or more `--processes` for one of them".to_owned()),
+        Limit::WorkersBusy { .. } => one(
+            "more workers, or more `--processes` for one of them; where it has a `--max-claim-per-worker`, more of those".to_owned(),
+        ),
     }
 }
 
 fn too_heavy(key: &str, weight: u32) -> Vec<String> {
-    vec![format!(
-        "`flowgate key pin {} --max {weight}` gives the key as many slots as it wants, at once",
-        quoted(key)
-    )]
+    vec![format!("`flowgate key pin {key} --max {weight}` gives the key as many slots as it wants, at once")]
 }
 
 /// Work waits, nothing holds it, and one worker is full while another has room.
@@ -179,8 +213,42 @@ pub(super) fn held(worker: Option<&str>, for_ms: Option<u64>) -> String {
     }
 }
 
+/// It was claimed ahead, and has not started.
+pub(super) fn at_hand(worker: Option<&str>, key: Option<&str>) -> String {
+    let of = key.map_or("queue", |_| "key");
+    match worker {
+        Some(name) => {
+            format!(
+                "it is at hand: claimed ahead by `{name}`, it starts there when another of its {of} ends, or goes back to its line"
+            )
+        }
+        None => "it was claimed ahead by a worker that is gone, and is taken back".to_owned(),
+    }
+}
+
+/// The limits of a key: what is pinned, and what was sent of the rest.
+pub(super) fn in_force(pinned: Option<&Limits>, sent: Option<&Limits>, rule: &str) -> String {
+    let (max, rate) = (pinned.and_then(Limits::max), pinned.and_then(Limits::rate));
+    let pins = said(max, rate);
+    let sent =
+        sent.map(|sent| said(sent.max().filter(|_| max.is_none()), sent.rate().filter(|_| rate.is_none())));
+    match (pins.as_str(), sent.as_deref()) {
+        ("", None | Some("")) => "none were sent".to_owned(),
+        ("", Some(sent)) => format!("{rule}; last sent: {sent}"),
+        (pins, None | Some("")) => format!("{pins} (pinned)"),
+        (pins, Some(sent)) => format!("{pins} (pinned); for the rest {rule}; last sent: {sent}"),
+    }
+}
+
 pub(super) fn dead(reason: &str, error: &str, attempt: u32) -> String {
     match reason {
+        "expired" if attempt > 0 => {
+            let times = if attempt == 1 { "once".to_owned() } else { format!("{attempt} times") };
+            let said = if error.is_empty() { String::new() } else { format!(": {error}") };
+            format!(
+                "it was started {times} and failed, and its `good_until` passed before it could start again{said}"
+            )
+        }
         "expired" => "it expired: its `good_until` passed before it could start, so it never will".to_owned(),
         "cancelled" => "it was cancelled".to_owned(),
         _ => format!("it failed for the last time, at start {attempt}: {error}"),
@@ -197,8 +265,12 @@ pub(super) fn yes(is: bool) -> String {
 
 /// Limits of a key: here nobody is refused, so the length of the line says nothing.
 pub(super) fn limits(limits: &Limits) -> String {
-    let max = limits.max().map(|max| format!("max {max}"));
-    let rate = limits.rate().map(|rate| format!("rate {rate}"));
+    said(limits.max(), limits.rate())
+}
+
+fn said(max: Option<u32>, rate: Option<&Rate>) -> String {
+    let max = max.map(|max| format!("max {max}"));
+    let rate = rate.map(|rate| format!("rate {rate}"));
     max.into_iter().chain(rate).collect::<Vec<_>>().join(", ")
 }
 

@@ -6,7 +6,7 @@
 use std::{future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
-use flowgate_core::{Hold, Limits, OptionError, Rate, Tick};
+use flowgate_core::{Hold, Limits, OptionError, Rate, RateLook, Tick};
 
 use super::{
     offers::{Offer, Offered},
@@ -220,7 +220,7 @@ pub enum Again {
 pub struct NewWorker {
     /// What people call it.
     pub name: String,
-    /// How many tasks it runs at once.
+    /// How many tasks it runs at once: as many as it has processes, and no more than it may claim.
     pub slots: u32,
     /// The queues it serves. Empty: all but [`SERVER_QUEUE`](crate::SERVER_QUEUE).
     pub queues: Vec<String>,
@@ -365,6 +365,8 @@ pub enum State {
         worker: WorkerId,
         /// Since when.
         since: Tick,
+        /// Whether it was only claimed ahead (soft caps): it has not started, and holds no slot.
+        is_at_hand: bool,
     },
     /// Done.
     Done {
@@ -430,6 +432,8 @@ pub struct Holder {
     pub worker: WorkerId,
     /// For how long, by the store's clock.
     pub held_for: Duration,
+    /// Whether it was only claimed ahead (soft caps): it has not started, and holds no slot.
+    pub is_at_hand: bool,
 }
 
 /// What is known of a worker.
@@ -475,6 +479,19 @@ pub struct Standing {
     /// How many of its queue stand before it in line, those of a better priority among them: counted up to
     /// [`MOST_COUNTED`](super::MOST_COUNTED).
     pub ahead_in_queue: u64,
+    /// What is ready to start in queues that are served before its own.
+    pub ahead_elsewhere: Vec<Elsewhere>,
+    /// What the rate of its key has left.
+    pub rate: Option<RateLook>,
+}
+
+/// A queue that is served before another one, and is not paused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The queue.
+    pub queue: String,
+    /// How many of it stand in line that their keys would let start: counted up to [`MOST_COUNTED`](super::MOST_COUNTED).
+    pub ready: u64,
 }
 
 /// What is left of a task that had not started when it was cancelled.
@@ -601,7 +618,7 @@ pub trait Store: Send + Sync + 'static {
     /// Sends a dead task back to its line, as new.
     fn revive(&self, id: TaskId) -> Reply<'_, bool>;
 
-    /// What is claimed or running, the oldest first.
+    /// What is claimed or running, the oldest first, and then what is only at hand.
     fn holders(&self, of: Of, most: u32) -> Reply<'_, Vec<Holder>>;
 
     /// What stands in line, the oldest first, and then what is delayed.

@@ -50,7 +50,7 @@ impl Lease {
         let asked = clock::now();
         let new = NewWorker {
             name: options.name.clone(),
-            slots: options.processes,
+            slots: options.slots(),
             queues: options.queues.clone(),
             lease: options.lease,
         };

@@ -480,6 +480,16 @@ mod tests {
     use super::*;
     use crate::{store::Sqlite, task::NewTask, worker::Prefetch};
 
+    // Seen to fail: with its processes told, it had three slots that it never uses.
+    #[tokio::test]
+    async fn t8_a_worker_is_known_by_what_it_may_claim() {
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().expect("a store"));
+        let options = WorkerOptions { processes: 4, max_claim_per_worker: 1, ..WorkerOptions::default() };
+        let (teller, _telling) = Teller::start(None, &store);
+        let _taken = Lease::take(&store, &options, &teller).await.expect("a lease");
+        assert_eq!(store.workers().await.expect("a look")[0].slots, 1);
+    }
+
     // Seen to fail: without the look at the lease in `end_turn`, the task ran.
     #[tokio::test]
     async fn t5_what_was_claimed_under_a_lease_that_is_over_does_not_start() {

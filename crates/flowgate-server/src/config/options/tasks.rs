@@ -28,7 +28,8 @@ pub(crate) static TASKS: Section = Section {
             kind: Kind::Bare("integer, 0 to 100000"),
             default: Default::Value("0"),
             about: "0: caps are hard, what is claimed and what runs counts. Above 0 caps are soft: what runs counts, and a worker \
-                    claims up to so many tasks ahead. Wants `claim_lease_ms`. Tasks with a key are never claimed ahead.",
+                    claims up to so many tasks ahead. Wants `claim_lease_ms`. Of a key it claims ahead only where the key is full, \
+                    has no rate, and all that runs of it runs there.",
             why: "Tasks take unequal times, and one claimed ahead waits behind a slow one while another worker is idle.",
         },
         Opt {
@@ -110,7 +111,7 @@ pub(crate) static WORKER: Section = Section {
             name: "max_claim_per_worker",
             kind: Kind::Bare("integer, 0 to 10000"),
             default: Default::Value("0"),
-            about: "How many tasks it holds at most, whatever `processes` says; 0: `processes`.",
+            about: "How many tasks it holds at most, whatever `processes` says; 0: `processes`, and `prefetch_buffer` more.",
             why: "It is a safety valve, to be turned when needed.",
         },
         Opt {

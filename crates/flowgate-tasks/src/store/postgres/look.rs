@@ -46,7 +46,7 @@ const WAITING: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.prio
     (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND (ahead.place, ahead.id) < (tasks.place, tasks.id)) AS ahead \
     FROM tasks JOIN lanes ON lanes.id = tasks.lane JOIN queues ON queues.id = lanes.queue \
     LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = $1";
-const HELD: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priority, held.attempt, held.record, worker, since \
+const HELD: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priority, held.attempt, held.record, worker, since, ahead_until IS NOT NULL AS at_hand \
     FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, records) AS held (id, lane, attempt, record) \
     JOIN lanes ON lanes.id = held.lane JOIN queues ON queues.id = lanes.queue \
     LEFT JOIN keys ON keys.id = lanes.key WHERE held.id = $1 AND held.id <> ALL(done)";
@@ -162,7 +162,8 @@ impl Postgres {
             return look(row, id, state).map(Some);
         }
         if let Some(row) = self.ask(HELD, vec![id.0]).await?.first() {
-            let state = State::Held { worker: WorkerId(row.get("worker")), since: tick(row.get("since")) };
+            let (worker, since) = (WorkerId(row.get("worker")), tick(row.get("since")));
+            let state = State::Held { worker, since, is_at_hand: row.get("at_hand") };
             return look(row, id, state).map(Some);
         }
         if let Some(row) = self.ask("SELECT result FROM results WHERE id = $1", vec![id.0]).await?.first() {

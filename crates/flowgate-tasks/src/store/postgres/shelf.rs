@@ -23,10 +23,10 @@ use crate::{
 /// At most so many rows are removed at once.
 const BATCH: i64 = 2000;
 /// Both halves in one statement, so that a task that is just claimed is in one of them.
-const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, worker, since \
-    FROM ((SELECT id, lane, attempt, record, due_at, NULL::bigint AS worker, NULL::bigint AS since FROM tasks \
+const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, worker, since, at_hand \
+    FROM ((SELECT id, lane, attempt, record, due_at, NULL::bigint AS worker, NULL::bigint AS since, false AS at_hand FROM tasks \
     WHERE id > $1 ORDER BY id LIMIT $2) UNION ALL \
-    (SELECT held.id, held.lane, held.attempt, held.record, NULL, worker, since FROM leases \
+    (SELECT held.id, held.lane, held.attempt, held.record, NULL, worker, since, ahead_until IS NOT NULL FROM leases \
     CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, records) AS held (id, lane, attempt, record) \
     WHERE held.id > $1 AND held.id <> ALL(done) ORDER BY held.id LIMIT $2)) AS live \
     JOIN lanes ON lanes.id = live.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
@@ -35,7 +35,7 @@ const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lane
 /// Both read the end of a table by its key, and no further than a bound.
 const DEAD: &str = "SELECT queue, count(*) FROM (SELECT queue FROM dead ORDER BY id DESC LIMIT $1) AS newest GROUP BY queue ORDER BY queue";
 const OLDEST: &str = "SELECT first.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
-    NULL::bigint AS worker, NULL::bigint AS since \
+    NULL::bigint AS worker, NULL::bigint AS since, false AS at_hand \
     FROM (SELECT id, lane, place, attempt, record, due_at FROM tasks ORDER BY id LIMIT $2) AS first \
     JOIN lanes ON lanes.id = first.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     WHERE place IS NOT NULL AND queues.name = $1 ORDER BY first.id LIMIT 1";
@@ -201,7 +201,11 @@ fn document(row: &Row) -> Document {
 
 fn live(row: &Row) -> Result<TaskLook, StoreError> {
     let state = match (row.get::<_, Option<i64>>("worker"), row.get::<_, Option<i64>>("due_at")) {
-        (Some(worker), _) => State::Held { worker: WorkerId(worker), since: tick(row.get("since")) },
+        (Some(worker), _) => State::Held {
+            worker: WorkerId(worker),
+            since: tick(row.get("since")),
+            is_at_hand: row.get("at_hand"),
+        },
         (None, Some(due)) => State::Delayed { until: tick(due) },
         (None, None) => State::Waiting { ahead: 0 },
     };

@@ -12,13 +12,15 @@ use super::{
 };
 use crate::{
     record::Record,
-    store::{Holder, MOST_COUNTED, Of, Standing, State, StoreError, TaskLook, WorkerId, WorkerLook},
+    store::{
+        Elsewhere, Holder, MOST_COUNTED, Of, Standing, State, StoreError, TaskLook, WorkerId, WorkerLook,
+    },
     task::TaskId,
     terms,
 };
 
 const OF: &str = "($1::text IS NULL OR queues.name = $1) AND ($2::text IS NULL OR keys.name = $2)";
-const HOLDERS: &str = "SELECT held.id, held.attempt, held.weight, held.record, queues.name AS queue, keys.name AS key, worker, now_ns($4::bigint) - since AS held_for \
+const HOLDERS: &str = "SELECT held.id, held.attempt, held.weight, held.record, queues.name AS queue, keys.name AS key, worker, now_ns($4::bigint) - since AS held_for, ahead_until IS NOT NULL AS at_hand \
     FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, weights, records) AS held (id, lane, attempt, weight, record) \
     JOIN lanes ON lanes.id = held.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     WHERE held.id <> ALL(done) AND ";
@@ -36,6 +38,11 @@ const STANDING: &str = "SELECT now_ns($2::bigint) AS now, tasks.weight, tasks.go
     WHERE others.queue = lanes.queue AND ahead.place IS NOT NULL AND (others.priority < lanes.priority \
     OR others.priority = lanes.priority AND (ahead.place, ahead.id) < (coalesce(tasks.place, 9223372036854775807), tasks.id)) LIMIT $3) AS counted) AS ahead_in_queue \
     FROM tasks JOIN lanes ON lanes.id = tasks.lane LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = $1";
+/// What is ready in queues that are served before the task's own.
+const ELSEWHERE: &str = "SELECT name, ready FROM (SELECT queues.name, (SELECT count(*) FROM (SELECT FROM lanes JOIN tasks ON tasks.lane = lanes.id \
+    WHERE lanes.queue = queues.id AND lanes.state = 1 AND place IS NOT NULL LIMIT $2) AS counted) AS ready FROM queues WHERE NOT paused \
+    AND priority < (SELECT queues.priority FROM queues JOIN lanes ON lanes.queue = queues.id JOIN tasks ON tasks.lane = lanes.id WHERE tasks.id = $1)) AS better \
+    WHERE ready > 0";
 const WORKERS: &str = "SELECT id, name, slots, lease_until, now_ns($1::bigint) AS now, \
     coalesce((SELECT array_agg(queues.name ORDER BY queues.name) FROM queues WHERE queues.id = ANY(workers.queues)), '{}') AS served, \
     (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0)::bigint FROM leases WHERE leases.worker = workers.id \
@@ -77,9 +84,10 @@ impl Postgres {
                 attempt: row.get::<_, i32>("attempt").cast_unsigned(),
                 worker: WorkerId(row.get("worker")),
                 held_for: Duration::from_nanos(row.get::<_, i64>("held_for").max(0).cast_unsigned()),
+                is_at_hand: row.get("at_hand"),
             })
         };
-        self.of(HOLDERS, "since, held.id", of, most).await?.iter().map(holder).collect()
+        self.of(HOLDERS, "at_hand, since, held.id", of, most).await?.iter().map(holder).collect()
     }
 
     pub(super) async fn see_line(&self, of: Of, most: u32) -> Result<Vec<TaskLook>, StoreError> {
@@ -100,17 +108,20 @@ impl Postgres {
                 .query_opt(STANDING, &[&id.0, &shared.told_time(), &i64::from(MOST_COUNTED)])
                 .await;
             let Some(row) = row.map_err(failed("looked at a task"))? else { return Ok(None) };
+            let elsewhere = session.client().query(ELSEWHERE, &[&id.0, &i64::from(MOST_COUNTED)]).await;
+            let elsewhere = elsewhere.map_err(failed("looked at the queues before a task's"))?;
             let now = tick(row.get("now"));
             let weight = row.get::<_, i32>("weight").cast_unsigned();
             let own = terms::from_text(row.get("limits"))?;
-            let (in_force, hold, in_use, resting) = match row.get::<_, Option<i64>>("key") {
-                None => (None, None, 0, None),
+            let (in_force, hold, in_use, resting, rate) = match row.get::<_, Option<i64>>("key") {
+                None => (None, None, 0, None, None),
                 Some(id) => {
                     let key = rows::key(&row, id)?;
                     let in_force = key.in_force(own);
                     let hold = key.hold_weight(in_force.as_ref(), weight, now);
                     let in_use = row.get::<_, i32>("in_use").cast_unsigned();
-                    (in_force, hold, in_use, key.ledger.resting(now))
+                    let rate = key.rate_left(in_force.as_ref(), now);
+                    (in_force, hold, in_use, key.ledger.resting(now), rate)
                 }
             };
             Ok(Some(Standing {
@@ -123,6 +134,11 @@ impl Postgres {
                 in_use,
                 ahead_in_key: row.get::<_, i64>("ahead_in_key").cast_unsigned(),
                 ahead_in_queue: row.get::<_, i64>("ahead_in_queue").cast_unsigned(),
+                ahead_elsewhere: elsewhere
+                    .iter()
+                    .map(|row| Elsewhere { queue: row.get(0), ready: row.get::<_, i64>(1).cast_unsigned() })
+                    .collect(),
+                rate,
             }))
         })
         .await

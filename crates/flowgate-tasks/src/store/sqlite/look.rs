@@ -117,7 +117,8 @@ fn held(db: &Connection, id: TaskId) -> Result<Option<TaskLook>, Fault> {
     let Some(task) = leases::held(db, lease)?.into_iter().find(|task| task.id == id) else { return Ok(None) };
     let (queue, key, priority) = names(db, task.place.lane)?;
     let record = Some(Record::from_bytes(&task.record)?);
-    let state = State::Held { worker, since };
+    let is_at_hand = leases::find(db, lease)?.is_some_and(|lease| lease.is_ahead);
+    let state = State::Held { worker, since, is_at_hand };
     Ok(Some(TaskLook { id, queue, key, priority, attempt: task.attempt, state, record }))
 }
 

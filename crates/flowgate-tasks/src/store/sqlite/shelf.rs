@@ -205,14 +205,16 @@ fn live(db: &Connection, after: TaskId, most: u32) -> Result<Vec<TaskLook>, Faul
     while let Some(row) = rows.next()? {
         all.push(unheld(db, row)?);
     }
-    let mut statement = db.prepare_cached("SELECT id, worker, since FROM leases WHERE highest > ?1")?;
-    let leases = statement.query_map([after.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let leases: Vec<(i64, i64, i64)> = leases.collect::<Result<_, _>>()?;
-    for (lease, worker, since) in leases {
+    let mut statement = db
+        .prepare_cached("SELECT id, worker, since, ahead_until IS NOT NULL FROM leases WHERE highest > ?1")?;
+    let leases =
+        statement.query_map([after.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    let leases: Vec<(i64, i64, i64, bool)> = leases.collect::<Result<_, _>>()?;
+    for (lease, worker, since, is_at_hand) in leases {
         for task in leases::held(db, lease)?.into_iter().filter(|task| task.id > after) {
             let (queue, key, priority) = look::names(db, task.place.lane)?;
             let record = Some(Record::from_bytes(&task.record)?);
-            let state = State::Held { worker: WorkerId(worker), since: tick(since) };
+            let state = State::Held { worker: WorkerId(worker), since: tick(since), is_at_hand };
             all.push(TaskLook { id: task.id, queue, key, priority, attempt: task.attempt, state, record });
         }
     }

@@ -3,10 +3,15 @@
 use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{candidates::read_key, error::Fault, lanes::moment, lanes::tick, leases, look};
+use super::{
+    candidates::read_key,
+    error::Fault,
+    lanes::{READY, moment, tick},
+    leases, look,
+};
 use crate::{
     record::Record,
-    store::{Holder, MOST_COUNTED, Of, Standing, TaskLook, WorkerId, WorkerLook},
+    store::{Elsewhere, Holder, MOST_COUNTED, Of, Standing, TaskLook, WorkerId, WorkerLook},
     task::TaskId,
     terms,
 };
@@ -14,9 +19,9 @@ use crate::{
 /// Of many lanes no more tasks are remembered than these, or twice as many as are asked for.
 const MOST_SORTED: usize = 10_000;
 
-/// The tasks that are held, the oldest first.
+/// The tasks that are held, the oldest first, and then what is only at hand.
 pub(super) fn holders(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<Vec<Holder>, Fault> {
-    let mut statement = db.prepare_cached("SELECT id, worker, since FROM leases ORDER BY since, id")?;
+    let mut statement = db.prepare_cached("SELECT id, worker, since, ahead_until IS NOT NULL AS at_hand FROM leases ORDER BY at_hand, since, id")?;
     let mut rows = statement.query([])?;
     let mut holders = Vec::new();
     while let Some(row) = rows.next()? {
@@ -35,8 +40,9 @@ pub(super) fn holders(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<
             }
             let kind = Record::from_bytes(&task.record)?.kind;
             let (worker, held_for) = (WorkerId(row.get(1)?), now.since(tick(row.get(2)?)));
-            let (weight, attempt) = (task.weight, task.attempt);
-            holders.push(Holder { id: task.id, kind, queue, key, weight, attempt, worker, held_for });
+            let (weight, attempt, is_at_hand) = (task.weight, task.attempt, row.get(3)?);
+            let id = task.id;
+            holders.push(Holder { id, kind, queue, key, weight, attempt, worker, held_for, is_at_hand });
         }
     }
     Ok(holders)
@@ -93,13 +99,14 @@ pub(super) fn standing(db: &Connection, id: TaskId, now: Tick) -> Result<Option<
     let key_id: i64 = row.get(1)?;
     let weight: u32 = row.get(10)?;
     let own = terms::from_text(row.get_ref(2)?.as_str().unwrap_or_default())?;
-    let (in_force, hold, in_use, resting) = match key_id {
-        0 => (None, None, 0, None),
+    let (in_force, hold, in_use, resting, rate) = match key_id {
+        0 => (None, None, 0, None, None),
         id => {
             let key = read_key(id, row)?;
             let in_force = key.in_force(own);
             let hold = key.hold_weight(in_force.as_ref(), weight, now);
-            (in_force, hold, row.get(3)?, key.ledger.resting(now))
+            let rate = key.rate_left(in_force.as_ref(), now);
+            (in_force, hold, row.get(3)?, key.ledger.resting(now), rate)
         }
     };
     let place = row.get::<_, Option<i64>>(9)?.unwrap_or(i64::MAX);
@@ -124,7 +131,21 @@ pub(super) fn standing(db: &Connection, id: TaskId, now: Tick) -> Result<Option<
             in_queue,
             &[&row.get::<_, i64>(12)?, &row.get::<_, i64>(13)?, &place, &MOST_COUNTED],
         )?,
+        ahead_elsewhere: elsewhere(db, row.get(12)?)?,
+        rate,
     }))
+}
+
+/// What is ready in queues that are served before this one.
+fn elsewhere(db: &Connection, queue: i64) -> Result<Vec<Elsewhere>, Fault> {
+    let sql = "SELECT name, (SELECT count(*) FROM (SELECT 1 FROM lanes JOIN tasks ON tasks.lane = lanes.id
+            WHERE lanes.queue = queues.id AND lanes.state = ?2 AND place IS NOT NULL LIMIT ?3)) AS ready
+        FROM queues WHERE NOT paused AND priority < (SELECT priority FROM queues WHERE id = ?1) AND ready > 0";
+    let mut statement = db.prepare_cached(sql)?;
+    let found = statement.query_map(params![queue, READY, MOST_COUNTED], |row| {
+        Ok(Elsewhere { queue: row.get(0)?, ready: row.get::<_, i64>(1)?.unsigned_abs() })
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
 }
 
 /// The workers whose lease lasts.
