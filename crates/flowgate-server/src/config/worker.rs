@@ -31,10 +31,7 @@ impl WorkerConfig {
             fields.read("max_claim_per_worker", |entry| entry.small(0..=MOST_PROCESSES));
         let lease = fields.read("lease", |entry| {
             let range = Duration::from_millis(100)..=Duration::from_secs(86_400);
-            match entry.time() {
-                Ok(lease) if range.contains(&lease) => Ok(lease),
-                _ => Err(entry.wrong("a time from 100ms to 1d, like \"15s\"")),
-            }
+            entry.time_within(&range, "a time from 100ms to 1d, like \"15s\"")
         });
         let drain = fields.time("drain");
         let options = WorkerOptions {

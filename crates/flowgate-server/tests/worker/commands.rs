@@ -168,7 +168,7 @@ fn t6_a_body_may_come_from_standard_input_and_options_that_cannot_be_are_told() 
         ),
         (
             &["explain", "acme"],
-            "error: RC5003: option `subject` is \"acme\"; accepted: the number of a task, `key:` and a key, or `queue:` and a queue\n",
+            "error: RC5003: option `subject` is \"acme\"; accepted: the number of a task, the id of a message (`msg_…`) or of a dead letter (`dlq_…`), `key:` and a key, or `queue:` and a queue\n",
         ),
     ] {
         let said = place.run(arguments);

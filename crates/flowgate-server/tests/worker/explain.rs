@@ -218,8 +218,8 @@ fn t8_what_is_delayed_paused_expired_or_unknown_says_so() {
             ),
             "{never}"
         );
-        let what = place.run(&["explain", "foo"]).stderr;
-        assert!(what.contains("the id of a message (`msg_…`)"), "{what}");
+        let beyond = place.run(&["queues", "set", "images", "--priority=1000001"]).stderr;
+        assert!(beyond.contains("a whole number from 1 to 1000000"), "{beyond}");
         for (what, told) in [("99", "task 99"), ("key:none", "key `none`"), ("queue:none", "queue `none`")] {
             assert_eq!(place.run(&["explain", what]).stderr, format!("error: no {told} is known here\n"));
         }

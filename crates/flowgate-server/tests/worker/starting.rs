@@ -113,7 +113,7 @@ fn t2_what_cannot_be_is_told_before_anything_starts() {
         (
             "",
             &["--lease=1"],
-            config("1 error", "--lease: worker.lease is \"1\"; accepted: a time from 1ms to 366d, like \"250ms\", \"10s\", \"1m\" or \"1h30m\""),
+            config("1 error", "--lease: worker.lease is \"1\"; accepted: a time from 100ms to 1d, like \"15s\""),
         ),
         (
             "",

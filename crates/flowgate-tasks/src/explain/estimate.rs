@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_was_spent_of_a_window_counts_for_those_in_line() {
-        // Seen to fail: with a whole window for those in line, the fourth started with the first.
+        // Seen to fail: with what is left not taken off, one whom this window lets start was to wait for the next.
         let period = "1s".parse().expect("a period");
         let now = Tick::from_nanos(5_000_000_000);
         let window = Rate::window(10, period).expect("a rate");

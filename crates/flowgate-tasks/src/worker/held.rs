@@ -302,10 +302,10 @@ mod tests {
         assert_eq!(left(&held), [], "the store may have heard of it");
     }
 
-    fn with(task: Claimed, timeout: Option<Duration>, max_attempts: u32) -> Claimed {
+    fn with(id: i64, timeout: Option<Duration>, max_attempts: u32) -> Claimed {
         let retry = Retry { max_attempts, ..Retry::default() };
         let record = Record { kind: "one".into(), body: Vec::new(), retry, timeout, keep: None };
-        Claimed { record: record.to_bytes().into(), ..task }
+        Claimed { record: record.to_bytes().into(), ..claimed(id) }
     }
 
     #[tokio::test(start_paused = true)]
@@ -321,8 +321,8 @@ mod tests {
             Err(Failure::not_begun("nobody was there"))
         });
         let timeout = Some(Duration::from_secs(2));
-        held.start(with(claimed(1), timeout, 1), &handlers);
-        held.start(with(claimed(2), timeout, 1), &handlers);
+        held.start(with(1, timeout, 1), &handlers);
+        held.start(with(2, timeout, 1), &handlers);
         held.next().await;
         let late = "it took longer than its timeout of 2s".to_owned();
         let failed = held.take_ended();
@@ -343,7 +343,7 @@ mod tests {
             std::future::pending().await
         });
         for (id, attempts) in [(1, 1), (2, 1), (3, 2)] {
-            held.start(with(claimed(id), None, attempts), &handlers);
+            held.start(with(id, None, attempts), &handlers);
         }
         held.gather().await;
         assert_eq!(held.stop().await, Stopped { again: vec![TaskId(3)], dead: vec![TaskId(2)] });

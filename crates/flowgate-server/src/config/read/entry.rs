@@ -87,6 +87,12 @@ impl<'e> Entry<'e> {
         self.period().map(Period::as_duration)
     }
 
+    /// A time of less than all that times may be, and the words for what is accepted.
+    pub(crate) fn time_within(&self, range: &RangeInclusive<Duration>, accepted: &str) -> Read<Duration> {
+        let time = self.text(accepted)?.parse::<Period>().ok().map(Period::as_duration);
+        time.filter(|time| range.contains(time)).ok_or_else(|| self.wrong(accepted))
+    }
+
     pub(crate) fn period(&self) -> Read<Period> {
         self.text(TIME)?.parse::<Period>().map_err(|_| self.wrong(TIME))
     }
