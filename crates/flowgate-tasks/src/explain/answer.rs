@@ -29,6 +29,24 @@ pub struct Explanation {
     pub first: Option<Box<Explanation>>,
 }
 
+impl Explanation {
+    /// One that says nothing yet.
+    pub(super) fn empty() -> Self {
+        Explanation {
+            subject: String::new(),
+            verdict: String::new(),
+            held_by: Vec::new(),
+            facts: Vec::new(),
+            place: None,
+            estimate: None,
+            holders: Vec::new(),
+            workers: Vec::new(),
+            help: Vec::new(),
+            first: None,
+        }
+    }
+}
+
 /// Something worth knowing: a name and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fact {

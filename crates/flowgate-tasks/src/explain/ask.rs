@@ -382,23 +382,6 @@ impl<'a> Scene<'a> {
     }
 }
 
-impl Explanation {
-    fn empty() -> Self {
-        Explanation {
-            subject: String::new(),
-            verdict: String::new(),
-            held_by: Vec::new(),
-            facts: Vec::new(),
-            place: None,
-            estimate: None,
-            holders: Vec::new(),
-            workers: Vec::new(),
-            help: Vec::new(),
-            first: None,
-        }
-    }
-}
-
 /// Whether it will never start, because it is too late for that by then.
 fn expired(look: &TaskLook, standing: &Standing) -> Option<Limit> {
     let good_until = standing.good_until?;

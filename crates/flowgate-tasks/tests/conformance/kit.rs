@@ -101,6 +101,11 @@ impl Kit {
         (Kit::over(Arc::new(store), wall), url)
     }
 
+    /// The store's time.
+    pub(crate) fn now(&self) -> Tick {
+        self.wall.now()
+    }
+
     fn over(shelf: Arc<dyn Shelf>, wall: Arc<HandWall>) -> Kit {
         Kit { store: shelf.clone(), shelf, wall }
     }

@@ -59,7 +59,7 @@ on_every_store! {
         // Seen to fail: with `good_until` left out of `take`, the late one was claimed.
         let short = kit.send(task().good_until(When::After(5 * SECOND))).await;
         let long = kit.send(task().good_until(When::After(60 * SECOND))).await;
-        let delayed = kit.send(task().delay(8 * SECOND).good_until(When::After(5 * SECOND))).await;
+        let delayed = kit.send(task().delay(8 * SECOND).good_until(When::At(kit.now().after(5 * SECOND)))).await;
         kit.advance(6 * SECOND);
         let worker = kit.worker().await;
         let claimed = worker.claim(9).await;

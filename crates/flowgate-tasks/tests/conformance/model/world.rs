@@ -1,5 +1,6 @@
 //! A store and the model side by side: what happens to one happens to the other, and their answers are compared.
 
+use flowgate_core::Tick;
 use flowgate_tasks::{
     NewTask, Retry, TaskId, When,
     store::{
@@ -112,7 +113,7 @@ impl<'a> World<'a> {
             let worker = self.workers[worker].id;
             self.kit.store.offer(Offer { worker, slots, per_queue: u32::MAX, queues: Vec::new() })
         });
-        let ids = self.kit.send_all(vec![new_task(sent); count]).await;
+        let ids = self.kit.send_all(vec![new_task(sent, self.kit.now()); count]).await;
         assert_eq!(ids.len(), count);
         for id in ids {
             self.laws.send(id, sent);
@@ -353,7 +354,7 @@ impl Ending {
     }
 }
 
-fn new_task(sent: &Sent) -> NewTask {
+fn new_task(sent: &Sent, now: Tick) -> NewTask {
     let mut task = NewTask::new("model", Vec::new())
         .queue(QUEUES[sent.queue])
         .priority(sent.priority)
@@ -369,7 +370,8 @@ fn new_task(sent: &Sent) -> NewTask {
         task = task.delay(span(steps));
     }
     if let Some(steps) = sent.good_until {
-        task = task.good_until(When::After(span(steps)));
+        // As a moment: one that is over before the delay is refused where both are spans.
+        task = task.good_until(When::At(now.after(span(steps))));
     }
     task
 }
