@@ -166,7 +166,10 @@ const SHAPES: &[Shape] = &[
         ],
     ),
     ("Fact", &[("name", "text"), ("value", "text")]),
-    ("Spot", &[("ahead_in_key", "whole|null"), ("ahead_in_queue", "whole")]),
+    (
+        "Spot",
+        &[("ahead_in_key", "whole|null"), ("ahead_in_queue", "whole"), ("ahead_in_other_queues", "whole")],
+    ),
     (
         "Holder",
         &[

@@ -7,6 +7,7 @@ import { number, span, short } from "./format.js";
 
 const NAMES = {
   delay: "Delayed",
+  expired: "Expired",
   "queue-paused": "Queue paused",
   "key-paused": "Key paused",
   "key-rate": "Rate spent",
@@ -39,6 +40,8 @@ function facts(told) {
     const { ahead_in_key: inKey, ahead_in_queue: inQueue } = told.place;
     if (inKey !== null) all.push(["before it, of its key", number(inKey)]);
     all.push(["before it, of its queue", number(inQueue)]);
+    const others = told.place.ahead_in_other_queues;
+    if (others > 0) all.push(["before it, of queues served first", number(others)]);
   }
   if (told.estimate) {
     all.push(["should start", `in ${told.estimate.is_exact ? "" : "about "}${span(told.estimate.in_ms)}`]);
