@@ -4,7 +4,7 @@
 //! messages are stamped with it; on the way out, what is another's is not there. What is asked for by a task's number is not
 //! looked at here: whoever reads its message sees whose it is ([`super::Desk::message_of`]).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flowgate_core::Tick;
@@ -226,6 +226,10 @@ impl Store for Scoped {
 
     fn upkeep(&self) -> Reply<'_, Kept> {
         self.inner.upkeep()
+    }
+
+    fn wake_rested(&self) -> Reply<'_, Option<Duration>> {
+        self.inner.wake_rested()
     }
 
     fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()> {

@@ -496,6 +496,8 @@ pub enum Wake {
     Work,
     /// A task was delayed: what upkeep waits for may have changed.
     Due,
+    /// A lane rests for so long, until its rate lets the next one start: what upkeep waits for may have changed.
+    Rests(Duration),
     /// This task should be stopped.
     Cancel(TaskId),
     /// A task whose result is kept has ended.
@@ -542,6 +544,10 @@ pub trait Store: Send + Sync + 'static {
     /// What time brings about: delayed tasks join their line, expired ones leave it, tasks of workers that are gone go back.
     /// Any number of processes may do it at the same time.
     fn upkeep(&self) -> Reply<'_, Kept>;
+
+    /// Of upkeep only this, in few steps, for rates that let somebody start many times a second: lanes whose rest is over are looked at
+    /// again. How long the next of them still rests.
+    fn wake_rested(&self) -> Reply<'_, Option<Duration>>;
 
     /// Sets how many tasks may be claimed or running in all.
     fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()>;

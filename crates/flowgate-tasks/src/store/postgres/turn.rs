@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     plan::{Grant, Plan, Scene},
-    store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
+    store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, Wake, WorkerId},
     task::TaskId,
 };
 
@@ -202,7 +202,7 @@ pub(super) async fn transact(
     let ahead = ahead::Room::of(ahead.filter(|_| want.is_some()), &scene, &shared.turning.marks);
     let left = not_emptied(sent, &begun.idle, &taken);
     let changes = Changes::of(&scene, (&were, &counted), &stuck, &left);
-    let makes_room = changes.makes_room;
+    let (makes_room, rests_until) = (changes.makes_room, changes.rests_until);
     let call = whom_to_call(&changes, !short.is_empty(), sent.map(|_| shared.mark.as_str()), again);
     let is_idle = is_plain
         && settles.is_empty()
@@ -219,6 +219,9 @@ pub(super) async fn transact(
             Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead, refused))).await?
         }
     };
+    if let Some(until) = rests_until {
+        let _ = shared.wakes.send(Wake::Rests(until.since(scene.now)));
+    }
     shared.turning.steady.see(&scene, &plan.grants, way, &heavy);
     remember(&shared.turning, &asked, last, [&taken, &ahead]);
     let lost = lost(&settles, &back, missed);

@@ -68,6 +68,8 @@ const NEXT: &str = "SELECT least((SELECT min(due_at) FROM tasks WHERE due_at IS 
     (SELECT min(wake_at) FROM lanes WHERE state = 3), (SELECT min(lease_until) FROM workers), \
     (SELECT min(ahead_until) FROM leases WHERE ahead_until IS NOT NULL)) - now_ns($1)";
 
+const NEXT_RESTED: &str = "SELECT min(wake_at) - now_ns($1) FROM lanes WHERE state = 3";
+
 /// Keys that hold nothing, from a cursor on; and the same keys' lanes, had alone.
 const SOME_KEYS: &str = "SELECT id FROM keys WHERE id > $1 ORDER BY id LIMIT $2";
 const RESTING_KEYS: &str = "SELECT id, rates FROM keys WHERE id = ANY($1) \
@@ -104,6 +106,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     NOW,
     FORGET,
     NEXT,
+    NEXT_RESTED,
     SOME_KEYS,
     RESTING_KEYS,
     OWN_RESTING,
@@ -123,6 +126,16 @@ impl Postgres {
         let mut kept = kept.await?;
         kept.recovered += self.recover().await?;
         Ok(kept)
+    }
+
+    pub(super) async fn wake_lanes(&self) -> Result<Option<Duration>, StoreError> {
+        self.job(Line::Upkeep, |shared, session| async move {
+            let told = shared.told_time();
+            let (_, next) =
+                flight!(session.query(WAKE_LANES, [&told, &BATCH]), session.query(NEXT_RESTED, [&told]))?;
+            Ok(wait(&next))
+        })
+        .await
     }
 
     /// Takes back what workers held that are gone.
@@ -231,9 +244,14 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
     session.query(BURY, [&told, &BATCH]).await?;
     session.query(FORGET, [&told, &BATCH, &super::columns::nanos(DEAD_KEPT)]).await?;
     sweep(shared, &mut session).await?;
-    let next: Option<i64> = session.query(NEXT, [&told]).await?.first().and_then(|row| row.get(0));
-    let next = next.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()));
+    let next = wait(&session.query(NEXT, [&told]).await?);
     Ok(Kept { due, expired, recovered: given_up, next })
+}
+
+/// How long it is until a moment, if there is one.
+fn wait(next: &[Row]) -> Option<Duration> {
+    let nanos: Option<i64> = next.first().and_then(|row| row.get(0));
+    nanos.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()))
 }
 
 /// Moments that were reckoned before the clock was set back are not waited for. Whether it was while nobody looked, nobody knows: so those

@@ -4,6 +4,8 @@
 
 use std::collections::HashSet;
 
+use flowgate_core::Tick;
+
 use super::{
     ahead,
     connect::Lease,
@@ -126,6 +128,8 @@ pub(super) struct Changes {
     pub(super) makes_room: bool,
     /// The latter.
     pub(super) leaves_cap: bool,
+    /// When the first of the lanes wakes that rest from now on.
+    pub(super) rests_until: Option<Tick>,
 }
 
 impl Changes {
@@ -180,6 +184,9 @@ impl Changes {
     }
     fn lane(&mut self, id: i64, state: LaneState) {
         self.makes_room |= state == LaneState::Ready;
+        if let LaneState::Until(until) = state {
+            self.rests_until = Some(self.rests_until.map_or(until, |earlier| earlier.min(until)));
+        }
         let (number, wake_at) = rows::lane_state(state);
         self.lanes.push(id);
         self.lane_states.push(number);

@@ -56,6 +56,16 @@ pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
     Ok(kept)
 }
 
+/// Lanes whose rest is over are ready.
+pub(super) fn wake_rested(hand: &mut Hand<'_>) -> Result<Option<Duration>, Fault> {
+    if lanes::wake_due(hand.db, hand.now)? > 0 {
+        hand.wake();
+    }
+    let sql = "SELECT min(wake_at) FROM lanes WHERE state = 3";
+    let at: Option<i64> = hand.db.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    Ok(at.map(|at| tick(at).since(hand.now)))
+}
+
 fn ids(db: &Connection, sql: &str, now: Tick) -> Result<Vec<i64>, Fault> {
     let mut statement = db.prepare_cached(sql)?;
     let found = statement.query_map(params![moment(now), BATCH], |row| row.get(0))?;
