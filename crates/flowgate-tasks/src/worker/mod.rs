@@ -1,7 +1,7 @@
 //! Workers: processes that claim tasks, run them, and settle them.
 
 mod catch_up;
-mod clock;
+pub(crate) mod clock;
 mod handlers;
 mod held;
 mod lease;

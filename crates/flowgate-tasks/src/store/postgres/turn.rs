@@ -8,6 +8,7 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use super::{
@@ -16,9 +17,7 @@ use super::{
     connect::{Lease, Line, Postgres, Shared},
     gather::{self, Asked, Begun, Filling},
     idle::{self, Rest},
-    marks,
-    memory::Memory,
-    rows,
+    marks, rows,
     scene::{self, Loaded},
     send::{DELAYED, READY_LANES, SHARE_LANES},
     session::{Params, flight},
@@ -202,7 +201,7 @@ pub(super) async fn transact(
     let ahead = ahead::Room::of(ahead.filter(|_| want.is_some()), &scene, &shared.turning.marks);
     let left = not_emptied(sent, &begun.idle, &taken);
     let changes = Changes::of(&scene, (&were, &counted), &stuck, &left);
-    let (makes_room, rests_until) = (changes.makes_room, changes.rests_until);
+    let (makes_room, rest) = (changes.makes_room, changes.rest(scene.now));
     let call = whom_to_call(&changes, !short.is_empty(), sent.map(|_| shared.mark.as_str()), again);
     let is_idle = is_plain
         && settles.is_empty()
@@ -219,18 +218,24 @@ pub(super) async fn transact(
             Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead, refused))).await?
         }
     };
-    if let Some(until) = rests_until {
-        let _ = shared.wakes.send(Wake::Rests(until.since(scene.now)));
-    }
     shared.turning.steady.see(&scene, &plan.grants, way, &heavy);
-    remember(&shared.turning, &asked, last, [&taken, &ahead]);
+    remember(shared, &asked, (last, rest), [&taken, &ahead]);
     let lost = lost(&settles, &back, missed);
     let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
     Ok(Turnout { turned, short, begun, makes_room })
 }
 
-/// What is good to know for the next turns, once this one is over.
-fn remember(turning: &Memory, asked: &Asked<'_>, last: Option<i64>, claimed: [&[Claimed]; 2]) {
+/// What is good to know for the next turns, and for upkeep, once this one is over: the last lane that got something, and the shortest rest.
+fn remember(
+    shared: &Shared,
+    asked: &Asked<'_>,
+    (last, rest): (Option<i64>, Option<Duration>),
+    claimed: [&[Claimed]; 2],
+) {
+    let turning = &shared.turning;
+    if let Some(rest) = rest {
+        let _ = shared.wakes.send(Wake::Rests(rest));
+    }
     if let Some(lane) = last {
         turning.cursor.store(lane, Ordering::Relaxed);
     }

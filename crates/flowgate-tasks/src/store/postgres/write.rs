@@ -2,7 +2,7 @@
 //!
 //! Owns the counts, lane states and ends as they are written, who is woken for them, and the commit. It decides nothing.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use flowgate_core::Tick;
 
@@ -129,13 +129,18 @@ pub(super) struct Changes {
     /// The latter.
     pub(super) leaves_cap: bool,
     /// When the first of the lanes wakes that rest from now on.
-    pub(super) rests_until: Option<Tick>,
+    rests_until: Option<Tick>,
 }
 
 impl Changes {
     /// Whether everything stays as it was.
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.lanes.is_empty() && self.queues.is_empty() && !self.makes_room
+    }
+
+    /// For how long the first of these lanes rests.
+    pub(super) fn rest(&self, now: Tick) -> Option<Duration> {
+        self.rests_until.map(|until| until.since(now))
     }
 
     /// Beside what was said of lanes and counted of keys. `stuck` are lanes whose head is too heavy for the room its key has, `left` those
