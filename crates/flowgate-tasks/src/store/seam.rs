@@ -45,6 +45,19 @@ pub enum StoreError {
         /// The worker that asked.
         worker: WorkerId,
     },
+    /// A task waits for another one that waits for its slot.
+    #[error(
+        "RC5026: re-entrant: task {awaited} waits for a slot of {place} that task {holding} holds, which would wait for it; \
+         let task {holding} end first, or send task {awaited} with another key or to another queue"
+    )]
+    ReEntrant {
+        /// The one that runs, and would wait.
+        holding: TaskId,
+        /// The one it would wait for.
+        awaited: TaskId,
+        /// What they share, and how much of it is in use.
+        place: String,
+    },
 }
 
 /// A process that runs tasks, for as long as it renews its lease. Never used again once it is gone.

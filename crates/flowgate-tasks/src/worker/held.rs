@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     record::Parts,
+    reentry,
     store::{Claimed, End, Settle},
     task::{Retry, TaskId},
 };
@@ -47,7 +48,7 @@ impl Held {
             }
         };
         let context = Context { id: task.id, kind: handlers.name_of(kind), attempt: task.attempt };
-        let run = handlers.run(context, task.record.slice_ref(body));
+        let run = reentry::known(task.id, handlers.run(context, task.record.slice_ref(body)));
         let handle = match timeout {
             None => self.runs.spawn(run),
             Some(timeout) => self.runs.spawn(async move {
