@@ -17,7 +17,7 @@ use super::{
     notify::Listener,
     rows::stored,
     runs, send,
-    session::{Plans, Session},
+    session::{Plans, Session, failed, in_time},
     tls::Address,
     turn, upkeep,
 };
@@ -82,6 +82,10 @@ impl Postgres {
     /// Connects with options.
     pub async fn connect_with(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
         let address = Address::parse(url)?;
+        let asked = async { address.keeps_sessions().await.map_err(failed("connected")) };
+        if !in_time(asked).await? {
+            return Err(StoreError::Database { doing: "connected", why: Address::POOLED.to_owned() });
+        }
         migrate::run(&address).await?;
         let (wakes, _) = broadcast::channel(WAKES);
         let shared = Shared {

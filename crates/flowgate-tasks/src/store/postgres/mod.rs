@@ -34,6 +34,7 @@ mod memory;
 mod migrate;
 mod notes;
 mod notify;
+mod pooled;
 mod rows;
 mod runs;
 mod scene;

@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 use futures_util::future::try_join_all;
@@ -83,6 +84,14 @@ impl Session {
         statements: &[&'static str],
         plans: Plans,
     ) -> Result<Self, StoreError> {
+        in_time(Self::opened(address, statements, plans)).await
+    }
+
+    async fn opened(
+        address: &Address,
+        statements: &[&'static str],
+        plans: Plans,
+    ) -> Result<Self, StoreError> {
         let (client, connection) = address.connect().await.map_err(failed("connected"))?;
         // Ends with the client: when that is dropped, or when the server goes.
         tokio::spawn(async move {
@@ -144,6 +153,23 @@ impl Session {
     }
 }
 
+/// How long a new connection may take until it is ready for use. A pooler that has none left takes it in and lets it wait, as long as it likes.
+const OPENING: Duration = Duration::from_secs(15);
+
+/// What comes of opening a connection, if it does in time.
+pub(super) async fn in_time<T>(
+    opening: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let late = |_| {
+        let why = format!(
+            "a new connection was not served within {OPENING:?}: the server is overloaded, or a pooler before it has none left \
+             (each process takes five)"
+        );
+        Err(StoreError::Database { doing: "connected", why })
+    };
+    tokio::time::timeout(OPENING, opening).await.unwrap_or_else(late)
+}
+
 /// A newer program changed what a prepared statement gives, or somebody between us and the server forgot it: it is prepared anew.
 fn is_stale(code: &SqlState) -> bool {
     *code == SqlState::FEATURE_NOT_SUPPORTED || *code == SqlState::INVALID_SQL_STATEMENT_NAME
@@ -172,5 +198,20 @@ impl Tries {
         let gave_way = |why: &str| why.ends_with("(40P01)") || why.ends_with("(40001)");
         self.0 += 1;
         self.0 < MOST && matches!(error, StoreError::Database { why, .. } if gave_way(why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::{Session, in_time};
+
+    // Seen to fail: without the bound it waited for ever.
+    #[tokio::test(start_paused = true)]
+    async fn s1_a_connection_that_a_pooler_lets_wait_is_given_up_and_it_is_said_why() {
+        let tried = in_time(pending::<Result<Session, _>>()).await;
+        let why = tried.err().expect("given up").to_string();
+        assert!(why.contains("15s") && why.contains("a pooler") && why.contains("takes five"), "{why}");
     }
 }
