@@ -11,6 +11,7 @@ use std::{
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
 
 use super::{
+    identity::Known,
     lanes::Lanes,
     memory::Memory,
     migrate,
@@ -46,6 +47,7 @@ pub struct Postgres {
 pub(super) struct Shared {
     address: Address,
     options: PostgresOptions,
+    pub(super) known: Known,
     sends: Arc<Mutex<Option<Session>>>,
     turns: Arc<Mutex<Option<Session>>>,
     upkeep: Arc<Mutex<Option<Session>>>,
@@ -91,6 +93,7 @@ impl Postgres {
         let shared = Shared {
             address,
             options,
+            known: Known::default(),
             sends: Arc::default(),
             turns: Arc::default(),
             upkeep: Arc::default(),
@@ -147,8 +150,10 @@ impl Shared {
             Line::Rest => (&self.rest, &[&[runs::READS][..]][..], Plans::Any),
         };
         let mut slot = Arc::clone(slot).lock_owned().await;
-        if slot.as_ref().is_none_or(Session::is_closed) {
-            let session = Session::open(&self.address, &statements.concat().concat(), plans).await?;
+        if self.known.is_replaced() || slot.as_ref().is_none_or(Session::is_closed) {
+            *slot = None;
+            let session =
+                Session::open(&self.address, &self.known, &statements.concat().concat(), plans).await?;
             self.turning.marks.forget();
             *slot = Some(session);
         }

@@ -24,6 +24,7 @@ mod connect;
 mod costs;
 mod direct;
 mod gather;
+mod identity;
 mod idle;
 mod keys;
 mod lanes;

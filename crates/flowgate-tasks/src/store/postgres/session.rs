@@ -12,7 +12,10 @@ use std::{
 use futures_util::future::try_join_all;
 use tokio_postgres::{Client, Row, Statement, error::SqlState, types::ToSql};
 
-use super::tls::Address;
+use super::{
+    identity::{Identity, Known},
+    tls::Address,
+};
 use crate::store::StoreError;
 
 /// Sends statements in one flight, in this order, and gives their answers, or the first error. Whatever comes behind the
@@ -78,17 +81,19 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects, in the schema of the tasks, with these statements prepared.
+    /// Connects, in the schema of the tasks, with these statements prepared; if they are the tables that are known.
     pub(super) async fn open(
         address: &Address,
+        known: &Known,
         statements: &[&'static str],
         plans: Plans,
     ) -> Result<Self, StoreError> {
-        in_time(Self::opened(address, statements, plans)).await
+        in_time(Self::opened(address, known, statements, plans)).await
     }
 
     async fn opened(
         address: &Address,
+        known: &Known,
         statements: &[&'static str],
         plans: Plans,
     ) -> Result<Self, StoreError> {
@@ -99,6 +104,8 @@ impl Session {
         });
         let settings = if plans == Plans::ByIndex { BY_INDEX } else { PLAIN };
         client.batch_execute(settings).await.map_err(failed("connected"))?;
+        let identity = Identity::of(&client).await.map_err(failed("connected"))?;
+        known.judge(&identity)?;
         let statements: BTreeSet<&'static str> = statements.iter().copied().collect();
         let prepared = try_join_all(statements.iter().map(|sql| client.prepare(sql)));
         let prepared = prepared.await.map_err(failed("prepared its statements"))?;
@@ -170,9 +177,11 @@ pub(super) async fn in_time<T>(
     tokio::time::timeout(OPENING, opening).await.unwrap_or_else(late)
 }
 
-/// A newer program changed what a prepared statement gives, or somebody between us and the server forgot it: it is prepared anew.
+/// A newer program changed what a prepared statement gives, or somebody between us and the server forgot it: it is prepared anew. Or a
+/// table is gone, and then another may be there soon.
 fn is_stale(code: &SqlState) -> bool {
-    *code == SqlState::FEATURE_NOT_SUPPORTED || *code == SqlState::INVALID_SQL_STATEMENT_NAME
+    [SqlState::FEATURE_NOT_SUPPORTED, SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::UNDEFINED_TABLE]
+        .contains(code)
 }
 
 /// What an error of the database becomes.

@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use super::{
     ahead::{GIVE_UP, LATE},
     connect::{Lease, Line, Postgres, Shared},
-    rows,
+    identity, rows,
     send::{READY_LANES, SHARE_LANES},
     session::{failed, flight},
 };
@@ -91,6 +91,7 @@ const SWEEP_KEYS: &str =
     "DELETE FROM keys WHERE id = ANY($1) AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id)";
 
 pub(super) const STATEMENTS: &[&str] = &[
+    identity::TABLES,
     DUE,
     PLACE,
     WAKE_LANES,
@@ -187,7 +188,7 @@ impl Postgres {
 
     pub(super) async fn renew(&self, worker: WorkerId) -> Result<bool, StoreError> {
         // Not among the rest: somebody who counts a long line there may take longer than a lease lasts.
-        self.job(Line::Upkeep, move |shared, mut session| async move {
+        let renewed = self.job(Line::Upkeep, move |shared, mut session| async move {
             // A renewal that is lost with the server shortens a lease, and no more: nobody waits for the disk.
             let renew = format!(
                 "BEGIN; SET LOCAL synchronous_commit TO off; \
@@ -206,8 +207,11 @@ impl Postgres {
                 shared.turning.forget(worker);
             }
             Ok(is_known)
-        })
-        .await
+        });
+        match renewed.await {
+            Err(_) if self.shared.known.is_replaced() => Err(StoreError::Gone { worker }),
+            renewed => renewed,
+        }
     }
 
     pub(super) async fn make_unknown(&self, worker: WorkerId) -> Result<(), StoreError> {
@@ -223,6 +227,8 @@ impl Postgres {
 
 async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, StoreError> {
     let told = shared.told_time();
+    let tables = session.query(identity::TABLES, []).await?;
+    shared.known.judge_tables(tables.first().map_or("", |row| row.get(0)))?;
     let due = join_lines(&mut session, (DUE, PLACE), told).await?;
     let given_up = join_lines(&mut session, (LATE, GIVE_UP), told).await?;
     let expired = session.query(EXPIRE, [&told, &BATCH]).await?.len() as u32;
