@@ -6,6 +6,7 @@
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{Arc, atomic::AtomicI64},
+    time::Duration,
 };
 
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
@@ -23,7 +24,7 @@ use super::{
     turn, upkeep,
 };
 use crate::{
-    clock::Wall,
+    clock::{Look, SystemWall, Wall},
     store::{Board, Reply, StoreError, Wake},
 };
 
@@ -55,7 +56,7 @@ pub(super) struct Shared {
     /// Up to which key those that hold nothing were swept away.
     pub(super) swept: AtomicI64,
     /// What time it was when upkeep looked last.
-    pub(super) seen: AtomicI64,
+    pub(super) seen: std::sync::Mutex<Option<Look>>,
     pub(super) lanes: Lanes,
     pub(super) turning: Memory,
     /// Workers of this process that sends may claim for.
@@ -99,7 +100,7 @@ impl Postgres {
             upkeep: Arc::default(),
             rest: Arc::default(),
             swept: AtomicI64::new(0),
-            seen: AtomicI64::new(i64::MAX),
+            seen: std::sync::Mutex::default(),
             lanes: Lanes::default(),
             turning: Memory::default(),
             offers: Board::default(),
@@ -137,6 +138,11 @@ impl Shared {
     /// The time, if it is not the server's to tell.
     pub(super) fn told_time(&self) -> Option<i64> {
         self.options.clock.as_ref().map(|clock| stored(clock.now()))
+    }
+
+    /// What has passed by a clock that nobody sets.
+    pub(super) fn passed(&self) -> Duration {
+        self.options.clock.as_ref().map_or_else(|| SystemWall.passed(), |clock| clock.passed())
     }
 
     /// A connection for this line, alone.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use super::{
     send::{READY_LANES, SHARE_LANES},
     session::{failed, flight},
 };
+use crate::clock::Look;
 use crate::store::{
     Claimed, DEAD_KEPT, End, Kept, MOST_IDLE, NewWorker, Place, SOON, Settle, StoreError, WorkerId,
 };
@@ -39,6 +40,9 @@ const WAKE_ALL: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND
 /// No lease lasts longer than from now on: one that seems to was renewed before the clock was set back.
 const CLAMP_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
     SELECT id FROM workers WHERE lease_until > now_ns($1) + lease FOR UPDATE SKIP LOCKED)";
+/// Whoever had a lease before the clock was set forward, by $2, has one from now on.
+const SPARE_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
+    SELECT id FROM workers WHERE lease_until > now_ns($1) - $2::bigint FOR UPDATE SKIP LOCKED)";
 pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= (SELECT now_ns($1)) \
     ORDER BY good_until LIMIT $2 FOR UPDATE SKIP LOCKED), \
     gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id RETURNING tasks.id, lane, attempt, weight, record), \
@@ -97,6 +101,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     WAKE_LANES,
     WAKE_ALL,
     CLAMP_LEASES,
+    SPARE_LEASES,
     EXPIRE,
     BURY,
     ORPHANS,
@@ -246,10 +251,18 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
 /// that are not soon are looked at when a process begins.
 async fn mind_the_clock(shared: &Shared, session: &Lease, told: Option<i64>) -> Result<(), StoreError> {
     session.query(CLAMP_LEASES, [&told]).await?;
+    let asked = shared.passed();
     let now: i64 = session.query(NOW, [&told]).await?.first().map_or(0, |row| row.get(0));
-    let from = match shared.seen.load(Ordering::Relaxed) {
-        i64::MAX => Some(now + super::columns::nanos(SOON)),
-        seen => (now < seen).then_some(i64::MIN),
+    // However long the answer took, it took none of what passed before it: so a server that is slow is not taken for a clock that was set.
+    let (look, answered) = (Look { showed: rows::tick(now), passed: asked }, shared.passed());
+    let seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner).replace(look);
+    let late = Look { passed: answered, ..look };
+    if let Some(by) = seen.and_then(|seen| late.set_forward_since(&seen)) {
+        session.query(SPARE_LEASES, [&told, &super::columns::nanos(by)]).await?;
+    }
+    let from = match seen {
+        None => Some(now + super::columns::nanos(SOON)),
+        Some(seen) => look.is_before(&seen).then_some(i64::MIN),
     };
     if let Some(from) = from {
         let mut last = Some(0_i64);
@@ -258,7 +271,6 @@ async fn mind_the_clock(shared: &Shared, session: &Lease, told: Option<i64>) -> 
             last = woken.first().and_then(|row| row.get("last"));
         }
     }
-    shared.seen.store(now, Ordering::Relaxed);
     Ok(())
 }
 
