@@ -329,6 +329,10 @@ impl Store for Scoped {
 }
 
 impl Shelf for Scoped {
+    fn now(&self) -> Reply<'_, Tick> {
+        self.inner.now()
+    }
+
     fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()> {
         self.inner.write_notes(notes)
     }

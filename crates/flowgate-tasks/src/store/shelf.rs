@@ -142,6 +142,9 @@ pub const OLDEST_LOOKED_AT: u32 = 1000;
 
 /// What no store of tasks needs and every server does: logs, settings, lists.
 pub trait Shelf: Store {
+    /// The time, by the clock that decides when something is due.
+    fn now(&self) -> Reply<'_, Tick>;
+
     /// Writes notes. They are shared, so that whoever has to try again needs no copy of them.
     fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()>;
 

@@ -27,6 +27,10 @@ use crate::{
 const BATCH: u32 = 2000;
 
 impl Shelf for Sqlite {
+    fn now(&self) -> Reply<'_, Tick> {
+        self.threads.read("looked at the clock", |_, now| Ok(now))
+    }
+
     fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()> {
         self.threads.write("wrote notes", move |hand| notes::write(hand.db, &notes))
     }
