@@ -419,8 +419,8 @@ impl Shelf for Scoped {
         })
     }
 
-    fn census(&self) -> Reply<'_, Census> {
-        self.inner.census()
+    fn census(&self, without: String) -> Reply<'_, Census> {
+        self.inner.census(without)
     }
 
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {

@@ -144,8 +144,8 @@ impl Shelf for Postgres {
         Box::pin(self.see_keys(names, MOST_COUNTED))
     }
 
-    fn census(&self) -> Reply<'_, Census> {
-        Box::pin(self.count_all())
+    fn census(&self, without: String) -> Reply<'_, Census> {
+        Box::pin(self.count_all(without))
     }
 
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {

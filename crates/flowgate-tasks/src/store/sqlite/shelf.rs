@@ -114,8 +114,8 @@ impl Shelf for Sqlite {
         self.threads.read("looked at keys", move |db, now| keys::named(db, &names, now))
     }
 
-    fn census(&self) -> Reply<'_, Census> {
-        self.threads.read("counted what there is", |db, _| keys::census(db))
+    fn census(&self, without: String) -> Reply<'_, Census> {
+        self.threads.read("counted what there is", move |db, _| keys::census(db, &without))
     }
 
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {
