@@ -63,7 +63,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store)).absolute();
     let failed = |error| Failure::Store { at: at.to_string(), error };
-    let opened = tokio::select! {
+    let Opened { store, mut desk, log, token } = tokio::select! {
         opened = open(options, config, &at) => opened.map_err(failed)?,
         // The store may have much to do for it, or hang: what was begun is undone, as by a crash.
         _ = signals.next() => {
@@ -71,7 +71,6 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
             return Ok(());
         }
     };
-    let Opened { store, mut desk, log, token } = opened;
     let (tracer, tracing) = Tracer::start(&options.traces, &desk.meter);
     desk.tracer = tracer;
     let gateway = match &config.gateway {
