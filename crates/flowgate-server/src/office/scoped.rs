@@ -333,6 +333,10 @@ impl Store for Scoped {
 }
 
 impl Shelf for Scoped {
+    fn now(&self) -> Reply<'_, Tick> {
+        self.inner.now()
+    }
+
     fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()> {
         self.inner.write_notes(notes)
     }
@@ -419,8 +423,8 @@ impl Shelf for Scoped {
         })
     }
 
-    fn census(&self) -> Reply<'_, Census> {
-        self.inner.census()
+    fn census(&self, without: String) -> Reply<'_, Census> {
+        self.inner.census(without)
     }
 
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {

@@ -66,7 +66,11 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
 impl Postgres {
     /// What was claimed may start as soon as it is committed: lanes that came up short are seen to after that.
     pub(super) async fn take_turn(&self, worker: WorkerId, turn: Turn) -> Result<Turned, StoreError> {
-        let turned = self.turn_of(worker, turn, None).await;
+        let mut turned = self.turn_of(worker, turn, None).await;
+        // Whoever has its number there is another one.
+        if turned.is_err() && self.shared.known.is_replaced() {
+            turned = Err(StoreError::Gone { worker });
+        }
         if let Err(StoreError::Gone { .. }) = turned {
             self.shared.turning.forget(worker);
         }
