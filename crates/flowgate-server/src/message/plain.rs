@@ -1,7 +1,7 @@
 //! The head of a usual message, written and read by hand.
 //!
 //! The bytes are those that serde writes, and what is not usual is left to serde: so there is one form, and no version that cannot read it.
-//! A head is written once and read with every attempt; for that, a general reader took a third of what it costs to make the request.
+//! A head is written once and read with every attempt, and a general reader takes three times as many instructions for it.
 
 use super::{Flow, Head, Spec, put_decimal};
 
@@ -25,6 +25,25 @@ pub(super) fn write(head: &Head, text: &mut Vec<u8>) -> Option<()> {
         trace_state,
         sender: _,
     } = head;
+    let texts = [queue, topic, endpoint, schedule, trace, trace_state];
+    let is_usual = texts.iter().all(|text| text.is_none())
+        && (space.is_root() && holds.is_none() && part.is_none() && share.is_none());
+    if !is_usual {
+        return None;
+    }
+    put_text(text, br#"{"url":""#, url)?;
+    put_number(text, br#","created":"#, *created);
+    text.extend_from_slice(br#","spec":{"#);
+    write_spec(spec, text)?;
+    if let Some(caller) = caller {
+        put_text(text, br#","caller":""#, caller)?;
+    }
+    text.push(b'}');
+    Some(())
+}
+
+/// What is said of a message, and the end of it.
+fn write_spec(spec: &Spec, text: &mut Vec<u8>) -> Option<()> {
     let Spec {
         method,
         headers,
@@ -39,17 +58,11 @@ pub(super) fn write(head: &Head, text: &mut Vec<u8>) -> Option<()> {
         labels,
         redact,
     } = spec;
-    let texts = [queue, topic, endpoint, schedule, trace, trace_state];
-    let is_usual = texts.iter().all(|text| text.is_none())
-        && (space.is_root() && holds.is_none() && part.is_none() && share.is_none())
-        && (method.is_empty() && start.is_none() && retry_delay.is_none() && dedupe.is_none())
+    let is_usual = (method.is_empty() && start.is_none() && retry_delay.is_none() && dedupe.is_none())
         && (callback.is_none() && failure_callback.is_none() && labels.is_empty() && redact.is_empty());
     if !is_usual {
         return None;
     }
-    put_text(text, br#"{"url":""#, url)?;
-    put_number(text, br#","created":"#, *created);
-    text.extend_from_slice(br#","spec":{"#);
     let begin = text.len();
     if !headers.is_empty() {
         text.extend_from_slice(br#""headers":["#);
@@ -88,10 +101,6 @@ pub(super) fn write(head: &Head, text: &mut Vec<u8>) -> Option<()> {
             text.extend_from_slice(br#","smooth":true"#);
         }
         text.push(b'}');
-    }
-    text.push(b'}');
-    if let Some(caller) = caller {
-        put_text(text, br#","caller":""#, caller)?;
     }
     text.push(b'}');
     Some(())
@@ -261,7 +270,7 @@ mod tests {
     }
 
     fn heads() -> impl Strategy<Value = Head> {
-        let fields = ("[ -~\n\u{e9}]{0,20}", any::<u64>(), specs(), option::of("[0-9.:]{0,9}"));
+        let fields = ("[a-z:/\u{e9}]{0,20}|[ -~\n]{0,20}", any::<u64>(), specs(), option::of("[0-9.:]{0,9}"));
         (fields, prop::bool::weighted(0.1)).prop_map(|((url, created, spec, caller), is_queued)| Head {
             url,
             created,
@@ -286,30 +295,43 @@ mod tests {
                 prop_assert_eq!(read(&general), None);
             }
         }
+    }
 
+    #[test]
+    fn what_is_read_by_hand_serde_reads_alike() {
         // Seen to fail: with line breaks taken for bytes of a string.
-        #[test]
-        fn what_is_read_by_hand_serde_reads_alike(head in heads(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
-            let mut bytes = serde_json::to_vec(&head).expect("a head is plain data");
-            let at = at.index(bytes.len());
-            bytes[at] = byte;
-            if let Some(by_hand) = read(&bytes) {
-                prop_assert_eq!(serde_json::from_slice::<Box<Head>>(&bytes).ok(), Some(by_hand));
+        let bytes = serde_json::to_vec(&usual()).expect("a head is plain data");
+        for at in 0..bytes.len() {
+            let (before, after) = (&bytes[..at], &bytes[at + 1..]);
+            for byte in 0..=u8::MAX {
+                for other in [[before, &[byte], after].concat(), [before, &[byte], &bytes[at..]].concat()] {
+                    if let Some(by_hand) = read(&other) {
+                        let general = serde_json::from_slice::<Box<Head>>(&other).ok();
+                        assert_eq!(general, Some(by_hand), "{}", String::from_utf8_lossy(&other));
+                    }
+                }
             }
         }
+    }
+
+    fn usual() -> Head {
+        let flow =
+            Flow { key: "key".into(), parallelism: Some(10), rate: Some(1), period: 1000, smooth: true };
+        let spec = Spec {
+            headers: vec![("Content-Type".into(), "text/plain".into()), ("X".into(), String::new())],
+            retries: Some(0),
+            timeout: Some(5),
+            flow: Some(flow),
+            ..Spec::default()
+        };
+        let caller = Some("127.0.0.1".to_owned());
+        Head { url: "https://example.com/".into(), created: 1, spec, caller, ..Head::default() }
     }
 
     #[test]
     fn the_head_of_a_usual_message_is_written_and_read_by_hand() {
         // Seen to fail: with digits taken that begin with a zero.
-        let flow = Flow { key: "key".into(), parallelism: Some(10), rate: None, period: 1000, smooth: false };
-        let spec = Spec {
-            headers: vec![("Content-Type".into(), "text/plain".into())],
-            flow: Some(flow),
-            ..Spec::default()
-        };
-        let caller = Some("127.0.0.1".to_owned());
-        let head = Head { url: "https://example.com/".into(), created: 1, spec, caller, ..Head::default() };
+        let head = usual();
         let mut bytes = Vec::new();
         write(&head, &mut bytes).expect("it is a usual one");
         assert_eq!(read(&bytes), Some(Box::new(head)));

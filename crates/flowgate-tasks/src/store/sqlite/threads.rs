@@ -410,7 +410,7 @@ mod tests {
                 assert!(hand.is_ok_and(|hand| !hand.db.is_autocommit()), "in a transaction");
                 (
                     Box::new(move |outcome: Result<(), String>| {
-                        told.send((number, outcome.is_ok())).expect("it is heard")
+                        told.send((number, outcome.is_ok())).expect("it is heard");
                     }),
                     true,
                 )
@@ -422,6 +422,7 @@ mod tests {
         assert!(kept.try_recv().is_err(), "nothing is on disk");
         go.send(()).expect("the disk waits");
         writer.commit(&mut vec![job(2)], &mut jobs);
+        assert!(jobs.try_recv().is_err(), "it went along");
         go.send(()).expect("the disk waits");
         let told: Vec<(u32, bool)> = kept.iter().take(3).collect();
         assert_eq!(told, [(1, true), (2, true), (3, true)]);
