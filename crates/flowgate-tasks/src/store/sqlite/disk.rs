@@ -67,21 +67,14 @@ pub(super) fn some() -> (Disk, Commits, Syncer) {
 }
 
 impl Commits {
-    /// Waits until the transaction before is on disk and its answers were given. Whether there was one to wait for.
-    pub(super) fn wait(&mut self) -> bool {
-        let is_out = std::mem::take(&mut self.is_out);
-        if is_out {
-            // One that is gone tells nothing more, and says so to whoever asks next.
-            let _ = self.told.recv();
-        }
-        is_out
-    }
-
     /// Commits by `commit`, when the transaction before is on disk and its answers were given; and answers when this one is on
     /// disk, or at once, if it failed.
     pub(super) fn commit(&mut self, answers: Vec<Answer>, commit: impl FnOnce() -> Result<(), String>) {
-        self.wait();
         let Some(waiting) = &self.waiting else { return tell(answers, &commit()) };
+        if std::mem::take(&mut self.is_out) {
+            // One that is gone tells nothing more, and says so to whoever asks next.
+            let _ = self.told.recv();
+        }
         // Before anybody can see it: one who reads it waits as well.
         waiting.behind.fetch_add(1, Ordering::SeqCst);
         match commit() {

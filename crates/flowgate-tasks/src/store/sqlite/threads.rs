@@ -188,42 +188,48 @@ struct Writer<'a> {
     commits: Commits,
 }
 
-/// What a transaction has come to so far.
-struct Begun {
-    answers: Vec<Answer>,
-    wakes: Vec<Wake>,
-    /// Whether it may be committed.
-    is_sound: bool,
-    /// Why there is none.
-    refused: Option<String>,
-}
-
 impl Writer<'_> {
     fn run(mut self, mut jobs: mpsc::Receiver<Write>) {
         let mut group = Vec::new();
         while let Some(first) = jobs.blocking_recv() {
             group.push(first);
-            gather(&mut jobs, &mut group, GROUP);
-            self.commit(&mut group, &mut jobs);
+            while group.len() < GROUP {
+                let Ok(next) = jobs.try_recv() else { break };
+                group.push(next);
+            }
+            self.commit(&mut group);
         }
     }
 
-    /// All of these in one transaction, and what comes while the one before is on its way to the disk: it would have to wait for this one.
-    fn commit(&mut self, group: &mut Vec<Write>, jobs: &mut mpsc::Receiver<Write>) {
-        let room = GROUP - group.len();
-        let mut begun = Begun {
-            answers: Vec::with_capacity(group.len() + 1),
-            wakes: Vec::new(),
-            is_sound: true,
-            refused: None,
-        };
+    /// All of these in one transaction.
+    fn commit(&mut self, group: &mut Vec<Write>) {
         let is_alone = group.len() == 1;
-        self.work(group, is_alone, &mut begun);
-        if self.commits.wait() && begun.is_sound && begun.refused.is_none() {
-            gather(jobs, group, room);
-            self.work(group, false, &mut begun);
+        let mut answers: Vec<Answer> = Vec::with_capacity(group.len());
+        let mut wakes = Vec::new();
+        let mut is_sound = true;
+        let mut refused = None;
+        for job in group.drain(..) {
+            if let Some(why) = &refused {
+                answers.push(job(Err(String::clone(why))).0);
+                continue;
+            }
+            if self.db.is_autocommit() {
+                // The first of the group; or SQLite gave up the whole transaction, because the disk is full, say.
+                fail(answers.drain(..), "the transaction was rolled back");
+                if let Err(why) = run_sql(self.db, "BEGIN IMMEDIATE") {
+                    // Waited for long enough: whoever comes behind would wait as long again.
+                    answers.push(job(Err(why.clone())).0);
+                    refused = Some(why);
+                    continue;
+                }
+            }
+            let (db, now, cursors) = (self.db, self.wall.now(), &mut self.cursors);
+            let mut hand = Hand { db, now, wakes: Vec::new(), cursors, is_alone };
+            let (answer, worked) = job(Ok(&mut hand));
+            wakes.append(&mut hand.wakes);
+            answers.push(answer);
+            is_sound &= worked || !is_alone;
         }
-        let Begun { mut answers, mut wakes, is_sound, .. } = begun;
         wakes.sort_unstable_by_key(|wake| matches!(wake, Wake::Work));
         wakes.dedup();
         let waking = self.wakes.clone();
@@ -245,40 +251,6 @@ impl Writer<'_> {
             }
             committed
         });
-    }
-
-    /// Does these jobs in the transaction, which begins with the first.
-    fn work(&mut self, group: &mut Vec<Write>, is_alone: bool, begun: &mut Begun) {
-        for job in group.drain(..) {
-            if let Some(why) = &begun.refused {
-                begun.answers.push(job(Err(String::clone(why))).0);
-                continue;
-            }
-            if self.db.is_autocommit() {
-                // The first of the group; or SQLite gave up the whole transaction, because the disk is full, say.
-                fail(begun.answers.drain(..), "the transaction was rolled back");
-                if let Err(why) = run_sql(self.db, "BEGIN IMMEDIATE") {
-                    // Waited for long enough: whoever comes behind would wait as long again.
-                    begun.answers.push(job(Err(why.clone())).0);
-                    begun.refused = Some(why);
-                    continue;
-                }
-            }
-            let (db, now, cursors) = (self.db, self.wall.now(), &mut self.cursors);
-            let mut hand = Hand { db, now, wakes: Vec::new(), cursors, is_alone };
-            let (answer, worked) = job(Ok(&mut hand));
-            begun.wakes.append(&mut hand.wakes);
-            begun.answers.push(answer);
-            begun.is_sound &= worked || !is_alone;
-        }
-    }
-}
-
-/// What is there already, up to so many.
-fn gather(jobs: &mut mpsc::Receiver<Write>, group: &mut Vec<Write>, most: usize) {
-    while group.len() < most {
-        let Ok(next) = jobs.try_recv() else { break };
-        group.push(next);
     }
 }
 
@@ -386,47 +358,11 @@ mod tests {
                 (Box::new(move |_| told.send(is_refused).expect("it is heard")), false)
             })
         };
-        writer.commit(&mut (0..20).map(job).collect(), &mut mpsc::channel(1).1);
+        writer.commit(&mut (0..20).map(job).collect());
         drop(told);
         assert_eq!(refused.iter().filter(|is_refused| *is_refused).count(), 20, "each is told");
         assert_eq!(WAITS.load(Ordering::Relaxed), 1);
         drop((db, other));
         std::fs::remove_file(&file).expect("removed");
-    }
-
-    #[test]
-    fn what_comes_while_the_disk_is_waited_for_goes_along() {
-        // Seen to fail: without `gather` in `commit`, it was left for a transaction of its own, and one more wait for the disk.
-        let db = Connection::open_in_memory().expect("a store");
-        let (wakes, _) = broadcast::channel(1);
-        let (disk, commits, syncer) = disk::some();
-        let (go, gate) = std_mpsc::channel::<()>();
-        let syncing = thread::spawn(move || syncer.run(|| gate.recv().map_err(std::io::Error::other)));
-        let mut writer = Writer { db: &db, wall: &SystemWall, wakes, cursors: Cursors::default(), commits };
-        let (told, kept) = std_mpsc::channel();
-        let job = |number: u32| -> Write {
-            let told = told.clone();
-            Box::new(move |hand| {
-                assert!(hand.is_ok_and(|hand| !hand.db.is_autocommit()), "in a transaction");
-                (
-                    Box::new(move |outcome: Result<(), String>| {
-                        told.send((number, outcome.is_ok())).expect("it is heard");
-                    }),
-                    true,
-                )
-            })
-        };
-        let (send, mut jobs) = mpsc::channel(4);
-        writer.commit(&mut vec![job(1)], &mut jobs);
-        assert!(send.try_send(job(3)).is_ok());
-        assert!(kept.try_recv().is_err(), "nothing is on disk");
-        go.send(()).expect("the disk waits");
-        writer.commit(&mut vec![job(2)], &mut jobs);
-        assert!(jobs.try_recv().is_err(), "it went along");
-        go.send(()).expect("the disk waits");
-        let told: Vec<(u32, bool)> = kept.iter().take(3).collect();
-        assert_eq!(told, [(1, true), (2, true), (3, true)]);
-        drop((writer, go, disk));
-        syncing.join().expect("it ends with the last who asks");
     }
 }
