@@ -293,7 +293,6 @@ mod tests {
 
     #[test]
     fn what_lists_are_narrowed_down_by_is_told_whole() {
-        // Seen to fail: with `dlqId` and `all` left out as other spellings, which nobody could know of.
         let mut taken: Vec<&str> = dlq::OWN.into_iter().chain(filter::NAMES).collect();
         let mut told = LETTER_FILTERS.to_vec();
         taken.sort_unstable();

@@ -54,7 +54,7 @@ fn h4_what_is_nobodys_budget_is_503_whatever_the_status() {
 
 #[test]
 fn h4_a_full_table_of_keys_is_told_as_such() {
-    // Seen to fail: with the words of a full lane, "Maximum concurrent action requests per integration is 30. Currently 0".
+    // Seen to fail: with the words of a full lane, "Maximum concurrent action requests per integration is 1. Currently 1".
     let refusal = refused_for(Reason::KeysFull);
     for (answer, message) in [
         (
