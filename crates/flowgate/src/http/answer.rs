@@ -134,8 +134,8 @@ impl Answer {
             ),
             keys_full: Wording::fixed(
                 "PLATFORM.CONCURRENCY_LIMIT_EXCEEDED",
-                "Too many keys in use.",
-                "Too many keys are in use at once, and yours is not among them. Retry after {retry_after} s.",
+                "Too many keys in use",
+                "Too many keys are in use at once, and yours is not among them. Please retry shortly.",
             ),
             ..Answer::default()
         }

@@ -59,7 +59,7 @@ fn h4_a_full_table_of_keys_is_told_as_such() {
     for (answer, message) in [
         (
             Answer::envelope(),
-            "Too many keys are in use at once, and yours is not among them. Retry after 1 s.",
+            "Too many keys are in use at once, and yours is not among them. Please retry shortly.",
         ),
         (Answer::envelope().message("come back").unwrap(), "come back"),
     ] {
@@ -73,7 +73,7 @@ fn h4_a_full_table_of_keys_is_told_as_such() {
     let own = Wording::new("MINE", "Full", "{in_flight} of {max}").unwrap();
     let response = Answer::envelope().over_max(own).refuse(&refusal, &plain());
     let error = &body(&response)["error"];
-    assert_eq!((&error["code"], &error["title"]), (&json!("MINE"), &json!("Too many keys in use.")));
+    assert_eq!((&error["code"], &error["title"]), (&json!("MINE"), &json!("Too many keys in use")));
 }
 
 #[test]
