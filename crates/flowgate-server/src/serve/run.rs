@@ -90,7 +90,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);
     tokio::spawn(hub.run(until(closed.clone())));
-    say(&greeting(here, url.as_deref(), &at, &token));
+    say(&greeting(here, url.as_deref(), &at, &token, options.deny_private));
 
     let mut serving = tokio::spawn(accepting.serve(paths, closed.clone()));
     let mut delivering = tokio::spawn(worker.run(until(closed.clone())));
