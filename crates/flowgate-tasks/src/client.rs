@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{broadcast::error::RecvError, mpsc, oneshot};
 
 use crate::{
+    reentry,
     store::{Cancelled, Sent, State, Store, StoreError, TaskLook, Wake},
     task::{NewTask, TaskId},
 };
@@ -77,13 +78,18 @@ impl Client {
 
     /// Waits for the end of a task: its result, or why it will not run. `None`: it left no trace, because it does not keep its
     /// result.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ReEntrant`] in a handler whose own task has the slot that the other one waits for: it would wait for itself.
     pub async fn wait(&self, id: TaskId) -> Result<Option<State>, StoreError> {
         let mut wakes = self.store.wakes();
         loop {
             match self.store.look_at_task(id).await?.map(|look| look.state) {
                 None => return Ok(None),
                 Some(end @ (State::Done { .. } | State::Dead { .. })) => return Ok(Some(end)),
-                Some(_) => {}
+                Some(State::Held { .. }) => {}
+                Some(_) => reentry::check(&*self.store, id).await?,
             }
             let ended = async {
                 loop {

@@ -18,6 +18,7 @@ pub mod explain;
 mod ledger;
 mod plan;
 mod record;
+mod reentry;
 #[cfg(doctest)]
 mod snippets;
 pub mod store;

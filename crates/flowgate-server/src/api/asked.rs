@@ -4,6 +4,7 @@ use axum::{
     extract::FromRequestParts,
     http::{Uri, request::Parts},
 };
+use serde::{Deserialize, Deserializer};
 
 use super::reply::Problem;
 use crate::message::decode;
@@ -64,13 +65,18 @@ impl Asked {
         self.one(name).map(read).transpose()
     }
 
-    /// How many are wanted: from 1 to `most`.
-    pub(crate) fn count(&self, default: usize, most: usize) -> Result<usize, Problem> {
-        let count = self.number("count")?.map_or(default, |count| count as usize);
-        if count == 0 {
-            return Err(Problem::bad(format!("count is 0; send a whole number from 1 to {most}")));
+    /// How many are wanted, if it is said: from 1 to `most`.
+    pub(crate) fn at_most(&self, most: usize) -> Result<Option<usize>, Problem> {
+        let Some(count) = self.number("count")? else { return Ok(None) };
+        match usize::try_from(count).ok().filter(|count| (1..=most).contains(count)) {
+            Some(count) => Ok(Some(count)),
+            None => Err(Problem::bad(format!("count is {count}; send a whole number from 1 to {most}"))),
         }
-        Ok(count.min(most))
+    }
+
+    /// The same, or so many.
+    pub(crate) fn count(&self, default: usize, most: usize) -> Result<usize, Problem> {
+        Ok(self.at_most(most)?.unwrap_or(default))
     }
 
     /// Refuses an order that lists are not in.
@@ -93,6 +99,32 @@ impl Asked {
             _ => Ok(()),
         }
     }
+}
+
+/// For calls that change what they are told of. In a list that is read, a name without a value asks for nothing; here it would
+/// mean everything, which nobody says with `label=`.
+impl Asked {
+    /// Refuses every name that has no value, and an `all` that is not `true`.
+    pub(crate) fn means_what_it_names(&self) -> Result<(), Problem> {
+        for (name, value) in &self.0 {
+            let name = name.strip_suffix("[]").unwrap_or(name);
+            let is_blank = value.split(',').all(|value| value.trim().is_empty());
+            if is_blank && !["cursor", "qstash_token"].contains(&name) {
+                let text = format!("{name} is empty; send a value for it, or leave every name out for all");
+                return Err(Problem::bad(text));
+            }
+            if name == "all" && value != "true" {
+                let text = format!("all is {value:?}; send true, or a filter for some of them");
+                return Err(Problem::bad(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A list of names that a body has. `null` is none: it would be read as no list, and that means all.
+pub(super) fn listed<'de, D: Deserializer<'de>>(body: D) -> Result<Option<Vec<String>>, D::Error> {
+    Vec::deserialize(body).map(Some)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Asked {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    asked::Asked,
+    asked::{Asked, listed},
     events::cursor,
     filter::{self, Filter},
     path::Path,
@@ -74,7 +74,7 @@ pub(super) struct Page {
 }
 
 pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
-    let page = page(&desk, &asked, &[]).await?;
+    let page = page(&desk, &asked, None).await?;
     let letters: Vec<Value> = page.letters.iter().map(|letter| letter.view(&desk)).collect();
     let mut view = json!({ "messages": letters });
     if let Some(cursor) = page.cursor {
@@ -94,10 +94,11 @@ pub(super) async fn remove(State(desk): State<Desk>, Path(name): Path<String>) -
 }
 
 pub(super) async fn remove_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
-    remove_all(&desk, &asked, &names(&body)?).await
+    remove_all(&desk, &asked, names(&body)?).await
 }
 
-pub(super) async fn remove_all(desk: &Desk, asked: &Asked, names: &[String]) -> Answer {
+pub(super) async fn remove_all(desk: &Desk, asked: &Asked, names: Option<Vec<String>>) -> Answer {
+    asked.means_what_it_names()?;
     let page = page(desk, asked, names).await?;
     let letters = page.letters.iter().map(|letter| letter.id).collect();
     let deleted = desk.store.remove_all_dead(letters).await?;
@@ -109,11 +110,12 @@ pub(super) async fn remove_all(desk: &Desk, asked: &Asked, names: &[String]) -> 
 }
 
 pub(super) async fn retry_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
+    asked.means_what_it_names()?;
     // A run is resumed or restarted. Named, its letter is told so; otherwise it is not meant.
     let names = names(&body)?;
-    let is_named = !names.is_empty() || !asked.all("dlqIds").is_empty() || !asked.all("dlqId").is_empty();
+    let is_named = names.is_some() || !asked.all("dlqIds").is_empty() || !asked.all("dlqId").is_empty();
     let asked = if is_named { asked } else { asked.with("source", "qstash") };
-    let page = page(&desk, &asked, &names).await?;
+    let page = page(&desk, &asked, names).await?;
     // All of them or none: before the first is sent.
     page.letters.iter().try_for_each(can_be_sent)?;
     let mut responses = Vec::new();
@@ -189,41 +191,43 @@ async fn buried(desk: &Desk, id: TaskId) -> Result<Option<TaskLook>, Problem> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Body {
-    #[serde(default)]
-    dlq_ids: Vec<String>,
+    #[serde(default, deserialize_with = "listed")]
+    dlq_ids: Option<Vec<String>>,
 }
 
-pub(super) fn names(body: &Bytes) -> Result<Vec<String>, Problem> {
+/// The letters that a body names: an empty list names none of them, and without a list all are meant.
+pub(super) fn names(body: &Bytes) -> Result<Option<Vec<String>>, Problem> {
     if body.trim_ascii().is_empty() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
-    let form = r#"send {"dlqIds": ["dlq_…"]}"#;
+    let form = r#"send {"dlqIds": ["dlq_…"]}, or nothing for all"#;
     let body: Body = serde_json::from_slice(body)
         .map_err(|error| Problem::bad(format!("the body cannot be read ({error}); {form}")))?;
     Ok(body.dlq_ids)
 }
 
-pub(super) async fn page(desk: &Desk, asked: &Asked, more: &[String]) -> Result<Page, Problem> {
+pub(super) async fn page(desk: &Desk, asked: &Asked, listed: Option<Vec<String>>) -> Result<Page, Problem> {
     asked.only(&[&OWN[..], &filter::NAMES[..]].concat())?;
     let filter = Filter::read(asked)?;
     let count = asked.count(DEFAULT_COUNT, MOST)?;
-    let statuses = asked.all("responseStatus");
+    let statuses = statuses(asked)?;
     let messages = asked.all("messageId");
     let runs = RunLetters::read(asked)?;
     let mut names = asked.all("dlqIds");
     names.extend(asked.all("dlqId"));
-    names.extend_from_slice(more);
+    let is_named = listed.is_some() || !names.is_empty();
+    names.extend(listed.unwrap_or_default());
     let is_meant = |letter: &Letter| {
-        let status = letter.answer.as_ref().map_or(0, |answer| answer.status).to_string();
+        let status = letter.answer.as_ref().map_or(0, |answer| answer.status);
         filter.matches(&letter.message, letter.message.head.created)
             && (statuses.is_empty() || statuses.contains(&status))
             && (messages.is_empty() || messages.contains(&desk.numbers.message(letter.id)))
             && runs.matches(letter)
     };
     let mut letters = Vec::new();
-    if !names.is_empty() {
+    if is_named {
         let mut bytes = 0;
         for id in names.iter().filter_map(|name| desk.numbers.read_dead(name)) {
             if letters.len() > MOST || bytes > MOST_NAMED {
@@ -244,26 +248,37 @@ pub(super) async fn page(desk: &Desk, asked: &Asked, more: &[String]) -> Result<
     }
     let mut before = cursor(asked)?.map(|before| TaskId(before as i64));
     let (mut looked_at, mut is_end, mut bytes, mut slice) = (0, false, 0, Slice::first());
-    while !is_end && letters.len() < count && bytes < TOLD && looked_at < LOOKED_AT {
+    // Whoever has a full page looks on for one more that is meant: without one, it was the last.
+    'pages: while !is_end && looked_at < LOOKED_AT {
         let most = slice.up_to(usize::MAX);
         let page = desk.store.dead(before, most).await?;
         is_end = page.len() < most as usize;
         looked_at += page.len();
         slice = slice.after(page.iter().map(size));
         for look in &page {
-            if letters.len() == count || bytes >= TOLD {
-                is_end = false;
-                break;
-            }
-            before = Some(look.id);
             if let Some(letter) = Letter::of(desk, look).await?.filter(is_meant) {
+                if letters.len() == count || bytes >= TOLD {
+                    is_end = false;
+                    break 'pages;
+                }
                 bytes += letter.message.body.len();
                 letters.push(letter);
             }
+            before = Some(look.id);
         }
     }
     let cursor = before.filter(|_| !is_end).map(|before| before.to_string());
     Ok(Page { letters, cursor })
+}
+
+/// Which answers are meant; 0 is none at all.
+fn statuses(asked: &Asked) -> Result<Vec<u16>, Problem> {
+    let read = |text: &String| {
+        let status = text.parse().ok().filter(|status| matches!(status, 0 | 100..=999));
+        let wrong = || format!("responseStatus is {text:?}; send a status of an answer, or 0 for no answer");
+        status.ok_or_else(|| Problem::bad(wrong()))
+    };
+    asked.all("responseStatus").iter().map(read).collect()
 }
 
 /// How much of a store a task takes.

@@ -48,7 +48,8 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     let is_all = filter.is_empty() && states.len() == STATES.len() && desk.space.is_root();
     let mut page = Page::default();
     let (mut looked_at, mut is_end, mut slice) = (0, !names.is_empty() && tasks.is_empty(), Slice::first());
-    while !is_end && page.has_room(count) && looked_at < LOOKED_AT {
+    // Whoever has a full page looks on for one more that is meant: without one, it was the last.
+    'pages: while !is_end && looked_at < LOOKED_AT {
         // Where every entry is meant, no more are read than are told, and one that says whether there are more.
         let wanted = if is_all { count + 1 - page.count } else { usize::MAX };
         let most = slice.up_to(wanted);
@@ -57,17 +58,21 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
         looked_at += notes.len();
         slice = slice.after(notes.iter().map(|note| note.body.len()));
         for note in notes {
-            if !page.has_room(count) {
-                is_end = false;
-                break;
-            }
-            before = Some(note.id);
-            let Ok(entry) = Entry::from_bytes(note.body) else { continue };
+            let (id, task) = (note.id, note.task);
+            let Ok(entry) = Entry::from_bytes(note.body) else {
+                before = Some(id);
+                continue;
+            };
             let at = note.at.as_nanos() / 1_000_000;
             let is_own = entry.message.head.space == desk.space;
             if is_own && states.contains(&entry.stage) && filter.matches(&entry.message, at) {
-                page.add(&entry.view(&desk.numbers.message(note.task), at));
+                if !page.has_room(count) {
+                    is_end = false;
+                    break 'pages;
+                }
+                page.add(&entry.view(&desk.numbers.message(task), at));
             }
+            before = Some(id);
         }
     }
     Ok(page.told(before.filter(|_| !is_end)))

@@ -9,13 +9,17 @@ use serde_json::{Value, json};
 
 use super::{
     asked::Asked,
+    messages::logged,
     path::Path,
     reply::{Answer, Problem, ok},
 };
 use crate::{
     delivery::KIND,
-    office::{Desk, NOBODY, Recorded},
+    office::{Desk, NOBODY, Recorded, Stage},
 };
+
+/// What nothing comes behind.
+const ENDS: [Stage; 3] = [Stage::Delivered, Stage::Failed, Stage::Canceled];
 
 pub(super) async fn key(State(desk): State<Desk>, Path(key): Path<String>) -> Answer {
     tell(&desk, Subject::Key(key)).await
@@ -51,20 +55,57 @@ pub(super) async fn any(State(desk): State<Desk>, asked: Asked) -> Answer {
 
 /// A message of another namespace is not there.
 async fn is_own(desk: &Desk, id: TaskId, name: &str) -> Result<(), Problem> {
-    let look = desk.store.look_at_task(id).await?;
-    // Of what has ended no message is left to say whose it was: then its own namespace is not told either.
-    let is_own = look.is_some_and(|look| match &look.record {
-        Some(_) => desk.message_of(&look).is_some(),
-        None => desk.space.is_root(),
-    });
+    let is_own = match desk.store.look_at_task(id).await? {
+        Some(look) if look.record.is_some() => desk.message_of(&look).is_some(),
+        // Of what has ended no message is left to say whose it was: then its own namespace is told by the log alone.
+        Some(_) if desk.space.is_root() => true,
+        _ => !logged(desk, id).await?.is_empty(),
+    };
     if is_own { Ok(()) } else { Err(Problem::missing("message", name)) }
 }
 
 async fn tell(desk: &Desk, subject: Subject) -> Answer {
     let times = Recorded::within(&*desk.store, desk.space.clone());
     let told = explain_with(&*desk.store, &subject, &times).await?;
-    let told = told.ok_or_else(|| Problem::missing("such thing as", &subject.to_string()))?;
-    ok(view(desk, &told))
+    let missing = || Problem::missing("such thing as", &subject.to_string());
+    match (told, &subject) {
+        (Some(told), _) => ok(view(desk, &told)),
+        (None, Subject::Task(id)) => ok(ended(desk, *id).await?.ok_or_else(missing)?),
+        (None, _) => Err(missing()),
+    }
+}
+
+/// What became of a message that the store knows nothing of any more, as far as the log tells.
+async fn ended(desk: &Desk, id: TaskId) -> Result<Option<Value>, Problem> {
+    let log = logged(desk, id).await?;
+    let Some(last) = log.iter().find(|entry| ENDS.contains(&entry.stage)).or(log.first()) else {
+        return Ok(None);
+    };
+    let answer = last
+        .answer
+        .as_ref()
+        .map_or_else(String::new, |answer| format!("; its endpoint answered with {}", answer.status));
+    let verdict = match last.stage {
+        Stage::Delivered => format!("it was delivered{answer}"),
+        Stage::Canceled => "it was cancelled".to_owned(),
+        Stage::Failed => format!("it failed, and its dead letter is gone{answer}"),
+        _ => "it has just started or ended: ask again".to_owned(),
+    };
+    let facts = [("kind", KIND), ("url", &last.message.head.url), ("last in the log", last.stage.as_str())];
+    let facts = facts.map(|(name, value)| json!({ "name": name, "value": value }));
+    Ok(Some(json!({
+        "subject": Subject::Task(id).to_string(),
+        "messageId": desk.numbers.message(id),
+        "verdict": verdict,
+        "held_by": [],
+        "facts": facts,
+        "place": null,
+        "estimate": null,
+        "holders": [],
+        "workers": [],
+        "help": [],
+        "first": null,
+    })))
 }
 
 /// The explanation, with the names of messages beside the numbers of their tasks.

@@ -81,7 +81,9 @@ pub(crate) fn view(spent: &KeySpent) -> Value {
     if let Some(rate) = rate {
         let period = rate.period().as_millis();
         view["rateMax"] = json!(rate.rate());
+        // The protocol has whole seconds, and none is less than one: who shows it takes the milliseconds beside.
         view["ratePeriod"] = json!(period.div_ceil(1000));
+        view["ratePeriodMillis"] = json!(period);
         view["isSmooth"] = json!(is_smooth(rate));
         let look = spent.rate.as_ref();
         let count = look.map_or(0, |look| look.limit - look.remaining);

@@ -78,12 +78,17 @@ pub(super) async fn take(State(desk): State<Desk>, Path(group): Path<String>, Se
         return Err(Problem::missing("URL group", &group));
     }
     Group::change(&*desk.store, &group, |group| {
+        let had_some = !group.endpoints.is_empty();
         group.endpoints.retain(|known| {
             !gone.iter().any(|gone| {
                 let is_named = gone.name.is_some() && gone.name == known.name;
                 is_named || gone.url.as_deref() == Some(known.url.as_str())
             })
         });
+        // The last one takes the group with it, settings and all.
+        if had_some && group.endpoints.is_empty() {
+            group.headers.clear();
+        }
     })
     .await?;
     done()

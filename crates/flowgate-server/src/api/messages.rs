@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    asked::Asked,
+    asked::{Asked, listed},
     dlq::size,
     filter::{self, Filter},
     path::Path,
@@ -30,7 +30,8 @@ const MOST: usize = 500;
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: u32 = 200;
 
-/// A message that waits or is under way; for as long as the log has it, one that is delivered as well.
+/// A message that waits or is under way; for as long as the log has it, one that is delivered as well. One that was cancelled
+/// is gone.
 pub(super) async fn read(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
     let missing = || Problem::missing("message", &name);
     let id = desk.numbers.read_message(&name).ok_or_else(missing)?;
@@ -46,13 +47,19 @@ pub(super) async fn read(State(desk): State<Desk>, Path(name): Path<String>) -> 
 }
 
 async fn from_log(desk: &Desk, id: TaskId) -> Result<Option<Message>, Problem> {
+    let entries = logged(desk, id).await?;
+    if entries.iter().any(|entry| entry.stage == Stage::Canceled) {
+        return Ok(None);
+    }
+    Ok(entries.into_iter().find(|entry| entry.stage == Stage::Created).map(|entry| entry.message))
+}
+
+/// What the log has of a message, the newest first.
+pub(super) async fn logged(desk: &Desk, id: TaskId) -> Result<Vec<Entry>, Problem> {
     let query = NoteQuery { tasks: vec![id], before: None, most: 1000 };
     let notes = desk.store.notes(query).await?;
     let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
-    Ok(entries
-        .filter(|entry| entry.stage == Stage::Created && entry.message.head.space == desk.space)
-        .map(|entry| entry.message)
-        .next())
+    Ok(entries.filter(|entry| entry.message.head.space == desk.space).collect())
 }
 
 pub(super) async fn cancel(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
@@ -65,29 +72,38 @@ pub(super) async fn cancel(State(desk): State<Desk>, Path(name): Path<String>) -
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Body {
-    #[serde(default)]
-    message_ids: Vec<String>,
+    /// An empty list names nothing, and only without a list all are meant.
+    #[serde(default, deserialize_with = "listed")]
+    message_ids: Option<Vec<String>>,
 }
 
 pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
     asked.only(&[&["messageIds", "messageId", "count", "all"], &filter::NAMES[..]].concat())?;
+    asked.means_what_it_names()?;
     let mut names = asked.all("messageIds");
     names.extend(asked.all("messageId"));
+    let mut is_named = !names.is_empty();
     if !body.trim_ascii().is_empty() {
         let form = r#"send {"messageIds": ["msg_…"]}, or nothing for all"#;
         let body: Body = serde_json::from_slice(&body)
             .map_err(|error| Problem::bad(format!("the body cannot be read ({error}); {form}")))?;
-        names.extend(body.message_ids);
+        is_named |= body.message_ids.is_some();
+        names.extend(body.message_ids.unwrap_or_default());
     }
-    if !names.is_empty() {
+    if is_named {
         let named = names.iter().filter_map(|name| desk.numbers.read_message(name)).collect();
         let cancelled = cancel_named(&desk, named).await?;
         return ok(json!({ "cancelled": cancelled }));
     }
     let filter = Filter::read(&asked)?;
-    let most = asked.count(DEFAULT_COUNT, MOST)?;
+    let most = match asked.at_most(MOST)? {
+        Some(count) => count,
+        // All of them: page by page, each cancelled by itself.
+        None if filter.is_empty() => usize::MAX,
+        None => DEFAULT_COUNT,
+    };
     let cancelled = match filter.line() {
         Some(key) => cancel_line(&desk, &filter, &key, most).await?,
         None => cancel_meant(&desk, &filter, most as u64).await?,

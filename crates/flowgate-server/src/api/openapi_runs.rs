@@ -4,6 +4,7 @@ use super::table::{Body, LETTER_FILTERS, NONE, Route, route};
 
 const RUNS: &[&str] = &[
     "workflowRunIds",
+    "workflowRunId",
     "workflowUrl",
     "workflowUrlExactMatch",
     "label",
@@ -11,23 +12,30 @@ const RUNS: &[&str] = &[
     "callerIp",
     "fromDate",
     "toDate",
+    "all",
     "count",
 ];
 const LOG: &[&str] = &[
     "workflowRunId",
+    "workflowRunIds",
     "workflowUrl",
+    "workflowUrlExactMatch",
     "state",
     "label",
     "flowControlKey",
+    "callerIp",
     "workflowCreatedAt",
     "messageId",
     "fromDate",
     "toDate",
+    "groupBy",
+    "order",
+    "trimBody",
     "cursor",
     "count",
 ];
 
-pub(super) const ROUTES: [Route; 15] = [
+pub(super) const ROUTES: [Route; 16] = [
     route(
         "post",
         "/v2/trigger/{workflow}",
@@ -49,7 +57,7 @@ pub(super) const ROUTES: [Route; 15] = [
     route(
         "delete",
         "/v2/workflows/runs",
-        "Cancel many runs, by id or by filter.",
+        "Cancel many runs, by id or by filter; with neither all of them. A name without a value is 400.",
         RUNS,
         Body::None,
         "Cancelled",
@@ -67,7 +75,15 @@ pub(super) const ROUTES: [Route; 15] = [
     route(
         "post",
         "/v2/notify/{event}",
-        "Tell every run that waits for this event. With a run's id before the event, that run alone, which keeps it if it does not wait yet.",
+        "Tell every run that waits for this event.",
+        NONE,
+        Body::Any,
+        "Notified[]",
+    ),
+    route(
+        "post",
+        "/v2/notify/{run}/{event}",
+        "Tell this run alone of the event, which it keeps if it does not wait yet.",
         NONE,
         Body::Any,
         "Notified[]",

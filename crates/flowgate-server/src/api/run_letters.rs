@@ -29,7 +29,7 @@ pub(super) async fn resume(
     headers: HeaderMap,
     Sent(body): Sent,
 ) -> Answer {
-    again(&desk, &asked, &headers, &dlq::names(&body)?, From::TheStepThatFailed).await
+    again(&desk, &asked, &headers, dlq::names(&body)?, From::TheStepThatFailed).await
 }
 
 pub(super) async fn restart(
@@ -38,10 +38,17 @@ pub(super) async fn restart(
     headers: HeaderMap,
     Sent(body): Sent,
 ) -> Answer {
-    again(&desk, &asked, &headers, &dlq::names(&body)?, From::TheBeginning).await
+    again(&desk, &asked, &headers, dlq::names(&body)?, From::TheBeginning).await
 }
 
-async fn again(desk: &Desk, asked: &Asked, headers: &HeaderMap, names: &[String], from: From) -> Answer {
+async fn again(
+    desk: &Desk,
+    asked: &Asked,
+    headers: &HeaderMap,
+    names: Option<Vec<String>>,
+    from: From,
+) -> Answer {
+    asked.means_what_it_names()?;
     let spec = read(&given(headers, Vec::new())?)?;
     let overrides = Overrides { retries: spec.retries, flow: spec.flow };
     let page = dlq::page(desk, &asked.with("source", "workflow"), names).await?;
@@ -83,5 +90,5 @@ pub(super) async fn callback(State(desk): State<Desk>, Path(name): Path<String>)
 }
 
 pub(super) async fn remove(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
-    dlq::remove_all(&desk, &asked.with("source", "workflow"), &dlq::names(&body)?).await
+    dlq::remove_all(&desk, &asked.with("source", "workflow"), dlq::names(&body)?).await
 }

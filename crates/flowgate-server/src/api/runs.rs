@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    asked::Asked,
+    asked::{Asked, listed},
     path::Path,
     reply::{Answer, Problem, done, ok},
     sent::Sent,
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     message::{Destination, Given},
     office::{Desk, FULL, InRun, Planned, RunFilter, RunRefused, Sending},
-    workflow::{Ask, RunHead, Slice, run_id, slice, state_name},
+    workflow::{Ask, RunHead, Slice, is_own_name, run_id, slice, state_name},
 };
 
 const STATES: [RunState; 4] = [RunState::Live, RunState::Done, RunState::Failed, RunState::Cancelled];
@@ -128,10 +128,10 @@ pub(super) async fn end(
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Body {
-    #[serde(default)]
-    workflow_run_ids: Vec<String>,
+    #[serde(default, deserialize_with = "listed")]
+    workflow_run_ids: Option<Vec<String>>,
     #[serde(default)]
     workflow_url: Option<String>,
 }
@@ -139,16 +139,22 @@ struct Body {
 /// Cancels many runs, by id or by filter.
 pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
     asked.only(&[&["count", "all"], &FILTERS[..]].concat())?;
+    asked.means_what_it_names()?;
     let mut filter = filter(&asked)?;
+    let mut is_named = !filter.ids.is_empty();
     if !body.trim_ascii().is_empty() {
-        let form = r#"send {"workflowRunIds": ["wfr_…"]}, or nothing"#;
+        let form = r#"send {"workflowRunIds": ["wfr_…"]}, or nothing for all"#;
         let body: Body = serde_json::from_slice(&body)
             .map_err(|error| Problem::bad(format!("the body cannot be read ({error}); {form}")))?;
-        filter.ids.extend(body.workflow_run_ids);
+        if body.workflow_url.as_ref().is_some_and(|url| url.trim().is_empty()) {
+            return Err(Problem::bad(format!("workflowUrl is empty; {form}")));
+        }
+        is_named |= body.workflow_run_ids.is_some();
+        filter.ids.extend(body.workflow_run_ids.unwrap_or_default());
         filter.url = body.workflow_url.or(filter.url);
     }
     let mut cancelled = 0;
-    if !filter.ids.is_empty() {
+    if is_named {
         for id in &filter.ids {
             match desk.live_run(id).await {
                 Ok((run, head)) if filter.matches(&run, &head) => {
@@ -160,7 +166,12 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
         }
         return ok(json!({ "cancelled": cancelled }));
     }
-    let most = asked.count(DEFAULT_CANCEL, MOST_CANCEL)? as u64;
+    let most = match asked.at_most(MOST_CANCEL)? {
+        Some(count) => count as u64,
+        // All of them, page by page.
+        None if filter == RunFilter::default() => u64::MAX,
+        None => DEFAULT_CANCEL as u64,
+    };
     let mut before = None;
     while cancelled < most {
         let query = RunQuery { before: before.clone(), is_live: true, id: None, most: PAGE };
@@ -199,23 +210,25 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
         return ok(json!({ "runs": [] }));
     }
     let (mut runs, mut looked_at, mut is_end, mut size) = (Vec::new(), 0, false, 0);
-    while !is_end && runs.len() < count && looked_at < LOOKED_AT && size < LARGEST {
+    // Whoever has a full page looks on for one more that is meant: without one, it was the last.
+    'pages: while !is_end && looked_at < LOOKED_AT {
         let query = RunQuery { before: before.clone(), id: id.clone(), is_live: false, most: PAGE };
         let page = desk.store.runs(query).await?;
         is_end = page.len() < PAGE as usize;
         looked_at += page.len();
         for run in page {
-            if runs.len() == count || size >= LARGEST {
-                is_end = false;
-                break;
+            let name = run.name.clone();
+            let is_meant = filter.matches(&run, &RunHead::from_bytes(&run.head));
+            let log = if is_meant { desk.run_log(&name, &messages).await? } else { None };
+            if let Some(log) = log {
+                if runs.len() == count || size >= LARGEST {
+                    is_end = false;
+                    break 'pages;
+                }
+                size += log.get().len();
+                runs.push(log);
             }
-            before = Some(run.name.clone());
-            if !filter.matches(&run, &RunHead::from_bytes(&run.head)) {
-                continue;
-            }
-            let Some(log) = desk.run_log(&run.name, &messages).await? else { continue };
-            size += log.get().len();
-            runs.push(log);
+            before = Some(name);
         }
     }
     ok(Runs { runs, cursor: before.filter(|_| !is_end) })
@@ -223,8 +236,7 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
 
 /// A cursor, if it can be one of ours.
 fn cursor(text: &str) -> Result<String, Problem> {
-    let is_ours = text.len() <= 100 && text.bytes().all(|byte| byte.is_ascii_graphic());
-    is_ours.then(|| text.to_owned()).ok_or_else(|| {
+    is_own_name(text).then(|| text.to_owned()).ok_or_else(|| {
         let text: String = text.chars().take(100).collect();
         Problem::bad(format!("cursor is {text:?}; send the one of the page before"))
     })

@@ -10,10 +10,16 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "key" | "name" | "queue" => json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]{1,256}$" }),
         "parallelism" | "rate" => whole(1, 1_000_000_000),
         "period" => whole(1, 604_800),
-        "count" => whole(1, 10_000),
+        "count" => whole(1, if ["/v2/messages", "/v2/workflows/runs"].contains(&path) { 500 } else { 1000 }),
+        "all" => json!({ "type": "string", "enum": ["true"] }),
+        "order" => json!({ "type": "string", "enum": ["latestFirst"] }),
+        "responseStatus" => json!({ "type": "string", "pattern": "^(0|[1-9][0-9]{2})$" }),
         "source" => json!({ "type": "string", "enum": ["qstash", "workflow"] }),
         "workflowUrlExactMatch" => json!({ "type": "boolean" }),
         "fromDate" | "toDate" | "workflowCreatedAt" => whole(0, 1 << 53),
+        "cursor" if path.starts_with("/v2/workflows/") && !path.contains("/dlq") => {
+            json!({ "type": "string", "pattern": "^[0-9a-f]{12}-[A-Za-z0-9]{10}$" })
+        }
         "cursor" => json!({ "type": "string", "pattern": "^[0-9]{1,18}$" }),
         "smooth" => json!({ "type": "boolean" }),
         "mode" => json!({ "type": "string", "enum": ["latest", "own", "default"] }),
@@ -30,7 +36,8 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
             ];
             json!({ "type": "string", "enum": states.iter().chain(&["IN_PROGRESS"]).collect::<Vec<_>>() })
         }
-        _ => json!({ "type": "string" }),
+        // A name without a value asks for nothing in a list, and is refused where something is changed.
+        _ => json!({ "type": "string", "pattern": "[^,\\s]" }),
     }
 }
 

@@ -121,6 +121,7 @@ const SHAPES: &[Shape] = &[
             ("rateCount?", "whole"),
             ("rateMax?", "whole"),
             ("ratePeriod?", "whole"),
+            ("ratePeriodMillis?", "whole"),
             ("ratePeriodStart?", "whole"),
             ("isSmooth?", "yes"),
             ("isPaused", "yes"),

@@ -69,7 +69,15 @@ impl Config {
             if fields.is_none() {
                 file.nothing_given_for(&GATEWAY, given)?;
             }
-            fields.map(|fields| Gateway::read(&fields)).transpose()
+            let Some(fields) = fields else { return Ok(None) };
+            let gateway = Gateway::read(&fields)?;
+            match server.as_ref().ok().map(|server| server.listen) {
+                Some(taken) if taken == gateway.listen && taken.port() != 0 => {
+                    let free = "an address of its own: `server.listen` has this one";
+                    Err(fields.wrong("listen", format!("{:?}", taken.to_string()), free))
+                }
+                _ => Ok(Some(gateway)),
+            }
         });
         let (store, server, gateway) = (store?, server?, gateway?);
         Ok(Config { store, server, gateway, tasks: tasks?, queues: queues?, worker: worker? })

@@ -92,6 +92,11 @@ pub(super) async fn open(
         token => console.sessions.open(token).await?,
     };
     let Some(Opened { id, session }) = opened else {
+        if token.len() <= MOST_OF_A_TOKEN && console.sessions.is_of_namespace(token) {
+            let text = "this token is for a namespace, and the console shows the whole server; \
+                `flowgate token create` without --namespace makes one for it";
+            return Err(Problem::new(StatusCode::FORBIDDEN, text));
+        }
         let text = "this is not a token of this server; `flowgate token create` makes one";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, text));
     };

@@ -19,6 +19,7 @@ use tokio::{
 
 use super::sample::{self, Past, Sample, Totals};
 use crate::{
+    api::OF_QUEUES,
     clock,
     office::{Desk, Tally},
 };
@@ -125,7 +126,8 @@ impl Hub {
     async fn look(&self, before: &mut Before) -> Result<Sample, StoreError> {
         let store = &self.desk.store;
         if before.looks.is_multiple_of(CENSUS) {
-            before.census = store.census().await?;
+            before.census = store.census(OF_QUEUES.to_owned()).await?;
+            before.census.keys += self.idle_keys().await?;
         }
         let (_, cap) = store.cluster().await?;
         let queues = store.queues().await?;
@@ -154,6 +156,16 @@ impl Hub {
         drop(state);
         let keys = keys.into_iter().map(|(name, spent)| (name, sample::key(&spent))).collect();
         Ok(Sample { totals, keys, trouble: None })
+    }
+
+    /// How many were used lately and are not known to the store any more: they are listed, so they count.
+    async fn idle_keys(&self) -> Result<u64, StoreError> {
+        let recent: Vec<String> = self.desk.recent_keys().into_iter().map(|spent| spent.key.key).collect();
+        let mut idle = recent.len();
+        for some in recent.chunks(500) {
+            idle -= self.desk.store.keys_named(some.to_vec()).await?.len();
+        }
+        Ok(idle as u64)
     }
 
     /// Watches these keys, and all that is the same for everybody.

@@ -55,7 +55,12 @@ impl Sessions {
         self.secrets.is_dev()
     }
 
-    /// Opens a session for a token. `None`: it is none of this server's.
+    /// Whether a token is one of this server's that is for a namespace: such a token opens no session.
+    pub(super) fn is_of_namespace(&self, token: &str) -> bool {
+        self.secrets.accepts(token).is_some_and(|space| !space.is_root())
+    }
+
+    /// Opens a session for a token. `None`: it is none of this server's, or one of a namespace.
     pub(super) async fn open(&self, token: &str) -> Result<Option<Opened>, StoreError> {
         let Some(token) = self.secrets.name_of(token) else { return Ok(None) };
         self.make_room().await?;

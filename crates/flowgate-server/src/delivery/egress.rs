@@ -3,13 +3,15 @@
 //! Owns the time an answer may take, the bounds on what it may be, and connections behind TLS. It follows no redirect and decides
 //! nothing but whom not to connect to.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::{
-    FutureExt as _,
-    future::{Either, lazy, ready},
-};
+use futures_util::future::{Either, ready};
 use http::{HeaderMap, Request, Response, StatusCode, header::PROXY_AUTHORIZATION, uri::Scheme};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -18,6 +20,8 @@ use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
+use pin_project_lite::pin_project;
+use tokio::time::{Sleep, sleep};
 
 use super::{
     plain::Plain,
@@ -179,14 +183,39 @@ impl Egress {
                 None => Box::pin(self.ask_by_hyper(request.take().unwrap_or_default())).await,
             }
         };
-        // The time begins when somebody waits for it.
-        let in_time = lazy(move |_| tokio::time::timeout(timeout, asked)).flatten();
-        in_time.map(move |asked| asked.unwrap_or(Err(NoAnswer::Late(timeout))))
+        InTime { asked, timeout, late: None }
     }
 
     async fn ask_by_hyper(&self, request: Request<Whole>) -> Result<Answer, NoAnswer> {
         let asked = self.client.request(request.map(|Whole(body)| Full::new(body)));
         read(asked.await.map_err(|error| NoAnswer::broken(&error))?, self.most).await
+    }
+}
+
+pin_project! {
+    /// Asks, within a time that begins when somebody waits for it. What asks is large: it is polled where it is, and never moved into a timeout.
+    struct InTime<F> {
+        #[pin]
+        asked: F,
+        timeout: Duration,
+        #[pin]
+        late: Option<Sleep>,
+    }
+}
+
+impl<F: Future<Output = Result<Answer, NoAnswer>>> Future for InTime<F> {
+    type Output = Result<Answer, NoAnswer>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if let Poll::Ready(answer) = this.asked.poll(cx) {
+            return Poll::Ready(answer);
+        }
+        if this.late.is_none() {
+            this.late.set(Some(sleep(*this.timeout)));
+        }
+        let late = this.late.as_pin_mut().map_or(Poll::Pending, |late| late.poll(cx));
+        late.map(|()| Err(NoAnswer::Late(*this.timeout)))
     }
 }
 

@@ -1,9 +1,6 @@
 //! What a worker runs for each message: an attempt, what it means, who is told, and what becomes of the message.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flowgate_tasks::{
@@ -19,7 +16,7 @@ use super::{
     egress::{Answer, Egress, NoAnswer},
     request::{self, Said},
     sign,
-    verdict::{Verdict, in_seconds, verdict},
+    verdict::{Verdict, verdict},
 };
 use crate::{
     clock,
@@ -61,6 +58,8 @@ pub(super) struct Attempt {
     pub(super) retried: u32,
     pub(super) answer: Result<Answer, NoAnswer>,
     pub(super) verdict: Verdict,
+    /// When: milliseconds since the Unix epoch.
+    ended: u64,
     /// The `traceparent` that the endpoint got.
     trace: Option<String>,
 }
@@ -136,12 +135,13 @@ impl Courier {
 
     /// One attempt.
     pub(super) async fn attempt(&self, parcel: &Parcel, retried: u32) -> Attempt {
+        let now = clock::now();
         if retried == 0 {
-            let wait = clock::now().saturating_sub(parcel.message.not_before());
+            let wait = now.saturating_sub(parcel.message.not_before());
             self.desk.meter.waited(Duration::from_millis(wait));
         }
         let dispatch = self.dispatch(parcel.task, &parcel.message, retried);
-        let attempt = self.send(parcel, retried, dispatch.as_ref()).await;
+        let attempt = self.send(parcel, retried, dispatch.as_ref(), now).await;
         if let Some(span) = dispatch {
             self.desk.tracer.end(span);
         }
@@ -192,13 +192,13 @@ impl Courier {
         })
     }
 
-    async fn send(&self, parcel: &Parcel, retried: u32, dispatch: Option<&Span>) -> Attempt {
+    /// It begins `now`. The time is read twice for an attempt, for all that is to know it.
+    async fn send(&self, parcel: &Parcel, retried: u32, dispatch: Option<&Span>, now: u64) -> Attempt {
         let Parcel { task, message, bare } = parcel;
-        self.desk.journal.add_stored(*task, Stage::Active, bare).await;
+        self.desk.journal.add_stored(*task, Stage::Active, bare, now).await;
         let id = self.desk.numbers.message(*task);
         let body = request::body(message);
-        let now = in_seconds(SystemTime::now());
-        let signature = self.desk.signer().sign(&message.head.url, &body, &sign::token_id(), now);
+        let signature = self.desk.signer().sign(&message.head.url, &body, &sign::token_id(), now / 1000);
         let parent = dispatch.map(Span::context);
         let mut span = parent.map(|parent| Span::new("attempt", Kind::Client, parent.child(), Some(parent)));
         let trace =
@@ -216,14 +216,15 @@ impl Courier {
             Err(error) => Either::Right(ready(Err(NoAnswer::Broken(error.to_string())))),
         };
         let answer = asking.await;
-        let verdict = verdict(&message.head.spec, &answer, retried, in_seconds(SystemTime::now()));
+        let ended = clock::now();
+        let verdict = verdict(&message.head.spec, &answer, retried, ended / 1000);
         under_way.ended(outcome(&verdict));
-        self.desk.used(message);
+        self.desk.used(message, ended);
         if let Some(mut span) = span.take() {
             describe(&mut span, message, &answer);
             self.desk.tracer.end(span);
         }
-        Attempt { retried, answer, verdict, trace }
+        Attempt { retried, answer, verdict, ended, trace }
     }
 
     /// Notes the attempt, and tells whoever wants to know. Callbacks are stored before the message is settled: a crash in
@@ -246,7 +247,8 @@ impl Courier {
     pub(super) async fn write_down(&self, parcel: &Parcel, attempt: &Attempt) {
         match attempt.verdict {
             Verdict::Delivered => {
-                self.desk.journal.add_stored(parcel.task, Stage::Delivered, &parcel.bare).await;
+                let Parcel { task, bare, .. } = parcel;
+                self.desk.journal.add_stored(*task, Stage::Delivered, bare, attempt.ended).await;
             }
             Verdict::Again(wait) => Box::pin(self.write_down_failure(parcel, attempt, Some(wait))).await,
             Verdict::Failed => Box::pin(self.write_down_failure(parcel, attempt, None)).await,

@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Method, Request, Uri, request::Parts};
+use http::{Method, Request, Uri, request::Parts};
 use tower_service::Service;
 
 use super::{
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     config::Proxy,
+    message::put_decimal,
     wire::{Heard, Waits, Whole, put_line},
 };
 
@@ -119,7 +120,9 @@ impl Plain {
         text.extend_from_slice(lines);
         // Where a body means something, one who sends none says so (RFC 9110, 8.6).
         if length > 0 || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH) {
-            put_line(text, "content-length", HeaderValue::from(length).as_bytes());
+            text.extend_from_slice(b"content-length: ");
+            put_decimal(text, length as u64);
+            text.extend_from_slice(b"\r\n");
         }
         text.extend_from_slice(b"\r\n");
     }
@@ -133,7 +136,7 @@ impl Host<'_> {
         text.extend_from_slice(self.0.host().unwrap_or_default().as_bytes());
         if let Some(port) = self.0.port_u16().filter(|port| *port != 80) {
             text.push(b':');
-            text.extend_from_slice(HeaderValue::from(port).as_bytes());
+            put_decimal(text, u64::from(port));
         }
     }
 }

@@ -87,11 +87,18 @@ pub(super) fn request(message: &Message, said: &Said<'_>) -> Result<Written, htt
             put(&name, value)?;
         }
     }
-    let retried = HeaderValue::from(said.retried);
+    let counted;
+    let retried = match said.retried {
+        0 => "0",
+        retried => {
+            counted = retried.to_string();
+            &counted
+        }
+    };
     let own = [
         Some("Upstash-QStash"),
         Some(said.id),
-        Some(retried.to_str().unwrap_or_default()),
+        Some(retried),
         Some(said.signature),
         head.caller.as_deref(),
         head.topic.as_deref(),

@@ -66,15 +66,22 @@ impl Signer {
     pub(crate) fn sign(&self, url: &str, body: &[u8], jti: &str, now: u64) -> String {
         let mut claims = Vec::with_capacity(url.len() + jti.len() + 192);
         put_claims(&mut claims, url, body, jti, now).expect("a Vec takes what is written");
-        let mut token = String::with_capacity(HEAD.len() + claims.len() * 4 / 3 + 64);
-        token.push_str(HEAD);
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(claims, &mut token);
-        let signature = hmac::sign(&self.0, token.as_bytes());
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
-        token
+        let mut token = Vec::with_capacity(HEAD.len() + claims.len() * 4 / 3 + 64);
+        token.extend_from_slice(HEAD.as_bytes());
+        put_encoded(&mut token, &claims);
+        let signature = hmac::sign(&self.0, &token);
+        put_encoded(&mut token, signature.as_ref());
+        String::from_utf8(token).expect("base64 and dots are text")
     }
+}
+
+/// The next part of a token. It is written where it will stand: `encode_string` goes by a buffer of its own.
+fn put_encoded(token: &mut Vec<u8>, part: &[u8]) {
+    token.push(b'.');
+    let from = token.len();
+    token.resize(from + part.len() * 4 / 3 + 4, 0);
+    let length = URL_SAFE_NO_PAD.encode_slice(part, &mut token[from..]).expect("four bytes for three fit");
+    token.truncate(from + length);
 }
 
 /// An id that no other token has: random for each process, and counted there. To ask the system for each costs a call of it.

@@ -1,6 +1,6 @@
 //! What an answer means, and when to try again.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use http::HeaderMap;
 
@@ -65,11 +65,6 @@ fn wait(text: &str, now: u64) -> Option<Duration> {
 fn backoff(retried: u32) -> Duration {
     let exponent = 2.5 * (f64::from(retried) + 1.0);
     Duration::try_from_secs_f64(exponent.exp().floor()).unwrap_or(DAY).min(DAY)
-}
-
-/// Seconds since the Unix epoch.
-pub(super) fn in_seconds(now: SystemTime) -> u64 {
-    now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]

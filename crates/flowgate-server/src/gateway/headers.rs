@@ -168,11 +168,11 @@ impl Speaker {
         format!("for={before}{address}{after};proto={}", self.protocol())
     }
 
-    /// What the upstream should know of the client. What others have said before stays where they are trusted to say it;
-    /// lists are always added to at their end, so whoever reads them from there meets us first.
+    /// What the upstream should know of the client. What others have said before stays where they are trusted to say it: then
+    /// lists are added to at their end, and otherwise they begin here.
     pub(super) fn introduction(&self, headers: &HeaderMap, marks: Marks, is_trusted: bool) -> Introduction {
         let host = headers.get(header::HOST);
-        let address = if marks.forwarded_for {
+        let address = if is_trusted && marks.forwarded_for {
             joined(headers, &X_FORWARDED_FOR, self.address())
         } else {
             HeaderValue::from_bytes(self.address()).expect("an address is plain text")
@@ -184,7 +184,10 @@ impl Speaker {
             {
                 write!(element, ";host=\"{host}\"").expect("a string takes all that is written");
             }
-            joined(headers, &header::FORWARDED, element.as_bytes())
+            match is_trusted {
+                true => joined(headers, &header::FORWARDED, element.as_bytes()),
+                false => HeaderValue::from_str(&element).expect("it is made of values"),
+            }
         });
         Introduction {
             address,
@@ -317,24 +320,29 @@ mod tests {
     }
 
     #[test]
-    fn w3_forwarding_headers_are_added_to_and_not_believed() {
-        // Seen to fail: with `append` instead of `joined`, whoever reads the first line reads the client's own.
-        let mut map = headers(&[
+    fn w3_forwarding_headers_are_added_to_and_a_strangers_are_dropped() {
+        // Seen to fail: with `append` instead of `joined`, whoever reads the first line reads the client's own; with lists joined
+        // whoever sent them, a stranger's address stood before its own.
+        let said = [
             ("host", "api.example.com:8081"),
             ("x-forwarded-for", "6.6.6.6"),
             ("x-forwarded-for", "7.7.7.7"),
             ("x-forwarded-proto", "https"),
             ("x-forwarded-host", "evil"),
             ("forwarded", "for=6.6.6.6"),
-        ]);
+        ];
+        let own = "for=\"[2001:db8::1]\";proto=http;host=\"api.example.com:8081\"";
+        let mut map = headers(&said);
         introduce("2001:db8::1", &mut map, false);
-        assert_eq!(map["x-forwarded-for"], "6.6.6.6, 7.7.7.7, 2001:db8::1");
+        assert_eq!(map["x-forwarded-for"], "2001:db8::1");
         assert_eq!(map["x-forwarded-proto"], "http");
         assert_eq!(map["x-forwarded-host"], "api.example.com:8081");
-        assert_eq!(
-            map["forwarded"],
-            "for=6.6.6.6, for=\"[2001:db8::1]\";proto=http;host=\"api.example.com:8081\""
-        );
+        assert_eq!(map["forwarded"], own);
+        assert_eq!(map.get_all("x-forwarded-for").iter().count(), 1);
+        let mut map = headers(&said);
+        introduce("2001:db8::1", &mut map, true);
+        assert_eq!(map["x-forwarded-for"], "6.6.6.6, 7.7.7.7, 2001:db8::1");
+        assert_eq!(map["forwarded"], format!("for=6.6.6.6, {own}"));
         assert_eq!(map.get_all("x-forwarded-for").iter().count(), 1);
     }
 

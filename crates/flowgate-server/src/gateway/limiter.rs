@@ -5,7 +5,7 @@
 use std::{borrow::Cow, net::SocketAddr, str, sync::Arc};
 
 use flowgate::{
-    Gate, KeyedGate, Limits, OptionError, Pass, Refusal,
+    Gate, KeyedGate, Limits, OptionError, Pass, Reason, Refusal,
     gate::{LaneLook, Look},
     http::{Answer, Figures, Identity, ReleaseAt},
 };
@@ -156,7 +156,9 @@ impl Limiter {
             return (None, None);
         }
         let concurrency = refusal.max.map(|limit| {
-            let remaining = limit.saturating_sub(refusal.in_use);
+            // Where there is no room for its key, none of its slots can be had.
+            let has_room = refusal.reason != Reason::KeysFull;
+            let remaining = if has_room { limit.saturating_sub(refusal.in_use) } else { 0 };
             Figures::Concurrency { limit, remaining }
         });
         (concurrency, self.rate(key))

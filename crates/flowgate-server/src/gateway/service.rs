@@ -198,7 +198,12 @@ impl Handle {
         }
         let table = Arc::new(Table::build(config, Some(&in_force.table), &mut notes)?);
         self.0.connections.set_limits(connections);
-        *in_force = InForce { config: config.clone(), table: Arc::clone(&table) };
+        // What a running gateway cannot change stays as it is: the next file is held against that, and not against this one.
+        let mut config = config.clone();
+        config.listen = in_force.config.listen;
+        config.workers = in_force.config.workers;
+        config.pin_workers = in_force.config.pin_workers;
+        *in_force = InForce { config, table: Arc::clone(&table) };
         for worker in &self.0.workers {
             let (done, is_done) = oneshot::channel();
             let order = Order::Use(Arc::clone(&table), tls.clone(), done);

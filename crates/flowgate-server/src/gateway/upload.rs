@@ -188,6 +188,8 @@ impl Body for Upload {
 }
 
 impl Load for Upload {
+    const ADDED: usize = 8;
+
     fn put_back(&mut self, piece: Bytes) {
         if let Some(sending) = &mut self.0 {
             sending.back = Some(piece);

@@ -32,10 +32,17 @@ impl Flow {
     pub(crate) fn read(key: &str, value: Option<&str>) -> Result<Self, Fault> {
         let key = name(KEY, key)?.to_owned();
         let mut flow = Flow { key, parallelism: None, rate: None, period: 1000, smooth: false };
+        let mut said_before = Vec::new();
         for part in value.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (field, said) = part.split_once('=').unwrap_or((part, ""));
             let (field, said) = (field.trim(), said.trim());
-            match field.to_ascii_lowercase().as_str() {
+            let field_in_small = field.to_ascii_lowercase();
+            if said_before.contains(&field_in_small) {
+                return Err(Fault::text(format!(
+                    "{VALUE} has {field_in_small} more than once; send it once"
+                )));
+            }
+            match field_in_small.as_str() {
                 "parallelism" => flow.parallelism = Some(count(field, said)?),
                 "rate" => flow.rate = Some(count(field, said)?),
                 "period" => flow.period = period(said)?,
@@ -45,6 +52,7 @@ impl Flow {
                     return Err(Fault::new(VALUE, part, accepted));
                 }
             }
+            said_before.push(field_in_small);
         }
         if flow.parallelism.is_none() && flow.rate.is_none() {
             return Err(Fault::text(NEITHER));

@@ -6,7 +6,10 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Space, Spec, Start};
+use super::{Space, Spec, Start, plain};
+
+/// A usual head takes so many bytes beside what its sender chose.
+const ROOM: usize = 192;
 
 /// A message on its way.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,10 +108,14 @@ impl Message {
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let head = serde_json::to_vec(&self.head).expect("a head is plain data");
-        let mut bytes = Vec::with_capacity(4 + head.len() + self.body.len());
-        bytes.extend_from_slice(&(head.len() as u32).to_be_bytes());
-        bytes.extend_from_slice(&head);
+        let mut bytes = Vec::with_capacity(ROOM + self.size());
+        bytes.extend_from_slice(&[0; 4]);
+        if plain::write(&self.head, &mut bytes).is_none() {
+            bytes.truncate(4);
+            serde_json::to_writer(&mut bytes, &self.head).expect("a head is plain data");
+        }
+        let length = bytes.len() as u32 - 4;
+        bytes[..4].copy_from_slice(&length.to_be_bytes());
         bytes.extend_from_slice(&self.body);
         bytes
     }
@@ -117,7 +124,8 @@ impl Message {
         let length = bytes.first_chunk::<4>().ok_or(Unreadable)?;
         let end = 4 + u32::from_be_bytes(*length) as usize;
         let head = bytes.get(4..end).ok_or(Unreadable)?;
-        let head = serde_json::from_slice(head).map_err(|_| Unreadable)?;
+        let by_hand = plain::read(head);
+        let head = by_hand.map_or_else(|| serde_json::from_slice(head).map_err(|_| Unreadable), Ok)?;
         Ok(Message { head, body: bytes.slice(end..) })
     }
 

@@ -214,7 +214,15 @@ fn labels(text: Option<&str>) -> Result<Vec<String>, Fault> {
 }
 
 fn callback(given: &Given, field: &str, prefix: &str, depth: usize) -> Result<Option<Box<Callback>>, Fault> {
-    let Some(text) = given.last(field) else { return Ok(None) };
+    let settings = given.behind(prefix);
+    let read = || at_depth(&settings, depth + 1).map_err(|fault| fault.behind(&canonical(prefix)));
+    let Some(text) = given.last(field) else {
+        // Nobody is told; what cannot be is a mistake all the same.
+        if depth < DEEPEST && !settings.0.is_empty() {
+            read()?;
+        }
+        return Ok(None);
+    };
     let title = canonical(field);
     if depth >= DEEPEST {
         return Err(Fault::new(&title, text, "no callback of a callback of a callback"));
@@ -222,7 +230,7 @@ fn callback(given: &Given, field: &str, prefix: &str, depth: usize) -> Result<Op
     let Ok(Destination::Url(url)) = Destination::read(text) else {
         return Err(Fault::new(&title, text, "a URL that begins with http:// or https://"));
     };
-    Ok(Some(Box::new(Callback { url, spec: at_depth(&given.behind(prefix), depth + 1)? })))
+    Ok(Some(Box::new(Callback { url, spec: read()? })))
 }
 
 /// What the endpoint gets: content type, and what the sender asked to be forwarded.
@@ -319,6 +327,31 @@ mod tests {
         assert_eq!((all.start, all.dedupe), (Some(Start::After(60_000)), Some(Dedupe::Id("once".into()))));
         assert_eq!(all.flow.map(|flow| flow.parallelism), Some(Some(2)));
         assert_eq!(all.labels, ["one", "two"]);
+    }
+
+    #[test]
+    fn s2_a_header_of_a_callback_is_told_by_its_own_name() {
+        // Seen to fail: with what is behind the prefix told as it is read, "Upstash-Retries is"; and without a URL it was accepted.
+        let to = ("Upstash-Callback", "https://example.com");
+        let failure = ("Upstash-Failure-Callback", "https://example.com");
+        for (url, name, value, says) in [
+            (to, "Upstash-Callback-Retries", "x", "Upstash-Callback-Retries is \"x\"; send"),
+            (to, "Upstash-Callback-Delay", "Upstash-x", "Upstash-Callback-Delay is \"Upstash-x\""),
+            (failure, "Upstash-Failure-Callback-Timeout", "0s", "Upstash-Failure-Callback-Timeout is"),
+            (
+                to,
+                "Upstash-Callback-Flow-Control-Value",
+                "rate=1",
+                "send Upstash-Callback-Flow-Control-Key as",
+            ),
+            (to, "Upstash-Callback-Callback-Retries", "x", "Upstash-Callback-Callback-Retries is \"x\""),
+        ] {
+            for pairs in [&[url, (name, value)][..], &[(name, value)]] {
+                let fault = spec(pairs).expect_err(name).to_string();
+                assert!(fault.starts_with("Upstash-") && fault.contains(says), "{pairs:?}: {fault}");
+            }
+        }
+        assert!(spec(&[("Upstash-Callback-Retries", "2")]).is_ok(), "a setting of nobody's");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`spec`] is what a sender may say about one, and [`headers`] reads it from request headers; [`span`],
 //! [`names`], [`flow`], [`expression`] and [`redact`] are its parts; [`destination`] is where it goes. [`form`] has the message
-//! itself and its bytes in a store, [`number`] its name, [`view`] what is told of it. All of it is pure: no store, no clock, no
+//! itself and its bytes in a store ([`plain`]: those of a usual one), [`number`] its name, [`view`] what is told of it. All of it is pure: no store, no clock, no
 //! network. What cannot be accepted is a [`Fault`], which says what to send instead.
 
 mod destination;
@@ -13,6 +13,7 @@ mod form;
 mod headers;
 mod names;
 mod number;
+mod plain;
 mod redact;
 mod space;
 mod span;
@@ -26,7 +27,7 @@ pub(crate) use flow::Flow;
 pub(crate) use form::{Head, Message, Part, Role, Unreadable};
 pub(crate) use headers::{Given, MOST_RETRIES, canonical, read};
 pub(crate) use names::name;
-pub(crate) use number::{Numbers, put_hex};
+pub(crate) use number::{Numbers, put_decimal, put_hex};
 pub(crate) use redact::hidden;
 pub(crate) use space::{Space, Spaces};
 pub(crate) use span::{seconds, span};

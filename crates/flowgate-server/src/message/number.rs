@@ -59,6 +59,21 @@ pub(crate) fn put_hex(text: &mut String, number: u64) {
     }
 }
 
+/// The same in decimal digits, for what is sent.
+pub(crate) fn put_decimal(text: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    text.extend_from_slice(&digits[at..]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -239,10 +239,10 @@ impl Desk {
         Accepted { id, url: message.head.url, is_duplicate }
     }
 
-    /// An attempt to deliver this message has ended: its key was used just now.
-    pub(crate) fn used(&self, message: &Message) {
+    /// An attempt to deliver this message has ended: its key was used `now`.
+    pub(crate) fn used(&self, message: &Message, now: u64) {
         if let (None, Some(flow)) = (&message.head.queue, &message.head.spec.flow) {
-            self.recent.used(&message.head.space, flow, clock::now());
+            self.recent.used(&message.head.space, flow, now);
         }
     }
 

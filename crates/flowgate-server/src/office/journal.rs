@@ -102,10 +102,11 @@ impl Journal {
         self.put(Line { note: self.note(task, entry), written: None }).await;
     }
 
-    /// Writes an entry soon that has nothing but its stage. `message` is the message as it is stored in this namespace.
-    pub(crate) async fn add_stored(&self, task: TaskId, stage: Stage, message: &[u8]) {
+    /// Writes an entry soon that has nothing but its stage. `message` is the message as it is stored in this namespace, `at` when it was, in
+    /// milliseconds since the Unix epoch.
+    pub(crate) async fn add_stored(&self, task: TaskId, stage: Stage, message: &[u8], at: u64) {
         self.count(stage);
-        let note = NewNote { task, at: clock::tick(clock::now()), body: Entry::plain_bytes(stage, message) };
+        let note = NewNote { task, at: clock::tick(at), body: Entry::plain_bytes(stage, message) };
         self.put(Line { note, written: None }).await;
     }
 

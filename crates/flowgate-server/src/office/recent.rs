@@ -5,7 +5,6 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use flowgate_core::Limits;
 use flowgate_tasks::store::{KeyLook, KeySpent};
 use foldhash::HashMap;
 
@@ -29,28 +28,31 @@ struct Generations {
     began: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Used {
     /// Milliseconds since the Unix epoch.
     at: u64,
-    limits: Limits,
+    /// As they were sent: limits are made of them when somebody asks, and not with each delivery.
+    flow: Flow,
 }
 
 impl Recent {
     /// Something was delivered under this key.
     pub(crate) fn used(&self, space: &Space, flow: &Flow, now: u64) {
         let name = space.named(&flow.key);
-        let used = Used { at: now, limits: flow.limits() };
         let mut keys = self.keys();
         if let Some(known) = keys.young.get_mut(&*name) {
-            *known = used;
+            known.at = now;
+            if known.flow != *flow {
+                known.flow.clone_from(flow);
+            }
             return;
         }
         if keys.young.len() >= MOST / 2 || now.saturating_sub(keys.began) >= KEPT {
             keys.old = std::mem::take(&mut keys.young);
             keys.began = now;
         }
-        keys.young.insert(name.into_owned(), used);
+        keys.young.insert(name.into_owned(), Used { at: now, flow: flow.clone() });
     }
 
     /// What is to be told of a key of which the store knows nothing: that it is idle.
@@ -92,7 +94,7 @@ impl Used {
             is_paused: false,
             pinned: None,
             is_latest: false,
-            sent: Some(self.limits),
+            sent: Some(self.flow.limits()),
         };
         KeySpent { key, rate: None }
     }

@@ -104,7 +104,7 @@ impl Schedule {
     /// Sends its first tick, and keeps it. In this order: a crash in between leaves a tick that ends by itself, and the schedule
     /// as it was before, never one that nothing makes go on.
     pub(crate) async fn put(&self, desk: &Desk) -> Result<(), StoreError> {
-        if let Some(at) = self.next(clock::now()) {
+        if let Some(at) = self.next(now(desk).await?) {
             self.tick(at, LOOKS).post(desk, at).await?;
         }
         desk.store.put_document(self.document(None)).await.map(drop)
@@ -192,7 +192,7 @@ impl Tick {
             false => self.send(desk, &schedule).await?,
         };
         // After a long pause of the server only the last one is made up for.
-        let behind = self.at.max(clock::now().saturating_sub(1000));
+        let behind = self.at.max(now(desk).await?.saturating_sub(1000));
         schedule.send_tick(desk, behind).await?;
         if !schedule.is_paused {
             Schedule::change(&*desk.store, &self.schedule, |schedule| {
@@ -208,7 +208,7 @@ impl Tick {
     /// Its schedule is gone, or is another one by now. A first tick looks again for a while: its schedule is written after it.
     async fn wait(self, desk: &Desk) -> Result<(), StoreError> {
         match self.waits.checked_sub(1) {
-            Some(waits) => Tick { waits, ..self }.post(desk, clock::now() + BETWEEN_LOOKS).await,
+            Some(waits) => Tick { waits, ..self }.post(desk, now(desk).await? + BETWEEN_LOOKS).await,
             None => Ok(()),
         }
     }
@@ -239,11 +239,21 @@ impl Tick {
     }
 }
 
+/// The time by the store's clock, which says when a tick is due: by another one, that is behind it, the next would be due already, and all of
+/// those between the two would be sent.
+async fn now(desk: &Desk) -> Result<u64, StoreError> {
+    Ok(desk.store.now().await?.as_nanos() / 1_000_000)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use flowgate_tasks::{TaskId, store::Sqlite};
+    use flowgate_tasks::{
+        TaskId,
+        clock::{SystemWall, Wall},
+        store::{Sqlite, State},
+    };
 
     use super::*;
     use crate::delivery::KIND as DELIVER;
@@ -288,6 +298,33 @@ mod tests {
         Schedule::remove(&*desk.store, "s").await.expect("a store");
         schedule.tick(2000, 0).run(&desk).await.expect("a store");
         assert_eq!(kinds().await.len(), 3);
+    }
+
+    /// A clock that is an hour ahead of this process's.
+    struct Ahead;
+
+    impl Wall for Ahead {
+        fn now(&self) -> flowgate_core::Tick {
+            SystemWall.now().after(Duration::from_secs(3600))
+        }
+    }
+
+    #[tokio::test]
+    async fn f7_a_schedule_goes_by_the_stores_clock() {
+        // Seen to fail: by the process's own clock, the next tick was due already, as were sixty behind it.
+        let store = Arc::new(Sqlite::in_memory_with(Arc::new(Ahead)).expect("a store in memory"));
+        let (desk, _log) = Desk::open(store, false).await.expect("a desk");
+        let schedule = every_minute();
+        let begin = Ahead.now().as_nanos() - 1_000_000_000;
+        schedule.put(&desk).await.expect("a store");
+        schedule.tick(clock::now(), 0).run(&desk).await.expect("a store");
+        let found = desk.store.live_tasks(TaskId(0), 100).await.expect("a store");
+        let ticks =
+            found.iter().filter(|look| look.record.as_ref().is_some_and(|record| record.kind == TICK));
+        let states: Vec<&State> = ticks.map(|look| &look.state).collect();
+        assert_eq!(states.len(), 2, "the first, and the next");
+        let is_ahead = |state: &&State| matches!(state, State::Delayed { until } if until.as_nanos() > begin);
+        assert!(states.iter().all(is_ahead), "{states:?}, and it was {begin}");
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 //! messages are stamped with it; on the way out, what is another's is not there. What is asked for by a task's number is not
 //! looked at here: whoever reads its message sees whose it is ([`super::Desk::message_of`]).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flowgate_core::Tick;
@@ -228,6 +228,10 @@ impl Store for Scoped {
         self.inner.upkeep()
     }
 
+    fn wake_rested(&self) -> Reply<'_, Option<Duration>> {
+        self.inner.wake_rested()
+    }
+
     fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()> {
         self.inner.set_cluster_cap(cap)
     }
@@ -329,6 +333,10 @@ impl Store for Scoped {
 }
 
 impl Shelf for Scoped {
+    fn now(&self) -> Reply<'_, Tick> {
+        self.inner.now()
+    }
+
     fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()> {
         self.inner.write_notes(notes)
     }
@@ -415,8 +423,8 @@ impl Shelf for Scoped {
         })
     }
 
-    fn census(&self) -> Reply<'_, Census> {
-        self.inner.census()
+    fn census(&self, without: String) -> Reply<'_, Census> {
+        self.inner.census(without)
     }
 
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {

@@ -112,7 +112,8 @@ impl Secrets {
         found.cloned()
     }
 
-    /// The name under which a token of the server is kept, which tells nothing of it. `None`: it is none of ours.
+    /// The name under which a token for the whole server is kept, which tells nothing of it. `None`: it is none of ours, or one
+    /// of a namespace.
     pub(crate) fn name_of(&self, token: &str) -> Option<String> {
         self.accepts(token).filter(Space::is_root).map(|_| hex(&hash(token)))
     }

@@ -68,12 +68,20 @@ fn change(key: &OneKey, action: &str, done: &str) -> Result<(), Failure> {
     server.print(&json!({ "flowControlKey": key.name, "done": done }), |_| format!("{} {done}\n", key.name))
 }
 
+/// How long the period of a key's rate is: whole seconds where it is some, and milliseconds otherwise.
+fn period(key: &Value) -> String {
+    match key["ratePeriodMillis"].as_u64() {
+        Some(millis) if millis % 1000 != 0 => format!("{millis}ms"),
+        _ => format!("{}s", text(&key["ratePeriod"])),
+    }
+}
+
 fn table(keys: &[Value]) -> String {
     let mut table = Table::new(&HEADING);
     for key in keys {
         let rate = match key["rateMax"].as_u64() {
-            Some(max) if key["isSmooth"] == true => format!("{max} in {}s, smooth", text(&key["ratePeriod"])),
-            Some(max) => format!("{} of {max} in {}s", text(&key["rateCount"]), text(&key["ratePeriod"])),
+            Some(max) if key["isSmooth"] == true => format!("{max} in {}, smooth", period(key)),
+            Some(max) => format!("{} of {max} in {}", text(&key["rateCount"]), period(key)),
             None => "-".to_owned(),
         };
         let states = [

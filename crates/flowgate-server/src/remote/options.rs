@@ -149,7 +149,7 @@ pub(super) enum KeyAction {
         #[arg(long, requires = "rate")]
         smooth: bool,
     },
-    /// The limits of the messages hold again
+    /// The limits of the messages hold again, at once
     Unpin {
         #[command(flatten)]
         key: OneKey,

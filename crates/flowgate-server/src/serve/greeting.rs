@@ -17,7 +17,13 @@ pub(super) enum Token {
     Known,
 }
 
-pub(super) fn greeting(at: SocketAddr, gateway: Option<&str>, store: &StoreAt, token: &Token) -> String {
+pub(super) fn greeting(
+    at: SocketAddr,
+    gateway: Option<&str>,
+    store: &StoreAt,
+    token: &Token,
+    denies_private: bool,
+) -> String {
     let gateway = gateway.map_or_else(String::new, |url| format!("the gateway listens on {url}\n"));
     let url = format!("http://{}", reached_at(at));
     let version = env!("CARGO_PKG_VERSION");
@@ -34,6 +40,15 @@ pub(super) fn greeting(at: SocketAddr, gateway: Option<&str>, store: &StoreAt, t
         Token::New(token) => format!(" QSTASH_TOKEN='{token}'"),
         Token::Known => String::new(),
     };
+    // Its own address is a private one for most servers: then a message to it would be refused.
+    let (to, note) = if denies_private {
+        (
+            "https://example.com",
+            "\n\nThis server delivers to no private address (--deny-private): put a URL of yours in the place of https://example.com.",
+        )
+    } else {
+        ("$QSTASH_URL/health", "")
+    };
     format!(
         "\
 flowgate {version} listens on {url}/v2 (the QStash API)
@@ -45,8 +60,8 @@ flowgate {version} listens on {url}/v2 (the QStash API)
 Paste into another terminal: where the server is, a message for a key that has two at once and twenty a minute, and the keys:
 
   export QSTASH_URL='{url}'{token}
-  curl -X POST \"$QSTASH_URL/v2/publish/$QSTASH_URL/health\" -H \"Authorization: Bearer $QSTASH_TOKEN\" -H 'Upstash-Flow-Control-Key: try' -H 'Upstash-Flow-Control-Value: parallelism=2, rate=20, period=1m' -d 'hello'
-  curl \"$QSTASH_URL/v2/flowControl\" -H \"Authorization: Bearer $QSTASH_TOKEN\"
+  curl -X POST \"$QSTASH_URL/v2/publish/{to}\" -H \"Authorization: Bearer $QSTASH_TOKEN\" -H 'Upstash-Flow-Control-Key: try' -H 'Upstash-Flow-Control-Value: parallelism=2, rate=20, period=1m' -d 'hello'
+  curl \"$QSTASH_URL/v2/flowControl\" -H \"Authorization: Bearer $QSTASH_TOKEN\"{note}
 
 Ctrl-C drains and stops."
     )

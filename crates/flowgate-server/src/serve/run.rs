@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::Router;
 use flowgate_tasks::{
-    store::{DEAD_KEPT, Shelf},
+    store::{DEAD_KEPT, Shelf, StoreError},
     worker::{Ending, Worker, WorkerOptions},
 };
 use tokio::{net::TcpListener, runtime::Runtime, sync::watch, task::JoinHandle, time::timeout};
@@ -63,14 +63,16 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let at = options.store.clone().unwrap_or_else(|| StoreAt::from(&config.store)).absolute();
     let failed = |error| Failure::Store { at: at.to_string(), error };
-    let store = at.open().await.map_err(failed)?;
-    if let Some(mode) = config.server.flow_control_mode {
-        store.set_latest(mode == FlowControlMode::Latest).await.map_err(failed)?;
-    }
-    let (mut desk, log) = Desk::open(Arc::clone(&store), options.dev).await.map_err(failed)?;
+    let Opened { store, mut desk, log, token } = tokio::select! {
+        opened = open(options, config, &at) => opened.map_err(failed)?,
+        // The store may have much to do for it, or hang: what was begun is undone, as by a crash.
+        _ = signals.next() => {
+            say("stopped: it had not started yet");
+            return Ok(());
+        }
+    };
     let (tracer, tracing) = Tracer::start(&options.traces, &desk.meter);
     desk.tracer = tracer;
-    let token = token(options, &desk).await.map_err(failed)?;
     let gateway = match &config.gateway {
         Some(config) => Some(Beside::start(config, sources).await?),
         None => None,
@@ -88,7 +90,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);
     tokio::spawn(hub.run(until(closed.clone())));
-    say(&greeting(here, url.as_deref(), &at, &token));
+    say(&greeting(here, url.as_deref(), &at, &token, options.deny_private));
 
     let mut serving = tokio::spawn(accepting.serve(paths, closed.clone()));
     let mut delivering = tokio::spawn(worker.run(until(closed.clone())));
@@ -128,6 +130,24 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let _ = timeout(LAST_BYTES, tracing).await;
     say(&farewell(&delivered.map_err(Failure::Deliver)?, cut));
     Ok(())
+}
+
+/// What the store is asked for before anything is served.
+struct Opened {
+    store: Arc<dyn Shelf>,
+    desk: Desk,
+    log: JoinHandle<()>,
+    token: Token,
+}
+
+async fn open(options: &ServeOptions, config: &Config, at: &StoreAt) -> Result<Opened, StoreError> {
+    let store = at.open().await?;
+    if let Some(mode) = config.server.flow_control_mode {
+        store.set_latest(mode == FlowControlMode::Latest).await?;
+    }
+    let (desk, log) = Desk::open(Arc::clone(&store), options.dev).await?;
+    let token = token(options, &desk).await?;
+    Ok(Opened { store, desk, log, token })
 }
 
 /// The console, and the gates of the API, one of which its requests share with those of the API.
@@ -203,7 +223,7 @@ fn worker(
 }
 
 /// The token to show. A store that has none gets one.
-async fn token(options: &ServeOptions, desk: &Desk) -> Result<Token, flowgate_tasks::store::StoreError> {
+async fn token(options: &ServeOptions, desk: &Desk) -> Result<Token, StoreError> {
     let token = if options.dev {
         Token::Dev
     } else if let Some(token) = &options.token {

@@ -12,8 +12,6 @@ use hyper::ext::ReasonPhrase;
 const MOST_HEADERS: usize = 100;
 /// Below what 16 bits count.
 const LARGEST: usize = 60 << 10;
-/// How many headers may be added (the gateway does): room for them is made where the map is made.
-const MOST_ADDED: usize = 8;
 
 /// It is no HTTP, or none that is the same to everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +57,13 @@ struct Said {
 }
 
 impl Head {
-    /// The head of the response to a request with this method, taken from the input; `None` if it is not all there.
-    pub(super) fn read(input: &mut BytesMut, method: &Method) -> Result<Option<Self>, Malformed> {
+    /// The head of the response to a request with this method, taken from the input; `None` if it is not all there. Room for the headers that
+    /// will be added is made where their map is made.
+    pub(super) fn read(
+        input: &mut BytesMut,
+        method: &Method,
+        added: usize,
+    ) -> Result<Option<Self>, Malformed> {
         let mut lines = [const { MaybeUninit::uninit() }; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
@@ -86,7 +89,7 @@ impl Head {
             *at = Place { name: place(line.name.as_bytes()), value: place(line.value) };
         }
         let text = input.split_to(length).freeze();
-        let (headers, said) = headers(&text, &places[..count])?;
+        let (headers, said) = headers(&text, &places[..count], added)?;
         let (mut parts, ()) = Response::new(()).into_parts();
         parts.status = status;
         parts.headers = headers;
@@ -97,8 +100,8 @@ impl Head {
     }
 }
 
-fn headers(text: &Bytes, places: &[Place]) -> Result<(HeaderMap, Said), Malformed> {
-    let mut headers = HeaderMap::with_capacity(places.len() + MOST_ADDED);
+fn headers(text: &Bytes, places: &[Place], added: usize) -> Result<(HeaderMap, Said), Malformed> {
+    let mut headers = HeaderMap::with_capacity(places.len() + added);
     let mut said = Said::default();
     let mut connection = HeaderMap::new();
     for Place { name, value } in places {
@@ -211,7 +214,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str, method: &Method) -> Result<Option<Head>, Malformed> {
-        Head::read(&mut BytesMut::from(text), method)
+        Head::read(&mut BytesMut::from(text), method, 0)
     }
 
     #[test]
@@ -302,7 +305,7 @@ mod tests {
             assert!(read(&text[..part], &Method::GET).unwrap().is_none(), "{part}");
         }
         let mut input = BytesMut::from(text);
-        let head = Head::read(&mut input, &Method::GET).unwrap().unwrap();
+        let head = Head::read(&mut input, &Method::GET, 8).unwrap().unwrap();
         assert_eq!(&input[..], b"!rest");
         let mut names: Vec<_> = head.parts.headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();

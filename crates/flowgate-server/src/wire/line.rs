@@ -223,7 +223,7 @@ impl<U: Load> Talk<U> {
         loop {
             self.sender.pump(cx, &mut self.socket)?;
             if !self.input.is_empty()
-                && let Some(head) = Head::read(&mut self.input, method)?
+                && let Some(head) = Head::read(&mut self.input, method, U::ADDED)?
             {
                 let status = head.parts.status;
                 if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {

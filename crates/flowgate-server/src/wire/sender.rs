@@ -20,6 +20,9 @@ const SMALL: usize = 4 << 10;
 
 /// The body of a request. The default is none.
 pub(crate) trait Load: Body<Data = Bytes, Error = Cut> + Default + Unpin {
+    /// How many headers are added to the answer, at most, by whoever sends such a body.
+    const ADDED: usize = 0;
+
     /// The piece that was taken last, of which nothing was used, is the next one again.
     fn put_back(&mut self, piece: Bytes);
 

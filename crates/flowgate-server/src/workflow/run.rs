@@ -128,6 +128,15 @@ pub(crate) fn own_name(created: u64, random: &str) -> String {
     format!("{created:012x}-{random}")
 }
 
+/// Whether a text can be such a name.
+pub(crate) fn is_own_name(text: &str) -> bool {
+    let Some((created, random)) = text.split_once('-') else { return false };
+    let is_moment = created.len() >= 12
+        && created.len() <= 16
+        && created.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    is_moment && (1..=64).contains(&random.len()) && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
 /// A result as its caller sent it: text.
 pub(crate) fn result_text(body: &Bytes) -> Option<String> {
     (!body.is_empty()).then(|| String::from_utf8_lossy(body).into_owned())

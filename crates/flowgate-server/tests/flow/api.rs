@@ -189,7 +189,8 @@ fn s3_the_development_token_is_for_loopback_only() {
 
 #[tokio::test]
 async fn the_greeting_has_lines_that_work_as_pasted() {
-    // Seen to fail: with the port that was asked for (0) instead of the real one.
+    // Seen to fail: with the port that was asked for (0) instead of the real one; with a message to this server itself, which one
+    // that denies private addresses does not deliver.
     let kit = Kit::sqlite();
     let server = kit.server_with(&[]);
     let is_pasted = |line: &&str| ["  export ", "  curl "].iter().any(|word| line.starts_with(word));
@@ -206,4 +207,9 @@ async fn the_greeting_has_lines_that_work_as_pasted() {
     // Its rate is remembered, so whoever looks a moment later still sees it.
     let found = pasted(keys);
     assert_eq!((&found[0]["flowControlKey"], &found[0]["rateCount"]), (&json!("try"), &json!(1)), "{found}");
+    // Where it may not deliver to itself, it does not say so.
+    let other = Kit::sqlite();
+    let denying = other.server_with(&["--deny-private"]);
+    assert!(!denying.greeting.contains("/v2/publish/$QSTASH_URL"), "{}", denying.greeting);
+    assert!(denying.greeting.contains("put a URL of yours in the place of"), "{}", denying.greeting);
 }

@@ -8,7 +8,8 @@ use crate::kit::Kit;
 on_every_store! {
     #[test]
     async fn s2_what_cannot_be_is_told_with_what_can_and_nothing_is_stored(kit: &Kit) {
-        // Seen to fail: with any text accepted as a number of retries; with axum's own `Path`, what is no UTF-8 was answered with no JSON.
+        // Seen to fail: with any text accepted as a number of retries; with axum's own `Path`, what is no UTF-8 was answered with no JSON;
+        // with any text for a cursor of runs, 200 and the first page.
         let server = kit.server();
         let header = |name: &'static str, value: &'static str, says: &'static str| {
             (Method::POST, "/v2/publish/https://example.com", vec![(name, value)], "", says)
@@ -25,6 +26,8 @@ on_every_store! {
             header("Upstash-Redact-Fields", "all", "header[Name]"),
             header("Upstash-Flow-Control-Key", "k", "either rate=X or parallelism=Y"),
             header("Upstash-Flow-Control-Value", "rate=1", "Upstash-Flow-Control-Key"),
+            header("Upstash-Callback-Retries", "x", "Upstash-Callback-Retries is"),
+            (Method::POST, "/v2/publish/https://example.com", vec![("Upstash-Flow-Control-Key", "k"), ("Upstash-Flow-Control-Value", "rate=1,rate=3")], "", "more than once"),
             header("Upstash-Content-Based-Deduplication", "maybe", "true or false"),
             (Method::POST, "/v2/publish/ftp://example.com", vec![], "", "http://"),
             (Method::POST, "/v2/publish/https://", vec![], "", "host"),
@@ -46,6 +49,9 @@ on_every_store! {
             (Method::GET, "/v2/events?state=ASLEEP", vec![], "", "IN_PROGRESS"),
             (Method::GET, "/v2/events?cursor=x", vec![], "", "the page before"),
             (Method::GET, "/v2/events?count=0", vec![], "", "from 1"),
+            (Method::GET, "/v2/events?count=5000", vec![], "", "from 1 to 1000"),
+            (Method::GET, "/v2/workflows/events?cursor=garbage", vec![], "", "the page before"),
+            (Method::GET, "/v2/dlq?responseStatus=abc", vec![], "", "responseStatus"),
             (Method::DELETE, "/v2/dlq?labeel=x", vec![], "", "labeel"),
             (Method::DELETE, "/v2/messages?labeel=x", vec![], "", "labeel"),
         ];

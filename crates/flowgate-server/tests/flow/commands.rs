@@ -95,6 +95,25 @@ async fn f6_thousands_of_keys_are_listed_and_more_are_told_of() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f6_the_period_of_a_rate_is_shown_as_it_is() {
+    // Seen to fail: in the whole seconds of the protocol, 200 ms were shown as 1s.
+    let kit = Kit::sqlite();
+    let server = kit.server();
+    for (key, value) in [("fast", "rate=1,period=200ms"), ("slow", "rate=1,period=1m")] {
+        let limits = [
+            ("Upstash-Flow-Control-Key", key),
+            ("Upstash-Flow-Control-Value", value),
+            ("Upstash-Delay", "1h"),
+        ];
+        server.publish("http://127.0.0.1:1/x", &limits).await;
+    }
+    let listed = said(&server, &["keys"]);
+    assert!(listed.contains("0 of 1 in 200ms") && listed.contains("0 of 1 in 60s"), "{listed}");
+    let told = server.get("/v2/flowControl/fast").await;
+    assert_eq!((&told["ratePeriod"], &told["ratePeriodMillis"]), (&json!(1), &json!(200)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_dots_is_steered_like_any_other() {
     let kit = Kit::sqlite();
     let server = kit.server();

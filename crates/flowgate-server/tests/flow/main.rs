@@ -9,6 +9,7 @@ mod api;
 mod bad_input;
 mod bounds;
 mod browser;
+mod bulk;
 mod callbacks;
 mod commands;
 mod console;

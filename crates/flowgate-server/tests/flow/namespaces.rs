@@ -1,7 +1,7 @@
 //! Namespaces: the same names in two of them, and nothing crosses.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     commands::said,
@@ -65,6 +65,23 @@ async fn doors<'a>(kit: &Kit, server: &'a Server) -> [Door<'a>; 2] {
 }
 
 on_every_store! {
+    #[test]
+    async fn s2_the_console_says_that_it_is_not_for_a_namespace(kit: &Kit) {
+        // Seen to fail: a token of a namespace was called none of this server.
+        let server = kit.server_with(&[]);
+        let [_, preview] = doors(kit, &server).await;
+        let origin = server.url();
+        let log_in = async |token: &str| {
+            let body = json!({ "token": token }).to_string();
+            server.ask_plainly(Method::POST, "/console/session", &[("origin", &origin)], &body).await
+        };
+        let token = preview.bearer.strip_prefix("Bearer ").unwrap();
+        let refused = log_in(token).await;
+        assert_eq!(refused.status, 403, "{refused:?}");
+        assert!(refused.error().contains("for a namespace") && refused.header("set-cookie").is_empty(), "{refused:?}");
+        assert_eq!(log_in("none").await.status, 401);
+    }
+
     #[test]
     async fn f3_a_namespace_has_its_own_limits_on_the_same_key(kit: &Kit) {
         // Seen to fail: with names written into the store without their namespace, both shared one key's places.

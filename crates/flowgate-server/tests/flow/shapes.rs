@@ -145,6 +145,9 @@ async fn messages(server: &Server, endpoint: &Endpoint, document: &mut Document)
         document.ask(server, Method::GET, path, &asked, NOTHING).await;
     }
     document.ask(server, Method::DELETE, "/v2/messages/{id}", &format!("/v2/messages/{id}"), NOTHING).await;
+    // What has ended is told from the log, in the same form.
+    let ended = format!("/v2/messages/{id}/explain");
+    document.ask(server, Method::GET, "/v2/messages/{id}/explain", &ended, NOTHING).await;
     document.ask(server, Method::DELETE, "/v2/messages", "/v2/messages?label=one", NOTHING).await;
 }
 
@@ -214,7 +217,9 @@ async fn letters(server: &Server, endpoint: &Endpoint, document: &mut Document) 
         (Method::GET, "/v2/schedules/{id}", "/v2/schedules/s"),
         (Method::GET, "/v2/schedules", "/v2/schedules"),
         (Method::PATCH, "/v2/schedules/{id}/pause", "/v2/schedules/s/pause"),
+        (Method::POST, "/v2/schedules/{id}/pause", "/v2/schedules/s/pause"),
         (Method::PATCH, "/v2/schedules/{id}/resume", "/v2/schedules/s/resume"),
+        (Method::POST, "/v2/schedules/{id}/resume", "/v2/schedules/s/resume"),
         (Method::DELETE, "/v2/schedules/{id}", "/v2/schedules/s"),
     ] {
         document.ask(server, method, path, asked, NOTHING).await;
@@ -271,7 +276,7 @@ async fn runs(server: &Server, endpoint: &Endpoint, document: &mut Document) {
         .await;
     for (method, path, asked) in [
         (Method::GET, "/v2/waiters/{event}", "/v2/waiters/ev".to_owned()),
-        (Method::POST, "/v2/notify/{event}", "/v2/notify/wfr_live/later".to_owned()),
+        (Method::POST, "/v2/notify/{run}/{event}", "/v2/notify/wfr_live/later".to_owned()),
         (Method::POST, "/v2/notify/{event}", "/v2/notify/ev".to_owned()),
         (Method::GET, "/v2/workflows/runs/{id}", "/v2/workflows/runs/wfr_live".to_owned()),
         (Method::GET, "/v2/workflows/logs", "/v2/workflows/logs?count=1".to_owned()),

@@ -1,5 +1,10 @@
 //! How the server ends when it is asked to.
 
+use std::{
+    net::TcpListener,
+    process::{Command, Stdio},
+};
+
 use crate::{endpoint::Endpoint, kit::Kit};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -21,4 +26,21 @@ async fn a_second_signal_ends_it_at_once_and_says_what_was_cut_off() {
         server.says(told).await;
         assert_eq!(server.end(), Some(code), "{signal}");
     }
+}
+
+#[test]
+fn g10_a_server_whose_store_does_not_answer_ends_before_it_has_started() {
+    // Seen to fail: with signals looked at when all is open, it ended when the store was given up, and with 1.
+    let store = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://nobody@{}/none", store.local_addr().unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &url]).stdout(Stdio::piped());
+    let server = command.stdin(Stdio::null()).spawn().unwrap();
+    // It asks, and nobody says anything.
+    let _asking = store.accept().unwrap();
+    let pid = server.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    let ended = server.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "stopped: it had not started yet\n");
+    assert_eq!(ended.status.code(), Some(0));
 }

@@ -45,6 +45,19 @@ pub enum StoreError {
         /// The worker that asked.
         worker: WorkerId,
     },
+    /// A task waits for another one that waits for its slot.
+    #[error(
+        "RC5026: re-entrant: task {awaited} waits for a slot of {place} that task {holding} holds, which would wait for it; \
+         let task {holding} end first, or send task {awaited} with another key or to another queue"
+    )]
+    ReEntrant {
+        /// The one that runs, and would wait.
+        holding: TaskId,
+        /// The one it would wait for.
+        awaited: TaskId,
+        /// What they share, and how much of it is in use.
+        place: String,
+    },
 }
 
 /// A process that runs tasks, for as long as it renews its lease. Never used again once it is gone.
@@ -520,6 +533,8 @@ pub enum Wake {
     Work,
     /// A task was delayed: what upkeep waits for may have changed.
     Due,
+    /// A lane rests for so long, until its rate lets the next one start: what upkeep waits for may have changed.
+    Rests(Duration),
     /// This task should be stopped.
     Cancel(TaskId),
     /// A task whose result is kept has ended.
@@ -566,6 +581,10 @@ pub trait Store: Send + Sync + 'static {
     /// What time brings about: delayed tasks join their line, expired ones leave it, tasks of workers that are gone go back.
     /// Any number of processes may do it at the same time.
     fn upkeep(&self) -> Reply<'_, Kept>;
+
+    /// Of upkeep only this, in few steps, for rates that let somebody start many times a second: lanes whose rest is over are looked at
+    /// again. How long the next of them still rests.
+    fn wake_rested(&self) -> Reply<'_, Option<Duration>>;
 
     /// Sets how many tasks may be claimed or running in all.
     fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()>;

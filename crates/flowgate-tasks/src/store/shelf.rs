@@ -142,6 +142,9 @@ pub const OLDEST_LOOKED_AT: u32 = 1000;
 
 /// What no store of tasks needs and every server does: logs, settings, lists.
 pub trait Shelf: Store {
+    /// The time, by the clock that decides when something is due.
+    fn now(&self) -> Reply<'_, Tick>;
+
     /// Writes notes. They are shared, so that whoever has to try again needs no copy of them.
     fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()>;
 
@@ -182,8 +185,8 @@ pub trait Shelf: Store {
     /// These keys, as far as they are known. Their counts end at [`MOST_COUNTED`].
     fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>>;
 
-    /// How much there is.
-    fn census(&self) -> Reply<'_, Census>;
+    /// How much there is; of keys, all but those whose names begin so, if anything is said.
+    fn census(&self, without: String) -> Reply<'_, Census>;
 
     /// What is left undone, in all and in this queue.
     fn arrears(&self, queue: String) -> Reply<'_, Arrears>;

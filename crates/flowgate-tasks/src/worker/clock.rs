@@ -1,8 +1,8 @@
-//! The only file of the workers that reads time.
+//! The only file of this crate that reads a clock which nobody sets.
 
 use tokio::time::Instant;
 
-/// The time now, by a clock that no one sets.
-pub(super) fn now() -> Instant {
+/// The time now.
+pub(crate) fn now() -> Instant {
     Instant::now()
 }

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     record::Parts,
+    reentry,
     store::{Claimed, End, Settle},
     task::{Retry, TaskId},
 };
@@ -63,7 +64,7 @@ impl Held {
             attempt: task.attempt,
             begun: begun.clone(),
         };
-        let run = handlers.run(context, task.record.slice_ref(body));
+        let run = reentry::known(task.id, handlers.run(context, task.record.slice_ref(body)));
         let handle = match timeout {
             None => self.runs.spawn(run),
             Some(timeout) => {

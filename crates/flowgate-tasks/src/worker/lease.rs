@@ -67,7 +67,7 @@ impl Lease {
                 teller.heard(&renewed);
                 match renewed {
                     Ok(true) => drop(told.send(Some(asked + lease))),
-                    Ok(false) => {
+                    Ok(false) | Err(StoreError::Gone { .. }) => {
                         let _ = told.send(None);
                         return;
                     }

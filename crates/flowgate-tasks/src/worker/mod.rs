@@ -2,7 +2,7 @@
 
 mod begun;
 mod catch_up;
-mod clock;
+pub(crate) mod clock;
 mod handlers;
 mod held;
 mod lease;

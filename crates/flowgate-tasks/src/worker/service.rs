@@ -119,7 +119,7 @@ impl Worker {
                     Ok(Wake::Cancel(id)) => desk.cancel(id),
                     Ok(Wake::Work) => desk.look(),
                     Ok(Wake::Missed) | Err(RecvError::Lagged(_)) => desk.look_and_catch_up(),
-                    Ok(Wake::Due | Wake::Ended(_)) => {}
+                    Ok(Wake::Due | Wake::Rests(_) | Wake::Ended(_)) => {}
                     Err(RecvError::Closed) => std::future::pending().await,
                 },
                 () = sleep_until(desk.look_at) => desk.look(),

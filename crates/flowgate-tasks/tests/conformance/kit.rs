@@ -52,17 +52,21 @@ macro_rules! on_every_store {
 }
 
 /// A wall clock that stands still until it is moved.
-pub(crate) struct HandWall(AtomicU64);
+pub(crate) struct HandWall(AtomicU64, AtomicU64);
 
 impl HandWall {
     fn new() -> Arc<Self> {
-        Arc::new(HandWall(AtomicU64::new(1_800_000_000_000_000_000)))
+        Arc::new(HandWall(AtomicU64::new(1_800_000_000_000_000_000), AtomicU64::new(0)))
     }
 }
 
 impl Wall for HandWall {
     fn now(&self) -> Tick {
         Tick::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+
+    fn passed(&self) -> Duration {
+        Duration::from_nanos(self.1.load(Ordering::SeqCst))
     }
 }
 
@@ -112,6 +116,12 @@ impl Kit {
 
     /// Time passes.
     pub(crate) fn advance(&self, span: Duration) {
+        self.set_forward(span);
+        self.wall.1.fetch_add(span.as_nanos() as u64, Ordering::SeqCst);
+    }
+
+    /// The clock is set forward.
+    pub(crate) fn set_forward(&self, span: Duration) {
         self.wall.0.fetch_add(span.as_nanos() as u64, Ordering::SeqCst);
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flowgate_core::Limits;
-use flowgate_tasks::store::{End, KeyChange};
+use flowgate_tasks::store::{End, KeyChange, Wake};
 
 use crate::kit::{Kit, SECOND, done, ids, keyed, max, rate, task};
 
@@ -51,6 +51,30 @@ on_every_store! {
         assert_eq!(worker.claim(9).await.len(), 1);
         kit.pass(2 * SECOND).await;
         assert_eq!(worker.claim(9).await.len(), 2);
+    }
+
+    #[test]
+    async fn f1_who_waits_for_a_rate_starts_when_its_wait_is_over(kit: &Kit) {
+        // Seen to fail: with no `Rests` from a claim, upkeep heard of no rest, and slept on for up to a second; so it did with
+        // `wake_rested` saying `None`.
+        let drip = |each: &str| Limits::builder().rate(1, each).build().expect("limits");
+        let keys = [("soon", drip("200ms")), ("later", drip("500ms"))];
+        kit.send_all((0..6).map(|number| keys[number % 2]).map(|(key, limits)| keyed(key, limits)).collect())
+            .await;
+        let mut wakes = kit.store.wakes();
+        let worker = kit.worker().await;
+        let mut claimed = worker.claim(9).await;
+        claimed.extend(worker.claim(9).await);
+        assert_eq!(claimed.len(), 2, "one of each");
+        let heard = std::iter::from_fn(|| wakes.try_recv().ok());
+        let rest = heard.filter_map(|wake| if let Wake::Rests(rest) = wake { Some(rest) } else { None }).min();
+        assert_eq!(rest, Some(Duration::from_millis(200)));
+        kit.advance(Duration::from_millis(199));
+        assert_eq!(kit.store.wake_rested().await.expect("a store"), Some(Duration::from_millis(1)));
+        assert_eq!(worker.claim(9).await.len(), 0);
+        kit.advance(Duration::from_millis(1));
+        assert_eq!(kit.store.wake_rested().await.expect("a store"), Some(Duration::from_millis(300)), "the other key");
+        assert_eq!(worker.claim(9).await.len(), 1);
     }
 
     #[test]

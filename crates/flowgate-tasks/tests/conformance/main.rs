@@ -17,6 +17,7 @@ mod limits;
 #[cfg(feature = "postgres")]
 mod offers;
 mod order;
+mod reentry;
 mod runs;
 mod shelf;
 mod sqlite;

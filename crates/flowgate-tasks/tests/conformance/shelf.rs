@@ -225,8 +225,10 @@ on_every_store! {
         let named = shelf.keys_named(vec!["beta".into(), "none".into(), "zeta".into()]).await.expect("a store");
         let told: Vec<_> = named.iter().map(|found| (&*found.key.key, found.key.in_use, found.key.waiting)).collect();
         assert_eq!(told, [("beta", 1, 0), ("zeta", 0, 1)]);
-        let census = shelf.census().await.expect("a store");
-        assert_eq!((census.keys, census.paused_keys, census.pinned_keys, census.dead), (6, 1, 1, 0));
+        for (without, keys) in [("", 6), ("queue/", 5)] {
+            let census = shelf.census(without.into()).await.expect("a store");
+            assert_eq!((census.keys, census.paused_keys, census.pinned_keys, census.dead), (keys, 1, 1, 0));
+        }
     }
 
     #[test]

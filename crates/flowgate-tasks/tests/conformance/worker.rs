@@ -178,6 +178,7 @@ impl Store for Faulty {
         fn send(tasks: Vec<NewTask>) -> Vec<Sent>;
         fn reconcile(worker: WorkerId, known: Vec<i64>) -> u32;
         fn upkeep() -> Kept;
+        fn wake_rested() -> Option<Duration>;
         fn set_cluster_cap(cap: Option<u32>) -> ();
         fn set_latest(is_latest: bool) -> ();
         fn set_queue(queue: QueueLimits) -> ();

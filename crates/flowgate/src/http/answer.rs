@@ -38,6 +38,7 @@ pub struct Answer {
     format: Format,
     over_max: Wording,
     over_rate: Wording,
+    keys_full: Wording,
 }
 
 /// The form of a refusal's body.
@@ -72,13 +73,22 @@ struct Grpc {
 /// What is known of a refusal.
 struct Facts {
     reason: &'static str,
-    is_rate: bool,
+    kind: Kind,
     is_budget: bool,
     code: Code,
     max: Option<u32>,
     in_use: u32,
     waiting: u32,
     retry_after: Option<Duration>,
+}
+
+/// Whose words a refusal is told in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    OverMax,
+    OverRate,
+    /// It is about no limit of the caller's.
+    KeysFull,
 }
 
 impl Default for Answer {
@@ -96,6 +106,11 @@ impl Default for Answer {
                 Code::RateRefused.as_str(),
                 "Rate limit exceeded",
                 "Too many requests. Please retry after {retry_after} s.",
+            ),
+            keys_full: Wording::fixed(
+                Code::Refused.as_str(),
+                "Too many keys in use",
+                "Too many keys are in use at once, and yours is not among them. Please retry shortly.",
             ),
         }
     }
@@ -116,6 +131,11 @@ impl Answer {
                 "PLATFORM.RATE_LIMIT_EXCEEDED",
                 "Rate limit exceeded.",
                 "Too many requests in the current window. Retry after {retry_after} s.",
+            ),
+            keys_full: Wording::fixed(
+                "PLATFORM.CONCURRENCY_LIMIT_EXCEEDED",
+                "Too many keys in use",
+                "Too many keys are in use at once, and yours is not among them. Please retry shortly.",
             ),
             ..Answer::default()
         }
@@ -150,12 +170,14 @@ impl Answer {
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Result<Self, OptionError> {
         let message = message.into();
         self.over_max = self.over_max.with_message(message.clone())?;
-        self.over_rate = self.over_rate.with_message(message)?;
+        self.over_rate = self.over_rate.with_message(message.clone())?;
+        self.keys_full = self.keys_full.with_message(message)?;
         Ok(self)
     }
 
-    /// The words where too many are in flight.
+    /// The words where too many are in flight. A table of keys that is full has words of its own, under the same code.
     pub fn over_max(mut self, wording: Wording) -> Self {
+        self.keys_full.code.clone_from(&wording.code);
         self.over_max = wording;
         self
     }
@@ -173,7 +195,11 @@ impl Answer {
 
     /// The same before it is a response, for a client that speaks gRPC or does not.
     pub fn tell(&self, refusal: &Refusal, is_grpc: bool) -> Told {
-        let is_rate = refusal.reason == Reason::Rate;
+        let kind = match refusal.reason {
+            Reason::Rate => Kind::OverRate,
+            Reason::KeysFull => Kind::KeysFull,
+            _ => Kind::OverMax,
+        };
         // A full table of keys, a pause, a close and a store that is away are nobody's budget.
         let is_budget = !matches!(
             refusal.reason,
@@ -181,7 +207,7 @@ impl Answer {
         );
         let facts = Facts {
             reason: refusal.reason.as_str(),
-            is_rate,
+            kind,
             is_budget,
             code: refusal.code(),
             max: refusal.max,
@@ -196,7 +222,7 @@ impl Answer {
     pub(crate) fn shed(&self, request: &HeaderMap) -> Response<Bytes> {
         let facts = Facts {
             reason: OVERLOAD,
-            is_rate: false,
+            kind: Kind::OverMax,
             is_budget: true,
             code: Code::Refused,
             max: None,
@@ -231,7 +257,11 @@ impl Answer {
 
     fn write(&self, facts: &Facts, is_grpc: bool) -> Told {
         let status = if facts.is_budget { self.status } else { StatusCode::SERVICE_UNAVAILABLE };
-        let wording = if facts.is_rate { &self.over_rate } else { &self.over_max };
+        let wording = match facts.kind {
+            Kind::OverMax => &self.over_max,
+            Kind::OverRate => &self.over_rate,
+            Kind::KeysFull => &self.keys_full,
+        };
         let retry_after = whole_seconds(facts.retry_after.unwrap_or(self.retry_after)).max(1);
         let Facts { max, in_use, waiting, .. } = *facts;
         let numbers = Numbers { max, in_use, waiting, retry_after };

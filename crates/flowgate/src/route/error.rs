@@ -186,7 +186,7 @@ fn suggestion(code: Code) -> &'static str {
         Code::Unreachable => "see whether the other side runs and can be reached from here",
         Code::TimedOut => "allow it more time, or find out what it waits for",
         Code::RateRefused => {
-            "come again after `retry_after`, or let callers wait: `delay` instead of `reject`"
+            "come again after `retry_after`, or let callers wait: a throttle without `reject`"
         }
         Code::Unreadable => "see what the source sends, and what the route's `input` expects",
         Code::BreakerOpen => "wait for the cooldown, or give the breaker a `fallback`",

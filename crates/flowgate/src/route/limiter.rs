@@ -72,7 +72,8 @@ fn renamed(error: &OptionError) -> OptionError {
         "period" => "per",
         other => other,
     };
-    OptionError::new(option, error.value(), error.accepted().replace("`queue`", "`max_queue`"))
+    let accepted = error.accepted().replace("`queue`", "`max_queue`").replace("`timeout`", "`queue_timeout`");
+    OptionError::new(option, error.value(), accepted)
 }
 
 /// A gate of a route: with a lane for each key, or with one for all. Both are handles on the gate itself, to look at it and to

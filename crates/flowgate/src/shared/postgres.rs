@@ -135,6 +135,8 @@ pub(crate) struct Postgres {
     gate: String,
     member: Option<Member>,
     session: Option<Session>,
+    /// Whether connections are known to be sessions.
+    has_sessions: bool,
     /// Whether a call was begun and not ended.
     is_calling: bool,
     /// Up to which gate's which lane was swept.
@@ -181,6 +183,7 @@ impl Postgres {
             gate: gate.to_owned(),
             member: None,
             session: None,
+            has_sessions: false,
             is_calling: false,
             swept: Default::default(),
         })
@@ -202,6 +205,12 @@ impl Postgres {
     }
 
     async fn joined(&mut self, member: Member, lease: Duration) -> Result<(), StoreError> {
+        if !self.has_sessions {
+            self.has_sessions = self.address.keeps_sessions().await.map_err(failed)?;
+        }
+        if !self.has_sessions {
+            return Err(StoreError::Refused(Address::POOLED.to_owned()));
+        }
         // Listened to first: nothing that is said to a member is missed.
         self.member = Some(member);
         self.session = None;

@@ -53,6 +53,30 @@ fn h4_what_is_nobodys_budget_is_503_whatever_the_status() {
 }
 
 #[test]
+fn h4_a_full_table_of_keys_is_told_as_such() {
+    // Seen to fail: with the words of a full lane, "Maximum concurrent action requests per integration is 1. Currently 1".
+    let refusal = refused_for(Reason::KeysFull);
+    for (answer, message) in [
+        (
+            Answer::envelope(),
+            "Too many keys are in use at once, and yours is not among them. Please retry shortly.",
+        ),
+        (Answer::envelope().message("come back").unwrap(), "come back"),
+    ] {
+        let response = answer.refuse(&refusal, &plain());
+        let error = &body(&response)["error"];
+        assert_eq!(
+            (response.status().as_u16(), &error["message"], &error["code"]),
+            (503, &json!(message), &json!("PLATFORM.CONCURRENCY_LIMIT_EXCEEDED"))
+        );
+    }
+    let own = Wording::new("MINE", "Full", "{in_flight} of {max}").unwrap();
+    let response = Answer::envelope().over_max(own).refuse(&refusal, &plain());
+    let error = &body(&response)["error"];
+    assert_eq!((&error["code"], &error["title"]), (&json!("MINE"), &json!("Too many keys in use")));
+}
+
+#[test]
 fn h4_a_rate_has_words_of_its_own() {
     // Seen to fail: with `over_max` for every refusal; with the refusal's `retry_after` left out; without `max(1)`.
     let mut refusal = refused_for(Reason::Rate);

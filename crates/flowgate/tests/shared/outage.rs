@@ -8,7 +8,7 @@ use flowgate::{
 };
 use flowgate_testkit::{
     Redis,
-    postgres::{Options, Postgres},
+    postgres::{Options, Postgres, pool_transactions},
 };
 
 use tokio::time::timeout;
@@ -227,5 +227,20 @@ fn s2_a_lane_that_cannot_be_read_refuses_its_own_and_nobody_else() {
             "return redis.call('HDEL', 'flowgate:{{gate}}:lanes', 'ka')",
         );
         assert!(gate.enter_key("a").await.is_ok());
+    });
+}
+
+// Seen to fail: without the question the gate started.
+#[test]
+fn s1_behind_a_pooler_of_transactions_a_gate_does_not_start_and_says_what_to_do() {
+    let cluster = Postgres::shared();
+    let url = cluster.create_database("pooled").unwrap();
+    let port = pool_transactions(cluster.port()).unwrap();
+    let pooled = url.replace(&format!(":{}/", cluster.port()), &format!(":{port}/"));
+    let start = |url: String| async move { Gate::builder(&url).name("pooled").max(1).start().await };
+    runtime().block_on(async {
+        start(url).await.unwrap();
+        let refused = start(pooled).await.err().unwrap().to_string();
+        assert!(refused.contains("pool_mode = session"), "{refused}");
     });
 }

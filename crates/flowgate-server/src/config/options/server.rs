@@ -12,7 +12,7 @@ pub(crate) static SERVER: Section = Section {
             kind: Kind::Text("address and port"),
             default: Default::Value("\"127.0.0.1:8080\""),
             about: "Where to listen; port 0 takes any free one. `--listen` says the same.",
-            why: "There is no login, so nobody but this machine reaches it unless you say so.",
+            why: "What comes in is not encrypted: nobody but this machine reaches it unless you say so.",
         },
         Opt {
             name: "max_requests",

@@ -20,7 +20,10 @@ export function span(ms) {
 }
 
 // A period of whole seconds, in its largest even unit: 60 is 1m.
-export function period(seconds) {
+// The length of a period, from its milliseconds.
+export function period(millis) {
+  if (millis % 1000 !== 0) return `${millis}ms`;
+  const seconds = millis / 1000;
   for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
     if (seconds >= size && seconds % size === 0) return `${seconds / size}${unit}`;
   }

@@ -21,7 +21,7 @@ export function pin(view, then) {
     [
       { name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: view.parallelismMax ?? "", hint: "In flight at once. Empty: as the messages say." },
       { name: "rate", label: "Rate", kind: "number", min: 1, value: view.rateMax ?? "", hint: "Starts in a period. Empty: as the messages say." },
-      { name: "period", label: "Period, in seconds", kind: "number", min: 1, value: view.ratePeriod ?? "" },
+      { name: "period", label: "Period, in seconds", kind: "number", min: 1, value: view.ratePeriodMillis % 1000 === 0 ? view.ratePeriod : "" },
     ],
     "Pin",
     async (values) => {
@@ -145,7 +145,7 @@ function columns(refresh, go) {
           cell.append(figure, bar.node);
           return (view) => {
             const has = view.rateMax !== undefined;
-            say(figure, has ? `${number(view.rateCount)} / ${number(view.rateMax)} per ${period(view.ratePeriod)}` : "–");
+            say(figure, has ? `${number(view.rateCount)} / ${number(view.rateMax)} per ${period(view.ratePeriodMillis)}` : "–");
             bar.node.hidden = !has;
             if (has) bar.show(view.rateCount, view.rateMax);
           };

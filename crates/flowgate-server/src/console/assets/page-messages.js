@@ -131,12 +131,14 @@ export function messagePage({ name: id, go, link }) {
   const state = h("span", { class: "badges" });
 
   async function load() {
-    const [events, message] = await Promise.all([get("events", { messageIds: id, count: 200 }).catch(() => null), get(`messages/${part(id)}`).catch(() => null)]);
-    if (isLeft) return;
+    const events = await get("events", { messageIds: id, count: 200 }).catch(() => null);
     const all = events?.events ?? [];
     const newest = all[0];
+    // One that was cancelled is gone: the log alone tells of it.
+    const message = newest?.state === "CANCELED" ? null : await get(`messages/${part(id)}`).catch(() => null);
+    if (isLeft) return;
     const first = all.find((event) => event.state === "CREATED");
-    const about = message ?? newest;
+    const about = message ?? first ?? newest;
     if (!about) {
       fill(rest, h("div", { class: "card empty" }, h("h2", null, "There is no such message"), h("p", null, "It never was, or its log is older than three days.")));
       return;

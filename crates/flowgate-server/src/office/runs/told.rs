@@ -30,7 +30,7 @@ static TELLING: LazyLock<Gate> =
 const WHOLE: usize = 50;
 
 /// Which runs are meant: any of the values of a name, and all of the names.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunFilter {
     pub(crate) ids: Vec<String>,
     pub(crate) url: Option<String>,

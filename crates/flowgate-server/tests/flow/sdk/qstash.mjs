@@ -49,6 +49,7 @@ const later = (label) => client.publish({ url: `${work.url}/later`, body: "later
 const [one, two, three, four] = [await later("a"), await later("b"), await later("c"), await later("d")];
 assert.deepEqual(await client.messages.cancel(one.messageId), { cancelled: 1 });
 assert.deepEqual(await client.messages.cancel([two.messageId, "msg_unknown"]), { cancelled: 1 });
+await assert.rejects(client.messages.cancel({ filter: { label: "" } }), /label is empty/);
 assert.deepEqual(await client.messages.cancel({ filter: { label: "c" } }), { cancelled: 1 });
 await client.messages.delete(four.messageId);
 const [five, six] = [await later("e"), await later("f")];

@@ -82,6 +82,9 @@ assert came("/raw")[0][1] == "PUT"
 later = [client.message.publish(url=f"{url}/later", delay="1h").message_id for _ in range(3)]
 client.message.cancel(later[0])
 assert client.message.cancel_many([later[1]]) == 1
+assert client.message.cancel_many([]) == 0, "nothing is named, and not everything"
+assert client.dlq.delete_many([]) == 0
+assert client.message.get(later[2]).message_id == later[2]
 # What was answered a moment ago and is not settled yet counts as well.
 assert client.message.cancel_all() >= 1
 refused(client.message.get, "msg_unknown")

@@ -6,23 +6,25 @@
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{Arc, atomic::AtomicI64},
+    time::Duration,
 };
 
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
 
 use super::{
+    identity::Known,
     lanes::Lanes,
     memory::Memory,
     migrate,
     notify::Listener,
     rows::stored,
     runs, send,
-    session::{Plans, Session},
+    session::{Plans, Session, failed, in_time},
     tls::Address,
     turn, upkeep,
 };
 use crate::{
-    clock::Wall,
+    clock::{Look, SystemWall, Wall},
     store::{Board, Reply, StoreError, Wake},
 };
 
@@ -46,6 +48,7 @@ pub struct Postgres {
 pub(super) struct Shared {
     address: Address,
     options: PostgresOptions,
+    pub(super) known: Known,
     sends: Arc<Mutex<Option<Session>>>,
     turns: Arc<Mutex<Option<Session>>>,
     upkeep: Arc<Mutex<Option<Session>>>,
@@ -53,7 +56,7 @@ pub(super) struct Shared {
     /// Up to which key those that hold nothing were swept away.
     pub(super) swept: AtomicI64,
     /// What time it was when upkeep looked last.
-    pub(super) seen: AtomicI64,
+    pub(super) seen: std::sync::Mutex<Option<Look>>,
     pub(super) lanes: Lanes,
     pub(super) turning: Memory,
     /// Workers of this process that sends may claim for.
@@ -82,17 +85,22 @@ impl Postgres {
     /// Connects with options.
     pub async fn connect_with(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
         let address = Address::parse(url)?;
+        let asked = async { address.keeps_sessions().await.map_err(failed("connected")) };
+        if !in_time(asked).await? {
+            return Err(StoreError::Database { doing: "connected", why: Address::POOLED.to_owned() });
+        }
         migrate::run(&address).await?;
         let (wakes, _) = broadcast::channel(WAKES);
         let shared = Shared {
             address,
             options,
+            known: Known::default(),
             sends: Arc::default(),
             turns: Arc::default(),
             upkeep: Arc::default(),
             rest: Arc::default(),
             swept: AtomicI64::new(0),
-            seen: AtomicI64::new(i64::MAX),
+            seen: std::sync::Mutex::default(),
             lanes: Lanes::default(),
             turning: Memory::default(),
             offers: Board::default(),
@@ -132,6 +140,11 @@ impl Shared {
         self.options.clock.as_ref().map(|clock| stored(clock.now()))
     }
 
+    /// What has passed by a clock that nobody sets.
+    pub(super) fn passed(&self) -> Duration {
+        self.options.clock.as_ref().map_or_else(|| SystemWall.passed(), |clock| clock.passed())
+    }
+
     /// A connection for this line, alone.
     async fn session(&self, line: Line) -> Result<Lease, StoreError> {
         let (slot, statements, plans) = match line {
@@ -143,8 +156,10 @@ impl Shared {
             Line::Rest => (&self.rest, &[&[runs::READS][..]][..], Plans::Any),
         };
         let mut slot = Arc::clone(slot).lock_owned().await;
-        if slot.as_ref().is_none_or(Session::is_closed) {
-            let session = Session::open(&self.address, &statements.concat().concat(), plans).await?;
+        if self.known.is_replaced() || slot.as_ref().is_none_or(Session::is_closed) {
+            *slot = None;
+            let session =
+                Session::open(&self.address, &self.known, &statements.concat().concat(), plans).await?;
             self.turning.marks.forget();
             *slot = Some(session);
         }

@@ -9,6 +9,7 @@ use super::{
     ahead::{LATE, START},
     connect::Postgres,
     gather::{ANY_KEYED, GIVE_BACK, GIVE_BACK_SOME, KEYED_LANES, PLAIN_LANES},
+    identity::Known,
     session::{BEGIN, Plans, Session},
     swap::SWAP,
     swap_keys::SWAP_KEYS,
@@ -52,7 +53,8 @@ impl Asked {
             store.send((from..from + SOME).map(task).collect()).await.expect("sent");
         }
         let address = Address::parse(&url).expect("an address");
-        let session = Session::open(&address, &[], Plans::ByIndex).await.expect("a connection");
+        let session =
+            Session::open(&address, &Known::default(), &[], Plans::ByIndex).await.expect("a connection");
         let asked = Asked { url, session, worker };
         asked.run("ANALYZE").await;
         let statements = [
@@ -229,7 +231,7 @@ async fn t3_a_claim_reads_as_much_however_many_keys_there_are() {
 async fn t5_a_lease_ends_as_fast_however_many_ended_while_a_transaction_is_open() {
     let asked = Asked::of(SOME).await;
     let address = Address::parse(&asked.url).expect("an address");
-    let other = Session::open(&address, &[], Plans::Any).await.expect("a connection");
+    let other = Session::open(&address, &Known::default(), &[], Plans::Any).await.expect("a connection");
     other
         .run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM cluster")
         .await

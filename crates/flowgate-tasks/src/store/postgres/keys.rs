@@ -29,9 +29,10 @@ const KEYS: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, no
     SELECT FROM tasks WHERE tasks.lane = lanes.id AND place IS NULL LIMIT $2::bigint) AS places) AS later \
     WHERE lanes.key = keys.id)) AS delayed \
     FROM keys WHERE name = ANY($1) ORDER BY name COLLATE \"C\"";
-const CENSUS: &str = "SELECT (SELECT count(*) FROM keys) AS keys, (SELECT count(*) FROM keys WHERE paused) AS paused, \
-    (SELECT count(*) FROM keys WHERE pinned IS NOT NULL) AS pinned, \
-    (SELECT count(*) FROM (SELECT FROM dead LIMIT $1) AS letters) AS dead";
+const CENSUS: &str = "SELECT count(*) AS keys, count(*) FILTER (WHERE paused) AS paused, \
+    count(*) FILTER (WHERE pinned IS NOT NULL) AS pinned, \
+    (SELECT count(*) FROM (SELECT FROM dead LIMIT $1) AS letters) AS dead \
+    FROM keys WHERE $2 = '' OR NOT starts_with(name, $2)";
 
 /// Tasks are counted once for all keys, not once for each.
 const BUSIEST: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, now_ns($2) AS now, \
@@ -108,8 +109,9 @@ impl Postgres {
     }
 
     /// How much there is.
-    pub(super) async fn count_all(&self) -> Result<Census, StoreError> {
-        let rows = self.rows(CENSUS, vec![Box::new(i64::from(MOST_COUNTED))]).await?;
+    pub(super) async fn count_all(&self, without: String) -> Result<Census, StoreError> {
+        let values: Values = vec![Box::new(i64::from(MOST_COUNTED)), Box::new(without)];
+        let rows = self.rows(CENSUS, values).await?;
         let count = |column: &str| rows.first().map_or(0, |row| row.get::<_, i64>(column).unsigned_abs());
         Ok(Census {
             keys: count("keys"),

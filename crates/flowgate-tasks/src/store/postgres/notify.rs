@@ -9,7 +9,10 @@ use futures_util::{StreamExt, stream::poll_fn};
 use tokio::{sync::broadcast, task::JoinHandle};
 use tokio_postgres::{AsyncMessage, Client};
 
-use super::{session::failed, tls::Address};
+use super::{
+    session::{failed, in_time},
+    tls::Address,
+};
 use crate::{
     store::{StoreError, Wake},
     task::TaskId,
@@ -30,14 +33,14 @@ impl Listener {
         wakes: &broadcast::Sender<Wake>,
         mark: &str,
     ) -> Result<Self, StoreError> {
-        let mut listening = listen(address, wakes, mark).await?;
+        let mut listening = in_time(listen(address, wakes, mark)).await?;
         let (address, wakes, mark) = (address.clone(), wakes.clone(), mark.to_owned());
         Ok(Listener(tokio::spawn(async move {
             loop {
                 let _ = (&mut listening.connection).await;
                 listening = loop {
                     tokio::time::sleep(PAUSE).await;
-                    if let Ok(listening) = listen(&address, &wakes, &mark).await {
+                    if let Ok(listening) = in_time(listen(&address, &wakes, &mark)).await {
                         break listening;
                     }
                 };

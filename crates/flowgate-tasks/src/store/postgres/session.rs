@@ -6,12 +6,16 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 use futures_util::future::try_join_all;
 use tokio_postgres::{Client, Row, Statement, error::SqlState, types::ToSql};
 
-use super::tls::Address;
+use super::{
+    identity::{Identity, Known},
+    tls::Address,
+};
 use crate::store::StoreError;
 
 /// Sends statements in one flight, in this order, and gives their answers, or the first error. Whatever comes behind the
@@ -77,9 +81,19 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects, in the schema of the tasks, with these statements prepared.
+    /// Connects, in the schema of the tasks, with these statements prepared; if they are the tables that are known.
     pub(super) async fn open(
         address: &Address,
+        known: &Known,
+        statements: &[&'static str],
+        plans: Plans,
+    ) -> Result<Self, StoreError> {
+        in_time(Self::opened(address, known, statements, plans)).await
+    }
+
+    async fn opened(
+        address: &Address,
+        known: &Known,
         statements: &[&'static str],
         plans: Plans,
     ) -> Result<Self, StoreError> {
@@ -90,6 +104,8 @@ impl Session {
         });
         let settings = if plans == Plans::ByIndex { BY_INDEX } else { PLAIN };
         client.batch_execute(settings).await.map_err(failed("connected"))?;
+        let identity = Identity::of(&client).await.map_err(failed("connected"))?;
+        known.judge(&identity)?;
         let statements: BTreeSet<&'static str> = statements.iter().copied().collect();
         let prepared = try_join_all(statements.iter().map(|sql| client.prepare(sql)));
         let prepared = prepared.await.map_err(failed("prepared its statements"))?;
@@ -144,9 +160,28 @@ impl Session {
     }
 }
 
-/// A newer program changed what a prepared statement gives, or somebody between us and the server forgot it: it is prepared anew.
+/// How long a new connection may take until it is ready for use. A pooler that has none left takes it in and lets it wait, as long as it likes.
+const OPENING: Duration = Duration::from_secs(15);
+
+/// What comes of opening a connection, if it does in time.
+pub(super) async fn in_time<T>(
+    opening: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let late = |_| {
+        let why = format!(
+            "a new connection was not served within {OPENING:?}: the server is overloaded, or a pooler before it has none left \
+             (each process takes five)"
+        );
+        Err(StoreError::Database { doing: "connected", why })
+    };
+    tokio::time::timeout(OPENING, opening).await.unwrap_or_else(late)
+}
+
+/// A newer program changed what a prepared statement gives, or somebody between us and the server forgot it: it is prepared anew. Or a
+/// table is gone, and then another may be there soon.
 fn is_stale(code: &SqlState) -> bool {
-    *code == SqlState::FEATURE_NOT_SUPPORTED || *code == SqlState::INVALID_SQL_STATEMENT_NAME
+    [SqlState::FEATURE_NOT_SUPPORTED, SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::UNDEFINED_TABLE]
+        .contains(code)
 }
 
 /// What an error of the database becomes.
@@ -172,5 +207,20 @@ impl Tries {
         let gave_way = |why: &str| why.ends_with("(40P01)") || why.ends_with("(40001)");
         self.0 += 1;
         self.0 < MOST && matches!(error, StoreError::Database { why, .. } if gave_way(why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::{Session, in_time};
+
+    // Seen to fail: without the bound it waited for ever.
+    #[tokio::test(start_paused = true)]
+    async fn s1_a_connection_that_a_pooler_lets_wait_is_given_up_and_it_is_said_why() {
+        let tried = in_time(pending::<Result<Session, _>>()).await;
+        let why = tried.err().expect("given up").to_string();
+        assert!(why.contains("15s") && why.contains("a pooler") && why.contains("takes five"), "{why}");
     }
 }

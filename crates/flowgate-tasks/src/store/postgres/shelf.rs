@@ -58,6 +58,14 @@ impl Postgres {
 }
 
 impl Shelf for Postgres {
+    fn now(&self) -> Reply<'_, Tick> {
+        Box::pin(async move {
+            let told = self.shared.told_time();
+            let rows = self.rows("SELECT now_ns($1)", vec![Box::new(told)]).await?;
+            Ok(tick(rows.first().map_or(0, |row| row.get(0))))
+        })
+    }
+
     fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()> {
         Box::pin(self.add_notes(notes))
     }
@@ -136,8 +144,8 @@ impl Shelf for Postgres {
         Box::pin(self.see_keys(names, MOST_COUNTED))
     }
 
-    fn census(&self) -> Reply<'_, Census> {
-        Box::pin(self.count_all())
+    fn census(&self, without: String) -> Reply<'_, Census> {
+        Box::pin(self.count_all(without))
     }
 
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {

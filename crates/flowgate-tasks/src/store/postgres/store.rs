@@ -1,5 +1,7 @@
 //! The seam, as this store fills it.
 
+use std::time::Duration;
+
 use tokio::sync::broadcast;
 
 use super::connect::Postgres;
@@ -48,6 +50,10 @@ impl Store for Postgres {
 
     fn upkeep(&self) -> Reply<'_, Kept> {
         Box::pin(self.keep_up())
+    }
+
+    fn wake_rested(&self) -> Reply<'_, Option<Duration>> {
+        Box::pin(self.wake_lanes())
     }
 
     fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()> {

@@ -205,6 +205,7 @@ pub(super) mod tests {
             Claimed, End, NewWorker, Postgres, QueueLimits, Settle, Store as _, Turn, Turned, Want, WorkerId,
             postgres::{
                 connect::Line,
+                identity::Known,
                 session::{Plans, Session},
                 tls::Address,
             },
@@ -411,7 +412,7 @@ pub(super) mod tests {
     /// Whether a swap finds nothing to do that had to wait for this, which somebody else was about to do.
     pub(in super::super) async fn gives_way(busy: &Busy, ended: &Claimed, change: &str) -> bool {
         let address = Address::parse(&busy.url).expect("an address");
-        let other = Session::open(&address, &[], Plans::Any).await.expect("a connection");
+        let other = Session::open(&address, &Known::default(), &[], Plans::Any).await.expect("a connection");
         other.run(&format!("BEGIN; {change}")).await.expect("it is about to happen");
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
         let is_over = Cell::new(false);

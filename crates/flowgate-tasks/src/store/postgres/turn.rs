@@ -8,6 +8,7 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use super::{
@@ -16,9 +17,7 @@ use super::{
     connect::{Lease, Line, Postgres, Shared},
     gather::{self, Asked, Begun, Filling},
     idle::{self, Rest},
-    marks,
-    memory::Memory,
-    rows,
+    marks, rows,
     scene::{self, Loaded},
     send::{DELAYED, READY_LANES, SHARE_LANES},
     session::{Params, flight},
@@ -29,7 +28,7 @@ use super::{
 };
 use crate::{
     plan::{Grant, Plan, Scene},
-    store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
+    store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, Wake, WorkerId},
     task::TaskId,
 };
 
@@ -67,7 +66,11 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
 impl Postgres {
     /// What was claimed may start as soon as it is committed: lanes that came up short are seen to after that.
     pub(super) async fn take_turn(&self, worker: WorkerId, turn: Turn) -> Result<Turned, StoreError> {
-        let turned = self.turn_of(worker, turn, None).await;
+        let mut turned = self.turn_of(worker, turn, None).await;
+        // Whoever has its number there is another one.
+        if turned.is_err() && self.shared.known.is_replaced() {
+            turned = Err(StoreError::Gone { worker });
+        }
         if let Err(StoreError::Gone { .. }) = turned {
             self.shared.turning.forget(worker);
         }
@@ -202,7 +205,7 @@ pub(super) async fn transact(
     let ahead = ahead::Room::of(ahead.filter(|_| want.is_some()), &scene, &shared.turning.marks);
     let left = not_emptied(sent, &begun.idle, &taken);
     let changes = Changes::of(&scene, (&were, &counted), &stuck, &left);
-    let makes_room = changes.makes_room;
+    let (makes_room, rest) = (changes.makes_room, changes.rest(scene.now));
     let call = whom_to_call(&changes, !short.is_empty(), sent.map(|_| shared.mark.as_str()), again);
     let is_idle = is_plain
         && settles.is_empty()
@@ -220,14 +223,23 @@ pub(super) async fn transact(
         }
     };
     shared.turning.steady.see(&scene, &plan.grants, way, &heavy);
-    remember(&shared.turning, &asked, last, [&taken, &ahead]);
+    remember(shared, &asked, (last, rest), [&taken, &ahead]);
     let lost = lost(&settles, &back, missed);
     let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
     Ok(Turnout { turned, short, begun, makes_room })
 }
 
-/// What is good to know for the next turns, once this one is over.
-fn remember(turning: &Memory, asked: &Asked<'_>, last: Option<i64>, claimed: [&[Claimed]; 2]) {
+/// What is good to know for the next turns, and for upkeep, once this one is over: the last lane that got something, and the shortest rest.
+fn remember(
+    shared: &Shared,
+    asked: &Asked<'_>,
+    (last, rest): (Option<i64>, Option<Duration>),
+    claimed: [&[Claimed]; 2],
+) {
+    let turning = &shared.turning;
+    if let Some(rest) = rest {
+        let _ = shared.wakes.send(Wake::Rests(rest));
+    }
     if let Some(lane) = last {
         turning.cursor.store(lane, Ordering::Relaxed);
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -11,10 +11,11 @@ use tokio_postgres::Row;
 use super::{
     ahead::{GIVE_UP, LATE},
     connect::{Lease, Line, Postgres, Shared},
-    rows,
+    identity, rows,
     send::{READY_LANES, SHARE_LANES},
     session::{failed, flight},
 };
+use crate::clock::Look;
 use crate::store::{
     Claimed, DEAD_KEPT, End, Kept, MOST_IDLE, NewWorker, Place, SOON, Settle, StoreError, WorkerId,
 };
@@ -39,6 +40,9 @@ const WAKE_ALL: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND
 /// No lease lasts longer than from now on: one that seems to was renewed before the clock was set back.
 const CLAMP_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
     SELECT id FROM workers WHERE lease_until > now_ns($1) + lease FOR UPDATE SKIP LOCKED)";
+/// Whoever had a lease before the clock was set forward, by $2, has one from now on.
+const SPARE_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
+    SELECT id FROM workers WHERE lease_until > now_ns($1) - $2::bigint FOR UPDATE SKIP LOCKED)";
 pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= (SELECT now_ns($1)) \
     ORDER BY good_until LIMIT $2 FOR UPDATE SKIP LOCKED), \
     gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id RETURNING tasks.id, lane, attempt, weight, record), \
@@ -68,6 +72,8 @@ const NEXT: &str = "SELECT least((SELECT min(due_at) FROM tasks WHERE due_at IS 
     (SELECT min(wake_at) FROM lanes WHERE state = 3), (SELECT min(lease_until) FROM workers), \
     (SELECT min(ahead_until) FROM leases WHERE ahead_until IS NOT NULL)) - now_ns($1)";
 
+const NEXT_RESTED: &str = "SELECT min(wake_at) - now_ns($1) FROM lanes WHERE state = 3";
+
 /// Keys that hold nothing, from a cursor on; and the same keys' lanes, had alone.
 const SOME_KEYS: &str = "SELECT id FROM keys WHERE id > $1 ORDER BY id LIMIT $2";
 const RESTING_KEYS: &str = "SELECT id, rates FROM keys WHERE id = ANY($1) \
@@ -91,11 +97,13 @@ const SWEEP_KEYS: &str =
     "DELETE FROM keys WHERE id = ANY($1) AND NOT EXISTS (SELECT FROM lanes WHERE lanes.key = keys.id)";
 
 pub(super) const STATEMENTS: &[&str] = &[
+    identity::TABLES,
     DUE,
     PLACE,
     WAKE_LANES,
     WAKE_ALL,
     CLAMP_LEASES,
+    SPARE_LEASES,
     EXPIRE,
     BURY,
     ORPHANS,
@@ -104,6 +112,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     NOW,
     FORGET,
     NEXT,
+    NEXT_RESTED,
     SOME_KEYS,
     RESTING_KEYS,
     OWN_RESTING,
@@ -123,6 +132,16 @@ impl Postgres {
         let mut kept = kept.await?;
         kept.recovered += self.recover().await?;
         Ok(kept)
+    }
+
+    pub(super) async fn wake_lanes(&self) -> Result<Option<Duration>, StoreError> {
+        self.job(Line::Upkeep, |shared, session| async move {
+            let told = shared.told_time();
+            let (_, next) =
+                flight!(session.query(WAKE_LANES, [&told, &BATCH]), session.query(NEXT_RESTED, [&told]))?;
+            Ok(wait(&next))
+        })
+        .await
     }
 
     /// Takes back what workers held that are gone.
@@ -187,7 +206,7 @@ impl Postgres {
 
     pub(super) async fn renew(&self, worker: WorkerId) -> Result<bool, StoreError> {
         // Not among the rest: somebody who counts a long line there may take longer than a lease lasts.
-        self.job(Line::Upkeep, move |shared, mut session| async move {
+        let renewed = self.job(Line::Upkeep, move |shared, mut session| async move {
             // A renewal that is lost with the server shortens a lease, and no more: nobody waits for the disk.
             let renew = format!(
                 "BEGIN; SET LOCAL synchronous_commit TO off; \
@@ -206,8 +225,11 @@ impl Postgres {
                 shared.turning.forget(worker);
             }
             Ok(is_known)
-        })
-        .await
+        });
+        match renewed.await {
+            Err(_) if self.shared.known.is_replaced() => Err(StoreError::Gone { worker }),
+            renewed => renewed,
+        }
     }
 
     pub(super) async fn make_unknown(&self, worker: WorkerId) -> Result<(), StoreError> {
@@ -223,6 +245,8 @@ impl Postgres {
 
 async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, StoreError> {
     let told = shared.told_time();
+    let tables = session.query(identity::TABLES, []).await?;
+    shared.known.judge_tables(tables.first().map_or("", |row| row.get(0)))?;
     let due = join_lines(&mut session, (DUE, PLACE), told).await?;
     let given_up = join_lines(&mut session, (LATE, GIVE_UP), told).await?;
     let expired = session.query(EXPIRE, [&told, &BATCH]).await?.len() as u32;
@@ -231,19 +255,32 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
     session.query(BURY, [&told, &BATCH]).await?;
     session.query(FORGET, [&told, &BATCH, &super::columns::nanos(DEAD_KEPT)]).await?;
     sweep(shared, &mut session).await?;
-    let next: Option<i64> = session.query(NEXT, [&told]).await?.first().and_then(|row| row.get(0));
-    let next = next.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()));
+    let next = wait(&session.query(NEXT, [&told]).await?);
     Ok(Kept { due, expired, recovered: given_up, next })
+}
+
+/// How long it is until a moment, if there is one.
+fn wait(next: &[Row]) -> Option<Duration> {
+    let nanos: Option<i64> = next.first().and_then(|row| row.get(0));
+    nanos.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()))
 }
 
 /// Moments that were reckoned before the clock was set back are not waited for. Whether it was while nobody looked, nobody knows: so those
 /// that are not soon are looked at when a process begins.
 async fn mind_the_clock(shared: &Shared, session: &Lease, told: Option<i64>) -> Result<(), StoreError> {
     session.query(CLAMP_LEASES, [&told]).await?;
+    let asked = shared.passed();
     let now: i64 = session.query(NOW, [&told]).await?.first().map_or(0, |row| row.get(0));
-    let from = match shared.seen.load(Ordering::Relaxed) {
-        i64::MAX => Some(now + super::columns::nanos(SOON)),
-        seen => (now < seen).then_some(i64::MIN),
+    // However long the answer took, it took none of what passed before it: so a server that is slow is not taken for a clock that was set.
+    let (look, answered) = (Look { showed: rows::tick(now), passed: asked }, shared.passed());
+    let seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner).replace(look);
+    let late = Look { passed: answered, ..look };
+    if let Some(by) = seen.and_then(|seen| late.set_forward_since(&seen)) {
+        session.query(SPARE_LEASES, [&told, &super::columns::nanos(by)]).await?;
+    }
+    let from = match seen {
+        None => Some(now + super::columns::nanos(SOON)),
+        Some(seen) => look.is_before(&seen).then_some(i64::MIN),
     };
     if let Some(from) = from {
         let mut last = Some(0_i64);
@@ -252,7 +289,6 @@ async fn mind_the_clock(shared: &Shared, session: &Lease, told: Option<i64>) -> 
             last = woken.first().and_then(|row| row.get("last"));
         }
     }
-    shared.seen.store(now, Ordering::Relaxed);
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Owns the counts, lane states and ends as they are written, who is woken for them, and the commit. It decides nothing.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
+
+use flowgate_core::Tick;
 
 use super::{
     ahead,
@@ -126,12 +128,19 @@ pub(super) struct Changes {
     pub(super) makes_room: bool,
     /// The latter.
     pub(super) leaves_cap: bool,
+    /// When the first of the lanes wakes that rest from now on.
+    rests_until: Option<Tick>,
 }
 
 impl Changes {
     /// Whether everything stays as it was.
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.lanes.is_empty() && self.queues.is_empty() && !self.makes_room
+    }
+
+    /// For how long the first of these lanes rests.
+    pub(super) fn rest(&self, now: Tick) -> Option<Duration> {
+        self.rests_until.map(|until| until.since(now))
     }
 
     /// Beside what was said of lanes and counted of keys. `stuck` are lanes whose head is too heavy for the room its key has, `left` those
@@ -180,6 +189,9 @@ impl Changes {
     }
     fn lane(&mut self, id: i64, state: LaneState) {
         self.makes_room |= state == LaneState::Ready;
+        if let LaneState::Until(until) = state {
+            self.rests_until = Some(self.rests_until.map_or(until, |earlier| earlier.min(until)));
+        }
         let (number, wake_at) = rows::lane_state(state);
         self.lanes.push(id);
         self.lane_states.push(number);

@@ -11,6 +11,7 @@ use rusqlite::{Connection, Row};
 use super::error::Fault;
 use crate::{
     SERVER_QUEUE,
+    clock::Look,
     ledger::Ledger,
     plan::{Candidate, Counter, Key, Queue, Scene},
     store::Want,
@@ -29,7 +30,7 @@ pub(super) struct Cursors {
     /// How far upkeep came in looking for keys to forget.
     pub(super) keys: i64,
     /// What time it was when upkeep looked last.
-    pub(super) seen: Option<Tick>,
+    pub(super) seen: Option<Look>,
 }
 
 impl Cursors {

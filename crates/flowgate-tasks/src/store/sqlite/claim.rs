@@ -4,13 +4,14 @@
 //! down in the same transaction. It decides nothing about limits itself.
 
 use bytes::Bytes;
+use flowgate_core::Tick;
 use rusqlite::{Connection, params};
 
 use super::{candidates, error::Fault, lanes, lanes::moment, leases, settle::Back, threads::Hand};
 use crate::{
     ledger::Ledger,
     plan::{Grant, Key, LaneState, Plan, Scene},
-    store::{Again, Claimed, Place, Want, WorkerId},
+    store::{Again, Claimed, Place, Wake, Want, WorkerId},
     task::TaskId,
 };
 
@@ -64,16 +65,20 @@ fn carry_out(
     plan: &Plan,
     claimed: &mut Vec<Claimed>,
 ) -> Result<(), Fault> {
-    let mut is_gone = vec![false; scene.lanes.len()];
+    let (mut is_gone, mut rests_until) = (vec![false; scene.lanes.len()], None::<Tick>);
     for &(lane, held) in &plan.held {
         let (state, until) = match held {
             LaneState::Ready => continue,
             LaneState::Held => (lanes::HELD, None),
-            LaneState::Until(until) => (lanes::RESTING, Some(until)),
+            LaneState::Until(until) => {
+                rests_until = Some(rests_until.map_or(until, |earlier| earlier.min(until)));
+                (lanes::RESTING, Some(until))
+            }
         };
         lanes::set(hand.db, scene.lanes[lane].id, state, until)?;
         is_gone[lane] = true;
     }
+    hand.wakes.extend(rests_until.map(|until| Wake::Rests(until.since(hand.now))));
     for &grant in &plan.grants {
         let mut taken = take(hand, scene, grant)?;
         let lane = &scene.lanes[grant.lane];

@@ -65,12 +65,13 @@ pub(super) fn spent(db: &Connection, name: &str, most: u32, now: Tick) -> Result
 }
 
 /// How much there is.
-pub(super) fn census(db: &Connection) -> Result<Census, Fault> {
-    let sql = "SELECT (SELECT count(*) FROM keys), (SELECT count(*) FROM keys WHERE paused = 1),
-        (SELECT count(*) FROM keys WHERE pinned IS NOT NULL),
-        (SELECT count(*) FROM (SELECT 1 FROM dead LIMIT ?1))";
+pub(super) fn census(db: &Connection, without: &str) -> Result<Census, Fault> {
+    let sql =
+        "SELECT count(*), count(*) FILTER (WHERE paused = 1), count(*) FILTER (WHERE pinned IS NOT NULL),
+        (SELECT count(*) FROM (SELECT 1 FROM dead LIMIT ?1))
+        FROM keys WHERE ?2 = '' OR substr(name, 1, length(?2)) <> ?2";
     let number = |row: &rusqlite::Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-    let census = db.prepare_cached(sql)?.query_row([MOST_COUNTED], |row| {
+    let census = db.prepare_cached(sql)?.query_row(params![MOST_COUNTED, without], |row| {
         Ok(Census {
             keys: number(row, 0)?,
             paused_keys: number(row, 1)?,

@@ -23,6 +23,7 @@ mod open;
 mod runs;
 mod send;
 mod settle;
+mod sheet;
 mod shelf;
 mod store;
 mod threads;

@@ -11,9 +11,9 @@ use super::{
     error::Fault,
     lanes::{moment, tick},
     leases,
+    sheet::{self, Line, Sheet},
 };
 use crate::{
-    record::{Reader, Unreadable},
     store::{NewNote, Note, NoteQuery},
     task::TaskId,
 };
@@ -29,44 +29,11 @@ const BLOCK_BITS: u32 = 6;
 /// At most so many are removed at once, so that claims are not kept waiting.
 const REMOVED: usize = 2000;
 
-/// What stands on a sheet before a body.
-const HEAD: usize = 24;
-
-/// A note on a sheet.
-struct Line<'a> {
-    seat: u32,
-    task: i64,
-    at: i64,
-    body: &'a [u8],
-}
-
-impl<'a> Line<'a> {
-    fn write(&self, sheet: &mut Vec<u8>) {
-        sheet.extend_from_slice(&self.seat.to_be_bytes());
-        sheet.extend_from_slice(&(self.body.len() as u32).to_be_bytes());
-        sheet.extend_from_slice(&self.task.to_be_bytes());
-        sheet.extend_from_slice(&self.at.to_be_bytes());
-        sheet.extend_from_slice(self.body);
-    }
-
-    fn read(sheet: &mut Reader<'a>) -> Result<Self, Unreadable> {
-        let head: &[u8; HEAD] = sheet.take(HEAD)?.try_into().expect("as many as were asked for");
-        let small = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
-        let large = |at: usize| i64::from_be_bytes(head[at..at + 8].try_into().expect("eight bytes"));
-        Ok(Line { seat: small(0), task: large(8), at: large(16), body: sheet.take(small(4) as usize)? })
-    }
-}
-
 /// What a row of `id, lines` has, as numbers of its notes and the notes.
-fn each<'r>(
-    row: &'r Row<'_>,
-    mut found: impl FnMut(i64, Line<'r>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+fn each(row: &Row<'_>, mut found: impl FnMut(i64, &Line) -> Result<(), Fault>) -> Result<(), Fault> {
     let batch: i64 = row.get::<_, i64>(0)? >> SEAT_BITS;
-    let mut sheet = Reader::new(row.get_ref(1)?.as_blob().unwrap_or_default());
-    while !sheet.is_at_end() {
-        let line = Line::read(&mut sheet)?;
-        found((batch << SEAT_BITS) + i64::from(line.seat), line)?;
+    for line in sheet::read(row.get_ref(1)?.as_blob().unwrap_or_default())? {
+        found((batch << SEAT_BITS) + i64::from(line.seat), &line)?;
     }
     Ok(())
 }
@@ -90,23 +57,23 @@ pub(super) fn write(db: &Connection, mut notes: &[NewNote]) -> Result<(), Fault>
 }
 
 fn write_batch(db: &Connection, batch: i64, notes: &[NewNote]) -> Result<(), Fault> {
-    struct Sheet {
+    struct Begun<'a> {
         first: u32,
         latest: i64,
-        lines: Vec<u8>,
+        sheet: Sheet<'a>,
     }
-    let mut sheets: BTreeMap<i64, Sheet> = BTreeMap::new();
+    let mut sheets: BTreeMap<i64, Begun<'_>> = BTreeMap::new();
     for (seat, note) in (0..).zip(notes) {
-        let line = Line { seat, task: note.task.0, at: moment(note.at), body: &note.body };
-        let new = || Sheet { first: seat, latest: line.at, lines: Vec::new() };
-        let sheet = sheets.entry(line.task >> BLOCK_BITS).or_insert_with(new);
-        sheet.latest = sheet.latest.max(line.at);
-        line.write(&mut sheet.lines);
+        let (task, at) = (note.task.0, moment(note.at));
+        let new = || Begun { first: seat, latest: at, sheet: Sheet::default() };
+        let begun = sheets.entry(task >> BLOCK_BITS).or_insert_with(new);
+        begun.latest = begun.latest.max(at);
+        begun.sheet.put(seat, task, at, &note.body);
     }
     let mut insert =
         db.prepare_cached("INSERT INTO sheets (id, block, latest, lines) VALUES (?1, ?2, ?3, ?4)")?;
-    for (block, Sheet { first, latest, lines }) in sheets {
-        insert.execute(params![(batch << SEAT_BITS) + i64::from(first), block, latest, lines])?;
+    for (block, Begun { first, latest, sheet }) in sheets {
+        insert.execute(params![(batch << SEAT_BITS) + i64::from(first), block, latest, sheet.lines()])?;
     }
     Ok(())
 }
@@ -152,9 +119,9 @@ impl Reading {
                 break;
             }
             batch = of_batch;
-            each(row, |id, Line { task, at, body, .. }| {
+            each(row, |id, &Line { task, at, ref body, .. }| {
                 if id < self.before && (self.wanted.is_empty() || self.wanted.contains(&task)) {
-                    all.push(Note { id, task: TaskId(task), at: tick(at), body: body.to_vec() });
+                    all.push(Note { id, task: TaskId(task), at: tick(at), body: body.clone() });
                 }
                 Ok(())
             })?;
@@ -174,17 +141,20 @@ pub(super) fn prune(db: &Connection, before: i64) -> Result<usize, Fault> {
     while removed < REMOVED
         && let Some(row) = rows.next()?
     {
-        let (mut left, mut gone) = (Vec::new(), 0);
+        let mut left = Vec::new();
+        let mut gone = 0;
         each(row, |_, line| {
             if line.at >= before || is_kept(db, &mut kept, line.task)? {
-                line.write(&mut left);
+                left.push(line.clone());
             } else {
                 gone += 1;
             }
             Ok(())
         })?;
         if gone > 0 {
-            thinned.push((row.get::<_, i64>(0)?, left));
+            let mut sheet = Sheet::default();
+            left.iter().for_each(|line| sheet.put(line.seat, line.task, line.at, &line.body));
+            thinned.push((row.get::<_, i64>(0)?, sheet.lines().to_vec()));
             removed += gone;
         }
     }

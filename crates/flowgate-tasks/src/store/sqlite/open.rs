@@ -11,7 +11,7 @@ use super::{error::Fault, log::Log};
 use crate::store::StoreError;
 
 /// Each brings the tables from its index to the next version.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
     include_str!("migrations/0003_runs.sql"),
@@ -21,6 +21,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0007_dead.sql"),
     include_str!("migrations/0008_server_queue.sql"),
     include_str!("migrations/0009_sheets.sql"),
+    include_str!("migrations/0010_short_sheets.sql"),
 ];
 /// Longer than any commit of another process.
 const BUSY: Duration = Duration::from_secs(30);

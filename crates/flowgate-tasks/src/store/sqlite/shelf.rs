@@ -27,6 +27,10 @@ use crate::{
 const BATCH: u32 = 2000;
 
 impl Shelf for Sqlite {
+    fn now(&self) -> Reply<'_, Tick> {
+        self.threads.read("looked at the clock", |_, now| Ok(now))
+    }
+
     fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()> {
         self.threads.write("wrote notes", move |hand| notes::write(hand.db, &notes))
     }
@@ -110,8 +114,8 @@ impl Shelf for Sqlite {
         self.threads.read("looked at keys", move |db, now| keys::named(db, &names, now))
     }
 
-    fn census(&self) -> Reply<'_, Census> {
-        self.threads.read("counted what there is", |db, _| keys::census(db))
+    fn census(&self, without: String) -> Reply<'_, Census> {
+        self.threads.read("counted what there is", move |db, _| keys::census(db, &without))
     }
 
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {

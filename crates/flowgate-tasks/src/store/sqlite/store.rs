@@ -1,6 +1,6 @@
 //! The store itself: each thing that can be asked of it, handed to the thread that does it.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use tokio::sync::broadcast;
 
@@ -87,6 +87,10 @@ impl Store for Sqlite {
 
     fn upkeep(&self) -> Reply<'_, Kept> {
         self.threads.write("did its upkeep", upkeep::upkeep)
+    }
+
+    fn wake_rested(&self) -> Reply<'_, Option<Duration>> {
+        self.threads.write("woke what had rested", upkeep::wake_rested)
     }
 
     fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()> {

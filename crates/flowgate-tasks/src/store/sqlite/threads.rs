@@ -36,6 +36,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct Hand<'a> {
     pub(super) db: &'a Connection,
     pub(super) now: Tick,
+    pub(super) wall: &'a dyn Wall,
     /// What to say after the commit.
     pub(super) wakes: Vec<Wake>,
     pub(super) cursors: &'a mut Cursors,
@@ -223,8 +224,8 @@ impl Writer<'_> {
                     continue;
                 }
             }
-            let (db, now, cursors) = (self.db, self.wall.now(), &mut self.cursors);
-            let mut hand = Hand { db, now, wakes: Vec::new(), cursors, is_alone };
+            let (db, wall, now, cursors) = (self.db, self.wall, self.wall.now(), &mut self.cursors);
+            let mut hand = Hand { db, now, wall, wakes: Vec::new(), cursors, is_alone };
             let (answer, worked) = job(Ok(&mut hand));
             wakes.append(&mut hand.wakes);
             answers.push(answer);

@@ -16,6 +16,7 @@ use super::{
     threads::Hand,
 };
 use crate::{
+    clock::Look,
     ledger::Ledger,
     store::{CANCELLING, Cancelled, DEAD_KEPT, Kept, Leaving, MOST_IDLE, SOON, Wake},
     task::TaskId,
@@ -30,6 +31,14 @@ pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
     // No lease lasts longer than from now on: one that seems to was renewed before the clock was set back.
     let sql = "UPDATE workers SET lease_until = ?1 + lease WHERE lease_until > ?1 + lease";
     hand.db.prepare_cached(sql)?.execute([moment(hand.now)])?;
+    // And none ends because the clock was set forward: whoever had one then has one from now on.
+    let look = Look { showed: hand.now, passed: hand.wall.passed() };
+    let seen = hand.cursors.seen.replace(look);
+    if let Some(by) = seen.and_then(|seen| look.set_forward_since(&seen)) {
+        let sql = "UPDATE workers SET lease_until = ?1 + lease WHERE lease_until > ?2";
+        let before = moment(hand.now).saturating_sub(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX));
+        hand.db.prepare_cached(sql)?.execute([moment(hand.now), before])?;
+    }
     for worker in ids(hand.db, "SELECT id FROM workers WHERE lease_until <= ?1 LIMIT ?2", hand.now)? {
         kept.recovered += settle::take_back(hand, worker)?;
     }
@@ -39,14 +48,13 @@ pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
     let mut woken = lanes::wake_due(hand.db, hand.now)?;
     // Moments that were reckoned before that are not waited for, either. Whether it was while nobody looked, nobody knows: so those
     // that are not soon are looked at when a process begins.
-    let doubted = match hand.cursors.seen {
+    let doubted = match seen {
         None => Some(moment(hand.now.after(SOON))),
-        Some(seen) => (hand.now < seen).then_some(0),
+        Some(seen) => look.is_before(&seen).then_some(0),
     };
     if let Some(after) = doubted {
         woken += lanes::wake_after(hand.db, after)?;
     }
-    hand.cursors.seen = Some(hand.now);
     forget(hand)?;
     if kept.due > 0 || kept.recovered > 0 || kept.expired > 0 || woken > 0 {
         hand.wake();
@@ -54,6 +62,16 @@ pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
     let is_more = kept.expired >= BATCH || kept.due >= BATCH;
     kept.next = if is_more { Some(Duration::ZERO) } else { next(hand.db, hand.now)? };
     Ok(kept)
+}
+
+/// Lanes whose rest is over are ready.
+pub(super) fn wake_rested(hand: &mut Hand<'_>) -> Result<Option<Duration>, Fault> {
+    if lanes::wake_due(hand.db, hand.now)? > 0 {
+        hand.wake();
+    }
+    let sql = "SELECT min(wake_at) FROM lanes WHERE state = 3";
+    let at: Option<i64> = hand.db.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    Ok(at.map(|at| tick(at).since(hand.now)))
 }
 
 fn ids(db: &Connection, sql: &str, now: Tick) -> Result<Vec<i64>, Fault> {

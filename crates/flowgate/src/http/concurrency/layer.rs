@@ -309,7 +309,10 @@ impl Terms {
     ) -> Response<Bytes> {
         let mut response = front.refuse(key, refusal, request);
         if let Some(limit) = refusal.max.filter(|_| refusal.reason != Reason::Unreachable) {
-            self.tell(limit, limit.saturating_sub(refusal.in_use), response.headers_mut());
+            // Where there is no room for its key, none of its slots can be had.
+            let has_room = refusal.reason != Reason::KeysFull;
+            let remaining = if has_room { limit.saturating_sub(refusal.in_use) } else { 0 };
+            self.tell(limit, remaining, response.headers_mut());
         }
         response
     }

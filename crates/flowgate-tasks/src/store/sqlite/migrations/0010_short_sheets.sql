@@ -1,0 +1,2 @@
+-- Sheets that are written from now on begin with a byte 1, and a note on them has only those bytes that differ from an earlier one: see
+-- `sheet.rs`. Those that are there stay as they are, and are read as before.

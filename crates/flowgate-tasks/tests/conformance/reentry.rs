@@ -1,0 +1,94 @@
+//! Tasks that send others and wait for them (G12).
+
+use std::{sync::Arc, time::Duration};
+
+use flowgate_tasks::{
+    Client, NewTask,
+    store::{QueueLimits, State, Store},
+    worker::{Failure, Handlers, Worker, WorkerOptions},
+};
+use tokio::{sync::oneshot, time::timeout};
+
+use crate::kit::{Kit, max};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const KEPT: Duration = Duration::from_secs(3_600);
+
+/// Lets a task of `parent` send this one and wait for it. What the parent says, and what became of the child after it.
+async fn wait_inside(kit: &Kit, parent: NewTask, child: NewTask) -> (String, Option<State>) {
+    let store = Arc::clone(&kit.store) as Arc<dyn Store>;
+    let client = Client::new(Arc::clone(&store));
+    let inside = client.clone();
+    let handlers =
+        Handlers::new().on("child", |()| async { Ok::<_, Failure>("the child's") }).on("parent", move |()| {
+            let (client, child) = (inside.clone(), child.clone());
+            async move {
+                let child = client.send(child).await?.id;
+                let said = match client.wait(child).await {
+                    Ok(Some(State::Done { result })) => String::from_utf8_lossy(&result).into_owned(),
+                    Ok(other) => format!("{other:?}"),
+                    Err(refused) => refused.to_string(),
+                };
+                Ok::<_, Failure>((child.0, said))
+            }
+        });
+    let (end, asked) = oneshot::channel::<()>();
+    let worker = Worker::new(store, handlers, WorkerOptions { processes: 4, ..WorkerOptions::default() });
+    let worker = tokio::spawn(worker.expect("a worker").run(async move { drop(asked.await) }));
+    let parent = client.send(parent.keep_result(KEPT)).await.expect("sent").id;
+    let ended = timeout(DEADLINE, client.wait(parent)).await.expect("it does not hang").expect("a store");
+    let Some(State::Done { result }) = ended else { panic!("it ended otherwise: {ended:?}") };
+    let (child, said): (i64, String) = serde_json::from_slice(&result).expect("what it said");
+    let after = timeout(DEADLINE, client.wait(flowgate_tasks::TaskId(child))).await;
+    let after = after.expect("the child runs when its parent has ended").expect("a store");
+    drop(end);
+    timeout(DEADLINE, worker).await.expect("it ends").expect("no panic").expect("and well");
+    let named =
+        |said: String, id: i64, name: &str| said.replace(&format!("task {id} "), &format!("task {name} "));
+    let said = named(named(said, parent.0, "<parent>"), child, "<child>");
+    (said, after)
+}
+
+fn parent() -> NewTask {
+    NewTask::json("parent", &()).expect("JSON")
+}
+
+fn child() -> NewTask {
+    NewTask::json("child", &()).expect("JSON").keep_result(KEPT)
+}
+
+on_every_store! {
+    #[test]
+    async fn g12_a_task_that_would_wait_for_its_own_slot_is_refused_with_both_named(kit: &Kit) {
+        // Seen to fail: without `reentry::check` in `Client::wait`, it waited for ever.
+        let (said, after) =
+            wait_inside(kit, parent().key("key").limits(max(1)), child().key("key").limits(max(1))).await;
+        assert_eq!(
+            said,
+            "RC5026: re-entrant: task <child> waits for a slot of key `key` (1 of 1 in use) that task <parent> holds, which would \
+             wait for it; let task <parent> end first, or send task <child> with another key or to another queue"
+        );
+        assert!(matches!(after, Some(State::Done { .. })), "it is still there, and runs: {after:?}");
+    }
+
+    #[test]
+    async fn g12_caps_of_queues_and_the_cluster_are_waited_for_no_more_than_keys(kit: &Kit) {
+        // Seen to fail: with `check` looking at keys alone, it waited for ever.
+        let queue = QueueLimits { name: "one".to_owned(), priority: 1, max: Some(1) };
+        kit.store.set_queue(queue).await.expect("a queue");
+        let (said, _) = wait_inside(kit, parent().queue("one"), child().queue("one")).await;
+        assert!(said.contains("a slot of queue `one` (1 of 1 in use)"), "{said}");
+        kit.cluster_cap(Some(1)).await;
+        let (said, _) = wait_inside(kit, parent(), child()).await;
+        assert!(said.contains("a slot of the cluster (1 of 1 in use)"), "{said}");
+    }
+
+    #[test]
+    async fn g12_who_waits_for_others_may(kit: &Kit) {
+        // Seen to fail: with every task that waits refused in a handler, this one was.
+        let limits = max(2);
+        let (said, _) =
+            wait_inside(kit, parent().key("key").limits(limits), child().key("key").limits(limits)).await;
+        assert_eq!(said, "\"the child's\"");
+    }
+}
