@@ -32,6 +32,8 @@ const LONGEST_WORD: usize = 8 * 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is seen whether a process has read what it is asked: nobody tells.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long a process that never answered may take until it reads what it is asked: it may have much to load first.
+const START: Duration = Duration::from_secs(10 * 60);
 
 /// A child process that runs.
 #[derive(Debug)]
@@ -80,7 +82,8 @@ impl Child {
         tokio::spawn(pass_on(stderr, number));
         let stdout = BufReader::with_capacity(64 * 1024, stdout);
         let warden = warden.clone();
-        Ok(Child { process, group, is_gone: false, warden, stdin: Some(stdin), stdout, has_answered: false })
+        let stdin = Some(stdin);
+        Ok(Child { process, group, is_gone: false, warden, stdin, stdout, has_answered: false })
     }
 
     /// How it ended, if it did.
@@ -102,13 +105,18 @@ impl Child {
         }
     }
 
-    /// Writes the question and reads the answer's line. What is asked has begun when the process has read of it.
+    /// Writes the question and reads the answer's line. What is asked has begun when the process has read of it; one that has answered before
+    /// has nothing to wait for.
     pub(super) async fn ask(&mut self, question: &[u8], begun: &Begun) -> Result<Vec<u8>, Broken> {
-        let (mut written, mut status, mut is_shut) = (0, None, false);
+        let (mut written, mut status, mut is_shut, mut is_late) = (0, None, false, false);
+        let mut is_begun = self.has_answered;
+        if is_begun {
+            begun.say();
+        }
         let line = {
+            let mut late = pin!(sleep(START));
             let write = async {
                 let Some(stdin) = &mut self.stdin else { return };
-                let mut is_begun = false;
                 loop {
                     tokio::select! {
                         biased;
@@ -121,6 +129,10 @@ impl Child {
                             if is_begun {
                                 begun.say();
                             }
+                        }
+                        () = &mut late, if !is_begun => {
+                            is_late = true;
+                            return;
                         }
                         else => std::future::pending::<()>().await,
                     }
@@ -152,9 +164,11 @@ impl Child {
                 let how = match status {
                     Some(Ok(status)) => words(status),
                     Some(Err(error)) => error.to_string(),
+                    None if is_late => format!("it had read nothing after {START:?}"),
                     None => self.end(if is_shut { "input" } else { "output" }).await,
                 };
-                let is_unread = self.is_unread(written) || is_shut && !self.is_gone && written == 0;
+                let is_unread =
+                    is_late || self.is_unread(written) || is_shut && !self.is_gone && written == 0;
                 Err(if is_unread { Broken::Unread(how) } else { Broken::Ended(how) })
             }
         }
