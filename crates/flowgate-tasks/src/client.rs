@@ -89,7 +89,7 @@ impl Client {
                 None => return Ok(None),
                 Some(end @ (State::Done { .. } | State::Dead { .. })) => return Ok(Some(end)),
                 Some(State::Held { .. }) => {}
-                Some(_) => reentry::check(&*self.store, id).await?,
+                Some(_) => reentry::check(&self.store, id).await?,
             }
             let ended = async {
                 loop {

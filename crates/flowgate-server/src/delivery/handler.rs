@@ -192,13 +192,14 @@ impl Courier {
         })
     }
 
-    /// It begins `now`. The time is read twice for an attempt, for all that is to know it.
+    /// It begins `now`, for all that is to know it; but it is signed when it goes out, for the log may have been full.
     async fn send(&self, parcel: &Parcel, retried: u32, dispatch: Option<&Span>, now: u64) -> Attempt {
         let Parcel { task, message, bare } = parcel;
         self.desk.journal.add_stored(*task, Stage::Active, bare, now).await;
         let id = self.desk.numbers.message(*task);
         let body = request::body(message);
-        let signature = self.desk.signer().sign(&message.head.url, &body, &sign::token_id(), now / 1000);
+        let signature =
+            self.desk.signer().sign(&message.head.url, &body, &sign::token_id(), clock::now() / 1000);
         let parent = dispatch.map(Span::context);
         let mut span = parent.map(|parent| Span::new("attempt", Kind::Client, parent.child(), Some(parent)));
         let trace =

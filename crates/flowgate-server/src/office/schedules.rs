@@ -300,22 +300,30 @@ mod tests {
         assert_eq!(kinds().await.len(), 3);
     }
 
-    /// A clock that is an hour ahead of this process's.
-    struct Ahead;
+    /// A clock that stands still, an hour ahead of this process's and in the middle of a minute.
+    struct Ahead(flowgate_core::Tick);
+
+    impl Ahead {
+        fn new() -> Self {
+            let minute = SystemWall.now().as_nanos() / 60_000_000_000 * 60_000_000_000;
+            Ahead(flowgate_core::Tick::from_nanos(minute).after(Duration::from_secs(3600 + 30)))
+        }
+    }
 
     impl Wall for Ahead {
         fn now(&self) -> flowgate_core::Tick {
-            SystemWall.now().after(Duration::from_secs(3600))
+            self.0
         }
     }
 
     #[tokio::test]
     async fn f7_a_schedule_goes_by_the_stores_clock() {
         // Seen to fail: by the process's own clock, the next tick was due already, as were sixty behind it.
-        let store = Arc::new(Sqlite::in_memory_with(Arc::new(Ahead)).expect("a store in memory"));
+        let wall = Arc::new(Ahead::new());
+        let begin = wall.now().as_nanos();
+        let store = Arc::new(Sqlite::in_memory_with(wall).expect("a store in memory"));
         let (desk, _log) = Desk::open(store, false).await.expect("a desk");
         let schedule = every_minute();
-        let begin = Ahead.now().as_nanos() - 1_000_000_000;
         schedule.put(&desk).await.expect("a store");
         schedule.tick(clock::now(), 0).run(&desk).await.expect("a store");
         let found = desk.store.live_tasks(TaskId(0), 100).await.expect("a store");

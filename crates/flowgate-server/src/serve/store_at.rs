@@ -1,8 +1,9 @@
 //! Where messages are kept, as the command line says it.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, thread};
 
 use flowgate_tasks::store::{Postgres, Shelf, Sqlite, StoreError};
+use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::config::StoreAddress;
 
@@ -41,11 +42,27 @@ impl StoreAt {
     /// Opens it, and brings its tables up to date.
     pub(crate) async fn open(&self) -> Result<Arc<dyn Shelf>, StoreError> {
         Ok(match self {
-            StoreAt::Sqlite(path) => Arc::new(Sqlite::open(path)?),
+            StoreAt::Sqlite(path) => Arc::new(open_file(path.clone()).await?),
             StoreAt::Memory => Arc::new(Sqlite::in_memory()?),
             StoreAt::Postgres(url) => Arc::new(Postgres::connect(url).await?),
         })
     }
+}
+
+/// On a thread of its own, for it waits for whoever has the file; and not on one that the runtime waits for when the program is told to end.
+async fn open_file(path: PathBuf) -> Result<Sqlite, StoreError> {
+    let (told, opened) = oneshot::channel();
+    let runtime = Handle::current();
+    let open = move || {
+        let _inside = runtime.enter();
+        drop(told.send(Sqlite::open(path)));
+    };
+    let failed = |why: String| StoreError::Database { doing: "opened its file", why };
+    thread::Builder::new()
+        .name("flowgate-open".to_owned())
+        .spawn(open)
+        .map_err(|error| failed(error.to_string()))?;
+    opened.await.map_err(|_| failed("it panicked".to_owned()))?
 }
 
 /// As the configuration names it.

@@ -1,6 +1,6 @@
 //! The tasks a worker holds: those that run, and those that ended and are not settled yet.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use foldhash::{HashMap, HashSet};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     record::Parts,
-    reentry,
-    store::{Claimed, End, Settle},
+    reentry::{self, Mark},
+    store::{Claimed, End, Settle, Store},
     task::{Retry, TaskId},
 };
 
@@ -31,6 +31,8 @@ pub(super) struct Held {
     ended: Vec<Settle>,
     /// Those of them whose place nobody has taken yet.
     vacant: HashSet<TaskId>,
+    /// The store they are of.
+    store: Mark,
 }
 
 struct Running {
@@ -48,6 +50,11 @@ pub(super) struct Stopped {
 }
 
 impl Held {
+    /// None, of this store.
+    pub(super) fn of(store: &Arc<dyn Store>) -> Self {
+        Held { store: Mark::of(store), ..Held::default() }
+    }
+
     /// Starts a task.
     pub(super) fn start(&mut self, task: Claimed, handlers: &Handlers) {
         let Parts { kind, body, retry, timeout, .. } = match Parts::of(&task.record) {
@@ -64,7 +71,7 @@ impl Held {
             attempt: task.attempt,
             begun: begun.clone(),
         };
-        let run = reentry::known(task.id, handlers.run(context, task.record.slice_ref(body)));
+        let run = reentry::known(self.store, task.id, handlers.run(context, task.record.slice_ref(body)));
         let handle = match timeout {
             None => self.runs.spawn(run),
             Some(timeout) => {

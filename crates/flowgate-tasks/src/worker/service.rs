@@ -177,13 +177,14 @@ impl Desk {
         teller: Teller,
     ) -> Self {
         let (rest_until, look_at) = (clock::now(), clock::now() + options.poll);
+        let held = Held::of(&store);
         Desk {
             store,
             handlers,
             options,
             worker,
             lease,
-            held: Held::default(),
+            held,
             stock: Stock::default(),
             turn: None,
             is_looking: true,

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard, broadcast},
+    time::Instant,
+};
 
 use super::{
     identity::Known,
@@ -26,6 +29,7 @@ use super::{
 use crate::{
     clock::{Look, SystemWall, Wall},
     store::{Board, Reply, StoreError, Wake},
+    worker::clock::now,
 };
 
 /// How many wake-ups one who listens may be behind.
@@ -49,10 +53,10 @@ pub(super) struct Shared {
     address: Address,
     options: PostgresOptions,
     pub(super) known: Known,
-    sends: Arc<Mutex<Option<Session>>>,
-    turns: Arc<Mutex<Option<Session>>>,
-    upkeep: Arc<Mutex<Option<Session>>>,
-    rest: Arc<Mutex<Option<Session>>>,
+    sends: Arc<Mutex<Slot>>,
+    turns: Arc<Mutex<Slot>>,
+    upkeep: Arc<Mutex<Slot>>,
+    rest: Arc<Mutex<Slot>>,
     /// Up to which key those that hold nothing were swept away.
     pub(super) swept: AtomicI64,
     /// What time it was when upkeep looked last.
@@ -65,6 +69,14 @@ pub(super) struct Shared {
     /// What this store's own wake-ups for others are marked with: it wakes its own workers without a detour.
     pub(super) mark: String,
     listener: Mutex<Option<Listener>>,
+}
+
+/// Where a connection is kept.
+#[derive(Default)]
+pub(super) struct Slot {
+    session: Option<Session>,
+    /// When the last one could not be had, and why.
+    failed: Option<(Instant, StoreError)>,
 }
 
 /// Which connection does a job, and the statements it has prepared.
@@ -155,13 +167,19 @@ impl Shared {
             // Among them are those that count everything.
             Line::Rest => (&self.rest, &[&[runs::READS][..]][..], Plans::Any),
         };
+        let asked = now();
         let mut slot = Arc::clone(slot).lock_owned().await;
-        if self.known.is_replaced() || slot.as_ref().is_none_or(Session::is_closed) {
-            *slot = None;
-            let session =
-                Session::open(&self.address, &self.known, &statements.concat().concat(), plans).await?;
+        if self.known.is_replaced() || slot.session.as_ref().is_none_or(Session::is_closed) {
+            slot.session = None;
+            // Whoever waited for one that could not be had need not try in their turn.
+            if let Some((_, error)) = slot.failed.as_ref().filter(|(at, _)| *at > asked) {
+                return Err(error.clone());
+            }
+            let opened =
+                Session::open(&self.address, &self.known, &statements.concat().concat(), plans).await;
+            slot.failed = opened.as_ref().err().map(|error| (now(), error.clone()));
+            slot.session = Some(opened?);
             self.turning.marks.forget();
-            *slot = Some(session);
         }
         Ok(Lease { slot, is_clean: true })
     }
@@ -169,7 +187,7 @@ impl Shared {
 
 /// A connection in use. One that is given back in the middle of a transaction is closed.
 pub(super) struct Lease {
-    slot: OwnedMutexGuard<Option<Session>>,
+    slot: OwnedMutexGuard<Slot>,
     is_clean: bool,
 }
 
@@ -177,7 +195,7 @@ impl std::ops::Deref for Lease {
     type Target = Session;
 
     fn deref(&self) -> &Session {
-        self.slot.as_ref().expect("a connection is leased only while it is open")
+        self.slot.session.as_ref().expect("a connection is leased only while it is open")
     }
 }
 
@@ -205,7 +223,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if !self.is_clean {
-            *self.slot = None;
+            self.slot.session = None;
         }
     }
 }

@@ -39,10 +39,11 @@ const WAKE_ALL: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND
     SELECT max(id) AS last, pg_notify('flowgate', 'w') FROM woken HAVING count(*) > 0";
 /// No lease lasts longer than from now on: one that seems to was renewed before the clock was set back.
 const CLAMP_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
-    SELECT id FROM workers WHERE lease_until > now_ns($1) + lease FOR UPDATE SKIP LOCKED)";
-/// Whoever had a lease before the clock was set forward, by $2, has one from now on.
+    SELECT id FROM workers WHERE lease_until > now_ns($1) + lease FOR NO KEY UPDATE SKIP LOCKED)";
+/// Whoever had a lease before the clock was set forward, by $2, has one from now on; those as well whose turn is under way, which share
+/// their row.
 const SPARE_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
-    SELECT id FROM workers WHERE lease_until > now_ns($1) - $2::bigint FOR UPDATE SKIP LOCKED)";
+    SELECT id FROM workers WHERE lease_until > now_ns($1) - $2::bigint FOR NO KEY UPDATE SKIP LOCKED)";
 pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= (SELECT now_ns($1)) \
     ORDER BY good_until LIMIT $2 FOR UPDATE SKIP LOCKED), \
     gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id RETURNING tasks.id, lane, attempt, weight, record), \
@@ -273,12 +274,13 @@ async fn mind_the_clock(shared: &Shared, session: &Lease, told: Option<i64>) -> 
     let now: i64 = session.query(NOW, [&told]).await?.first().map_or(0, |row| row.get(0));
     // However long the answer took, it took none of what passed before it: so a server that is slow is not taken for a clock that was set.
     let (look, answered) = (Look { showed: rows::tick(now), passed: asked }, shared.passed());
-    let seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner).replace(look);
+    let seen = || shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let (before, note) = (*seen(), |look: Look| *seen() = Some(look));
     let late = Look { passed: answered, ..look };
-    if let Some(by) = seen.and_then(|seen| late.set_forward_since(&seen)) {
+    if let Some(by) = before.and_then(|seen| late.set_forward_since(&seen)) {
         session.query(SPARE_LEASES, [&told, &super::columns::nanos(by)]).await?;
     }
-    let from = match seen {
+    let from = match before {
         None => Some(now + super::columns::nanos(SOON)),
         Some(seen) => look.is_before(&seen).then_some(i64::MIN),
     };
@@ -289,6 +291,8 @@ async fn mind_the_clock(shared: &Shared, session: &Lease, told: Option<i64>) -> 
             last = woken.first().and_then(|row| row.get("last"));
         }
     }
+    // Not before: what failed is done by the next look.
+    note(look);
     Ok(())
 }
 

@@ -33,7 +33,7 @@ pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
     hand.db.prepare_cached(sql)?.execute([moment(hand.now)])?;
     // And none ends because the clock was set forward: whoever had one then has one from now on.
     let look = Look { showed: hand.now, passed: hand.wall.passed() };
-    let seen = hand.cursors.seen.replace(look);
+    let seen = hand.cursors.seen;
     if let Some(by) = seen.and_then(|seen| look.set_forward_since(&seen)) {
         let sql = "UPDATE workers SET lease_until = ?1 + lease WHERE lease_until > ?2";
         let before = moment(hand.now).saturating_sub(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX));
@@ -55,6 +55,7 @@ pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
     if let Some(after) = doubted {
         woken += lanes::wake_after(hand.db, after)?;
     }
+    hand.cursors.seen = Some(look);
     forget(hand)?;
     if kept.due > 0 || kept.recovered > 0 || kept.expired > 0 || woken > 0 {
         hand.wake();
