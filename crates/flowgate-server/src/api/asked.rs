@@ -50,9 +50,10 @@ impl Asked {
         each.map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned).collect()
     }
 
-    /// All values of a name, as they are.
+    /// All values of a name that are not empty, as they are: an address may have commas.
     pub(crate) fn each(&self, name: &str) -> Vec<String> {
-        let values = self.0.iter().filter(|(known, _)| known == name);
+        let is_named = |known: &str| known == name || known.strip_suffix("[]") == Some(name);
+        let values = self.0.iter().filter(|(known, value)| is_named(known) && !value.is_empty());
         values.map(|(_, value)| value.clone()).collect()
     }
 
@@ -65,12 +66,12 @@ impl Asked {
         self.one(name).map(read).transpose()
     }
 
-    /// How many are wanted, if it is said: from 1 to `most`.
+    /// How many are wanted, if it is said: from 1 on, and no more than `most` are given. The clients let their callers ask for more.
     pub(crate) fn at_most(&self, most: usize) -> Result<Option<usize>, Problem> {
         let Some(count) = self.number("count")? else { return Ok(None) };
-        match usize::try_from(count).ok().filter(|count| (1..=most).contains(count)) {
-            Some(count) => Ok(Some(count)),
-            None => Err(Problem::bad(format!("count is {count}; send a whole number from 1 to {most}"))),
+        match count {
+            0 => Err(Problem::bad(format!("count is 0; send a whole number from 1 to {most}"))),
+            _ => Ok(Some(usize::try_from(count).unwrap_or(most).min(most))),
         }
     }
 

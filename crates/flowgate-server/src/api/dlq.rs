@@ -337,7 +337,7 @@ struct RunLetters {
     /// Those of runs alone, or all others alone.
     is_of_runs: Option<bool>,
     ids: Vec<String>,
-    url: Option<String>,
+    urls: Vec<String>,
     is_exact_url: bool,
     created: Option<u64>,
     states: Vec<String>,
@@ -357,7 +357,7 @@ impl RunLetters {
         Ok(RunLetters {
             is_of_runs,
             ids: asked.all("workflowRunId"),
-            url: asked.one("workflowUrl").map(str::to_owned),
+            urls: asked.each("workflowUrl"),
             is_exact_url: asked.one("workflowUrlExactMatch") == Some("true"),
             created: asked.number("workflowCreatedAt")?,
             states: asked.all("failureFunctionState"),
@@ -370,19 +370,24 @@ impl RunLetters {
         let state = run.and_then(|run| run.failure_call.as_ref()).map(|call| &call.state);
         self.is_of_runs != Some(false)
             && (self.ids.is_empty() || self.ids.contains(&part.id))
-            && self.url.as_ref().is_none_or(|url| {
-                run.is_some_and(
-                    |run| if self.is_exact_url { run.url == *url } else { run.url.starts_with(url) },
-                )
-            })
+            && (self.urls.is_empty()
+                || run.is_some_and(|run| {
+                    let is_it = |url: &String| match self.is_exact_url {
+                        true => run.url == *url,
+                        false => run.url.starts_with(url),
+                    };
+                    self.urls.iter().any(is_it)
+                }))
             && self.created.is_none_or(|created| run.is_some_and(|run| run.created == created))
             && (self.states.is_empty() || state.is_some_and(|state| self.states.contains(state)))
     }
 
     /// Whether something is asked that only a run has.
     fn is_about_runs(&self) -> bool {
-        let has_filter =
-            !self.ids.is_empty() || self.url.is_some() || self.created.is_some() || !self.states.is_empty();
+        let has_filter = !self.ids.is_empty()
+            || !self.urls.is_empty()
+            || self.created.is_some()
+            || !self.states.is_empty();
         self.is_of_runs == Some(true) || has_filter
     }
 }

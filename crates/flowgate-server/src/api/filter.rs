@@ -39,9 +39,8 @@ pub(super) struct Filter {
 
 impl Filter {
     pub(super) fn read(asked: &Asked) -> Result<Self, Problem> {
-        let url = asked.one("url").map(str::to_owned).into_iter().collect();
         Ok(Filter {
-            url,
+            url: asked.each("url"),
             topic: asked.all("topicName"),
             schedule: asked.all("scheduleId"),
             queue: asked.all("queueName"),

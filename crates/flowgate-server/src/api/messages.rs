@@ -20,6 +20,7 @@ use super::{
     slice::Slice,
 };
 use crate::{
+    clock,
     message::{Message, Role, message_view},
     office::{Desk, Entry, Queue, Stage},
 };
@@ -132,13 +133,22 @@ async fn cancel_line(desk: &Desk, filter: &Filter, key: &str, most: usize) -> Re
     Ok(cancelled + cancel_named(desk, held.into_iter().map(|holder| holder.id).collect()).await?)
 }
 
-/// Cancels the first of those that a filter means.
+/// Cancels the first of those that a filter means, of what was there when it began: while others send, there is always one more.
 async fn cancel_meant(desk: &Desk, filter: &Filter, most: u64) -> Result<u64, Problem> {
+    let begun = clock::now();
+    let is_there =
+        |look: &TaskLook| desk.message_of(look).is_none_or(|message| message.head.created <= begun);
     let (mut cancelled, mut after, mut slice) = (0, TaskId(0), Slice::first());
     while cancelled < most {
-        let page = desk.store.live_tasks(after, slice.up_to(usize::MAX)).await?;
+        let mut page = desk.store.live_tasks(after, slice.up_to(usize::MAX)).await?;
         let Some(last) = page.last().map(|last| last.id) else { break };
-        slice = slice.after(page.iter().map(size));
+        let size_of_all = page.iter().map(size).collect::<Vec<_>>();
+        page.retain(is_there);
+        // They come in the order in which they were sent, but for the clocks of a fleet: a page of newer ones is the end.
+        if page.is_empty() {
+            break;
+        }
+        slice = slice.after(size_of_all.into_iter());
         let mut meant = Vec::new();
         for look in page {
             if cancelled + (meant.len() as u64) < most && is_meant(desk, filter, &look) {

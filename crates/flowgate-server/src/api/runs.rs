@@ -151,7 +151,9 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
         }
         is_named |= body.workflow_run_ids.is_some();
         filter.ids.extend(body.workflow_run_ids.unwrap_or_default());
-        filter.url = body.workflow_url.or(filter.url);
+        if let Some(url) = body.workflow_url {
+            filter.urls = vec![url];
+        }
     }
     let mut cancelled = 0;
     if is_named {
@@ -247,7 +249,7 @@ fn filter(asked: &Asked) -> Result<RunFilter, Problem> {
     ids.extend(asked.all("workflowRunId"));
     Ok(RunFilter {
         ids,
-        url: asked.one("workflowUrl").map(str::to_owned),
+        urls: asked.each("workflowUrl"),
         is_exact_url: asked.one("workflowUrlExactMatch") == Some("true"),
         labels: asked.all("label"),
         keys: asked.all("flowControlKey"),

@@ -10,7 +10,8 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "key" | "name" | "queue" => json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]{1,256}$" }),
         "parallelism" | "rate" => whole(1, 1_000_000_000),
         "period" => whole(1, 604_800),
-        "count" => whole(1, if ["/v2/messages", "/v2/workflows/runs"].contains(&path) { 500 } else { 1000 }),
+        // More than a page has is no more than a page.
+        "count" => whole(1, 1_000_000),
         "all" => json!({ "type": "string", "enum": ["true"] }),
         "order" => json!({ "type": "string", "enum": ["latestFirst"] }),
         "responseStatus" => json!({ "type": "string", "pattern": "^(0|[1-9][0-9]{2})$" }),

@@ -12,8 +12,8 @@ use tokio::{sync::oneshot, time::timeout};
 use crate::kit::{Kit, ids, max, rate};
 
 const DEADLINE: Duration = Duration::from_secs(60);
-/// A refusal comes with the first look.
-const BRIEF: Duration = Duration::from_millis(500);
+/// A refusal comes with the first look, or the second.
+const BRIEF: Duration = Duration::from_millis(2_500);
 const KEPT: Duration = Duration::from_secs(3_600);
 
 /// Lets a task of `parent` send this one and wait for it. What the parent says, and what became of the child after it.

@@ -33,7 +33,7 @@ const WHOLE: usize = 50;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunFilter {
     pub(crate) ids: Vec<String>,
-    pub(crate) url: Option<String>,
+    pub(crate) urls: Vec<String>,
     pub(crate) is_exact_url: bool,
     pub(crate) labels: Vec<String>,
     pub(crate) keys: Vec<String>,
@@ -49,10 +49,11 @@ impl RunFilter {
         let any = |wanted: &[String], found: Option<&str>| {
             wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| wanted == found))
         };
-        let has_url = self.url.as_ref().is_none_or(|url| match self.is_exact_url {
+        let is_url = |url: &String| match self.is_exact_url {
             true => head.url == *url,
             false => head.url.starts_with(url.as_str()),
-        });
+        };
+        let has_url = self.urls.is_empty() || self.urls.iter().any(is_url);
         let has_label = self.labels.is_empty()
             || head.spec.labels.iter().any(|label| self.labels.iter().any(|wanted| wanted == label));
         any(&self.ids, Some(&run.id))
