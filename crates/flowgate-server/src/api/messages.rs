@@ -142,13 +142,12 @@ async fn cancel_meant(desk: &Desk, filter: &Filter, most: u64) -> Result<u64, Pr
     while cancelled < most {
         let mut page = desk.store.live_tasks(after, slice.up_to(usize::MAX)).await?;
         let Some(last) = page.last().map(|last| last.id) else { break };
-        let size_of_all = page.iter().map(size).collect::<Vec<_>>();
+        slice = slice.after(page.iter().map(size));
         page.retain(is_there);
         // They come in the order in which they were sent, but for the clocks of a fleet: a page of newer ones is the end.
         if page.is_empty() {
             break;
         }
-        slice = slice.after(size_of_all.into_iter());
         let mut meant = Vec::new();
         for look in page {
             if cancelled + (meant.len() as u64) < most && is_meant(desk, filter, &look) {
