@@ -114,8 +114,13 @@ impl<'a> Reader<'a> {
         self.at == self.bytes.len()
     }
 
+    /// That what was read up to here makes no sense.
+    pub(crate) fn unreadable(&self) -> Unreadable {
+        Unreadable { at: self.at }
+    }
+
     fn byte(&mut self) -> Result<u8, Unreadable> {
-        let byte = *self.bytes.get(self.at).ok_or(Unreadable { at: self.at })?;
+        let byte = *self.bytes.get(self.at).ok_or(self.unreadable())?;
         self.at += 1;
         Ok(byte)
     }
@@ -129,7 +134,7 @@ impl<'a> Reader<'a> {
                 return Ok(number);
             }
         }
-        Err(Unreadable { at: self.at })
+        Err(self.unreadable())
     }
 
     pub(crate) fn small(&mut self) -> Result<u32, Unreadable> {
@@ -143,7 +148,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], Unreadable> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
-        let end = end.ok_or(Unreadable { at: self.at })?;
+        let end = end.ok_or(self.unreadable())?;
         let taken = &self.bytes[self.at..end];
         self.at = end;
         Ok(taken)

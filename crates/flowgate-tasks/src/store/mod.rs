@@ -1,5 +1,7 @@
 //! Where tasks wait: one seam, two stores.
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod alike;
 #[cfg_attr(
     not(feature = "postgres"),
     expect(dead_code, reason = "sends of the other store claim for nobody")

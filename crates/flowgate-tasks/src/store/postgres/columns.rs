@@ -6,6 +6,7 @@ use super::{
     connect::{Lease, Shared},
     gather::Filling,
     notes::put_on_sheets,
+    packs::Packs,
     send::{Batch, Named, SHARE_LANES},
     session::{Params, begun, failed, flight},
 };
@@ -27,19 +28,21 @@ pub(super) const ADD_TASKS: &str = concat!(
     AND ($13 OR ",
     begun!(),
     ") THEN asked.lane END AS lane, \
-    asked.id AS named, weight, record, note, noted_at, nr, \
+    asked.id AS named, weight, record, noted_at, nr, \
     CASE WHEN due_from_now THEN (SELECT now FROM clock) + due ELSE due END AS due, \
     CASE WHEN good_from_now THEN (SELECT now FROM clock) + good ELSE good END AS good \
-    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[], $9::bytea[], $10::bigint[]) \
-    WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, note, noted_at, nr) ORDER BY nr OFFSET 0), \
-    noted AS (",
+    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[], $10::bigint[]) \
+    WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, noted_at, nr) ORDER BY nr OFFSET 0), ",
     put_on_sheets!(
-        "(SELECT id AS task, noted_at AS at, note AS body, nr::int AS seat FROM told WHERE note IS NOT NULL) AS noted"
+        "",
+        "$9",
+        "$14",
+        "(SELECT id AS task, noted_at AS at, nr::int AS seat FROM told WHERE noted_at IS NOT NULL) AS noted"
     ),
-    ") INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
+    ", added AS (INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
     SELECT id, lane, CASE WHEN due IS NULL OR due <= (SELECT now FROM clock) THEN \
     greatest(id, CASE WHEN named IS NOT NULL THEN (SELECT low FROM flowgate.marks WHERE marks.lane = told.lane) END) END, 0, weight, \
-    CASE WHEN due > (SELECT now FROM clock) THEN due END, good, record FROM told RETURNING id",
+    CASE WHEN due > (SELECT now FROM clock) THEN due END, good, record FROM told RETURNING id) SELECT array_agg(id) FROM added",
 );
 
 /// Whoever had the keys may have said of their lanes that they are held. A statement sees what was there when it began, so
@@ -84,8 +87,8 @@ pub(super) struct Columns {
     good: Vec<Option<i64>>,
     good_from_now: Vec<bool>,
     records: Vec<Vec<u8>>,
-    notes: Vec<Option<Vec<u8>>>,
     noted_at: Vec<Option<i64>>,
+    packs: Packs,
 }
 
 impl Columns {
@@ -97,8 +100,14 @@ impl Columns {
         all_lanes.sort_unstable();
         all_lanes.dedup();
         let heavy = new().filter(|((task, _), _)| task.weight > 1).map(|((_, lane), _)| *lane);
-        let note = |task: &NewTask| task.note().map(|(at, body)| (body, moment(When::At(at)))).unzip();
-        let (notes, noted_at) = new().map(|((task, _), _)| note(task)).unzip();
+        let note = |task: &NewTask| task.note().map(|(at, body)| (moment(When::At(at)), body)).unzip();
+        let (noted_at, notes): (Vec<Option<i64>>, Vec<Option<Vec<u8>>>) =
+            new().map(|((task, _), _)| note(task)).unzip();
+        // A task without a note has a seat like the others.
+        let packs = match noted_at.iter().any(Option::is_some) {
+            true => Packs::of(notes.iter().map(|note| note.as_deref().unwrap_or_default())),
+            false => Packs::default(),
+        };
         Columns {
             all_lanes,
             heavy_lanes: heavy.collect(),
@@ -110,8 +119,8 @@ impl Columns {
             good: new().map(|((task, _), _)| task.good_until.map(moment)).collect(),
             good_from_now: new().map(|((task, _), _)| is_from_now(task.good_until)).collect(),
             records: new().map(|((task, _), _)| task.record.to_bytes()).collect(),
-            notes,
             noted_at,
+            packs,
         }
     }
 }
@@ -123,7 +132,7 @@ impl Columns {
         shared: &Shared,
         session: &Lease,
         batch: &Batch<'_>,
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Result<Vec<i64>, StoreError> {
         let told = shared.told_time();
         let limits = sent_limits(batch.tasks);
         let begin = async {
@@ -149,15 +158,16 @@ impl Columns {
             session.query_if(!self.heavy_lanes.is_empty(), HEAVY_LANES, [&self.heavy_lanes]),
             session.query(ADD_TASKS, self.params(&told, &false)),
         )?;
+        let added = ids(&added);
         if added.len() == self.lanes.len() {
             return Ok(added);
         }
-        let why = "fewer rows came back than went in".to_owned();
+        let why = "fewer numbers came back than went in".to_owned();
         Err(StoreError::Database { doing: "stored tasks", why })
     }
 
     /// As [`ADD_TASKS`] takes them.
-    fn params<'a>(&'a self, told: &'a Option<i64>, is_theirs: &'a bool) -> Params<'a, 13> {
+    fn params<'a>(&'a self, told: &'a Option<i64>, is_theirs: &'a bool) -> Params<'a, 14> {
         [
             &self.ids,
             &self.lanes,
@@ -167,11 +177,12 @@ impl Columns {
             &self.good,
             &self.good_from_now,
             &self.records,
-            &self.notes,
+            &self.packs.seats,
             &self.noted_at,
             told,
             &self.all_lanes,
             is_theirs,
+            &self.packs.bodies,
         ]
     }
 
@@ -200,8 +211,13 @@ impl Columns {
         let added = transaction.query(ADD_TASKS, &columns);
         let tell = "SELECT pg_notify('flowgate', 'w'), pg_notify('flowgate', 'd')";
         let (added, _) = flight!(added, transaction.query(tell, &[])).map_err(failed)?;
-        Ok(added.iter().map(|row| Sent { id: TaskId(row.get(0)), is_duplicate: false }).collect())
+        Ok(ids(&added).into_iter().map(|id| Sent { id: TaskId(id), is_duplicate: false }).collect())
     }
+}
+
+/// The numbers of tasks that were stored, in the order in which they were told: one row for all of them.
+fn ids(added: &[Row]) -> Vec<i64> {
+    added.first().and_then(|row| row.get(0)).unwrap_or_default()
 }
 
 fn moment(when: When) -> i64 {

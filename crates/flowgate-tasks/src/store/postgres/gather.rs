@@ -194,7 +194,7 @@ pub(super) struct Filling {
 #[derive(Default)]
 pub(super) struct Begun {
     /// The tasks it stored.
-    pub(super) added: Vec<Row>,
+    pub(super) added: Vec<i64>,
     /// The lanes it filled that were idle. It has their rows, and nothing else stands in them.
     pub(super) idle: Vec<i64>,
 }

@@ -6,7 +6,7 @@ use super::{session::failed, tls::Address};
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 13] = [
+const STEPS: [&str; 14] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
     include_str!("migrations/0003_runs.sql"),
@@ -20,6 +20,7 @@ const STEPS: [&str; 13] = [
     include_str!("migrations/0011_lz4.sql"),
     include_str!("migrations/0012_sheets.sql"),
     include_str!("migrations/0013_cancels.sql"),
+    include_str!("migrations/0014_packs.sql"),
 ];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.

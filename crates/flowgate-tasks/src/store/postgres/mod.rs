@@ -35,6 +35,7 @@ mod memory;
 mod migrate;
 mod notes;
 mod notify;
+mod packs;
 mod pooled;
 mod rows;
 mod runs;

@@ -276,10 +276,10 @@ pub(super) async fn add(
             (std::mem::take(&mut turnout.begun.added), Some(turnout))
         }
     };
-    let mut added = added.iter().map(|row| TaskId(row.get(0)));
+    let mut added = added.into_iter().map(TaskId);
     let sent = |named: &Option<Named>| match named {
         Some(Named { task, is_new: false }) => Sent { id: TaskId(*task), is_duplicate: true },
-        _ => Sent { id: added.next().expect("each new one has a row"), is_duplicate: false },
+        _ => Sent { id: added.next().expect("each new one has a number"), is_duplicate: false },
     };
     Ok((named.iter().map(sent).collect(), turnout))
 }

@@ -1,18 +1,17 @@
 //! The bytes of a sheet of notes.
 //!
-//! Owns their form, the one that is written and the one before it. What is noted of the tasks of a block is nearly the same for all of them, so
-//! a note says which one before it begins and ends as it does, and has only the bytes in between.
+//! Owns their form, the one that is written and the one before it. What is noted of the tasks of a block is nearly the same for all of
+//! them, so a note has only what differs from one before it ([`alike`]).
 
-use crate::record::{Reader, Unreadable, put};
+use crate::{
+    record::{Reader, Unreadable, put},
+    store::alike::{self, Alike},
+};
 
 /// The first byte. Sheets of the form before begin with a seat in four bytes, of which the first is 0.
 const FORM: u8 = 1;
 /// What stands before a body in the form before: seat and length in 4 bytes each, task and moment in 8.
 const OLD_HEAD: usize = 24;
-/// A note is compared with the last one that has the same first bytes, so many: notes of one kind take turns with those of another.
-const KIND: usize = 8;
-/// So many kinds are told apart.
-const KINDS: usize = 4;
 
 /// A note on a sheet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,17 +26,15 @@ pub(super) struct Line {
 #[derive(Default)]
 pub(super) struct Sheet<'a> {
     bytes: Vec<u8>,
-    count: usize,
     /// Of the note before.
     before: (u32, i64, i64),
-    /// The last of each kind, the latest first, and which it was.
-    kinds: [Option<(usize, &'a [u8])>; KINDS],
+    bodies: Alike<'a>,
 }
 
 impl<'a> Sheet<'a> {
     /// One more note; seats come in their order.
     pub(super) fn put(&mut self, seat: u32, task: i64, at: i64, body: &'a [u8]) {
-        if self.count == 0 {
+        if self.bodies.count() == 0 {
             self.bytes.push(FORM);
         }
         let (last_seat, last_task, last_at) = self.before;
@@ -45,20 +42,7 @@ impl<'a> Sheet<'a> {
         put(&mut self.bytes, folded(task.wrapping_sub(last_task)));
         put(&mut self.bytes, folded(at.wrapping_sub(last_at)));
         self.before = (seat, task, at);
-        let is_kin = |kind: &Option<(usize, &[u8])>| kind.is_some_and(|(_, known)| begins_alike(known, body));
-        let place = self.kinds.iter().position(is_kin);
-        let model = place.and_then(|place| self.kinds[place]);
-        let (back, known) = model.map_or((0, &[][..]), |(which, known)| (self.count - which, known));
-        let (first, last) = common(known, body);
-        put(&mut self.bytes, back as u64);
-        put(&mut self.bytes, first as u64);
-        put(&mut self.bytes, last as u64);
-        let own = &body[first..body.len() - last];
-        put(&mut self.bytes, own.len() as u64);
-        self.bytes.extend_from_slice(own);
-        self.kinds[..=place.unwrap_or(KINDS - 1)].rotate_right(1);
-        self.kinds[0] = Some((self.count, body));
-        self.count += 1;
+        self.bodies.put(&mut self.bytes, body);
     }
 
     /// What is written; nothing, if it has no notes.
@@ -81,16 +65,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Line>, Unreadable> {
         seat = seat.wrapping_add(reader.small()?);
         task = task.wrapping_add(unfolded(reader.number()?));
         at = at.wrapping_add(unfolded(reader.number()?));
-        let [back, first, last, own] =
-            [reader.small()?, reader.small()?, reader.small()?, reader.small()?].map(|size| size as usize);
-        let wrong = Unreadable { at: bytes.len() };
-        let known: &[u8] = match back {
-            0 => &[],
-            _ => &lines.len().checked_sub(back).and_then(|which| lines.get(which)).ok_or(wrong)?.body,
-        };
-        let begins = known.get(..first).ok_or(wrong)?;
-        let ends = known.len().checked_sub(last).and_then(|from| known.get(from..)).ok_or(wrong)?;
-        let body = [begins, reader.take(own)?, ends].concat();
+        let before = |back| Some(lines.get(lines.len().checked_sub(back)?)?.body.as_slice());
+        let body = alike::take(&mut reader, before)?;
         lines.push(Line { seat, task, at, body });
     }
     Ok(lines)
@@ -106,23 +82,6 @@ fn read_old(mut reader: Reader<'_>) -> Result<Vec<Line>, Unreadable> {
         lines.push(Line { seat: small(0), task: large(8), at: large(16), body });
     }
     Ok(lines)
-}
-
-fn begins_alike(known: &[u8], body: &[u8]) -> bool {
-    known.get(..KIND).is_some_and(|beginning| body.starts_with(beginning))
-}
-
-/// How many bytes both begin with, and how many of the others both end with.
-fn common(known: &[u8], body: &[u8]) -> (usize, usize) {
-    const WORD: usize = 16;
-    let alike = |(one, other): &(&[u8], &[u8])| one == other;
-    let words = known.chunks_exact(WORD).zip(body.chunks_exact(WORD)).take_while(alike).count() * WORD;
-    let bytes = known[words..].iter().zip(&body[words..]);
-    let first = words + bytes.take_while(|(one, other)| one == other).count();
-    let (known, body) = (&known[first..], &body[first..]);
-    let words = known.rchunks_exact(WORD).zip(body.rchunks_exact(WORD)).take_while(alike).count() * WORD;
-    let bytes = known.iter().rev().skip(words).zip(body.iter().rev().skip(words));
-    (first, words + bytes.take_while(|(one, other)| one == other).count())
 }
 
 /// Small numbers of either sign as small ones.
