@@ -31,6 +31,7 @@ const FILES: &[File] = &files! {
     "text/css; charset=utf-8" => ["style.css"],
     "image/svg+xml" => ["icon.svg"],
     SCRIPT => [
+        "address.js",
         "app.js",
         "charts.js",
         "dialogs.js",

@@ -1,12 +1,13 @@
 // The shell: who is logged in, which page is shown, and what is the same on all of them.
 
 import { h, fill } from "./dom.js";
+import { lastOf, noted } from "./address.js";
 import { icon } from "./icons.js";
 import { button, toast } from "./dialogs.js";
 import { current, keyOf, logOut, resume, whenLost } from "./server.js";
 import * as live from "./live.js";
 import { help, listen } from "./keyboard.js";
-import { counted } from "./format.js";
+import { clock, counted } from "./format.js";
 import { login } from "./page-login.js";
 import { keysPage } from "./page-keys.js";
 import { keyPage } from "./page-key.js";
@@ -26,11 +27,15 @@ const PAGES = [
   { path: "schedules", name: "Schedules", icon: "schedules", make: schedulesPage },
   { path: "gateway", name: "Gateway", icon: "gateway", make: gatewayPage },
 ];
+// A stream that is opened again at once is not worth a word.
+const PATIENCE = 1500;
 const STATES = { live: "Live", lost: "Offline", off: "Connecting" };
 
 const app = document.getElementById("app");
 let shown = null;
 let unhear = () => {};
+let unwatch = () => {};
+let later = 0;
 
 // An address may have been typed, or cut off in the middle.
 function decoded(text) {
@@ -49,7 +54,7 @@ function route() {
 
 export function go(to) {
   const path = `/console/${to}`;
-  if (path !== location.pathname) history.pushState(null, "", path);
+  if (path !== location.pathname + location.search) history.pushState(null, "", path);
   draw();
 }
 
@@ -73,6 +78,14 @@ function link(to, props, ...children) {
   return h("a", { href: `/console/${to}`, onclick, ...props }, children);
 }
 
+// Figures that are no longer true are said to be old, and lose their colours.
+function tellAway(node, seen, why) {
+  const what = why ? `The server cannot look at its store: ${why}.` : "The server cannot be reached.";
+  fill(node, h("b", null, what), ` What is shown is of ${clock(seen)}; it is tried again.`);
+  node.hidden = false;
+  document.body.classList.add("stale");
+}
+
 function shell() {
   const session = current();
   const counts = new Map();
@@ -82,9 +95,19 @@ function shell() {
     return link(path, { class: "nav-item", "data-page": path, title: `${name} (${index + 1})` }, icon(of), h("span", null, name), count);
   });
   const state = h("span", { class: "state", role: "status" });
-  live.onState((now) => {
+  const away = h("div", { class: "away", role: "alert", hidden: true });
+  unwatch();
+  unwatch = live.onState((now, seen, why) => {
     state.className = `state ${now}`;
     fill(state, h("i"), STATES[now]);
+    clearTimeout(later);
+    if (now === "lost") later = setTimeout(() => tellAway(away, seen, why), PATIENCE);
+    else {
+      // Whatever could not be read, or was not told meanwhile, is read now.
+      if (now === "live" && !away.hidden) shown?.refresh?.();
+      away.hidden = true;
+      document.body.classList.remove("stale");
+    }
   });
   const main = h("main", { id: "main", tabindex: -1 });
   const leave = async () => { await logOut(); start(); };
@@ -112,6 +135,7 @@ function shell() {
         ),
       ),
       main,
+      away,
     ),
   );
   unhear();
@@ -149,8 +173,9 @@ function draw() {
     return;
   }
   document.title = `${page.path === "keys" ? keyOf(name) || page.name : name || page.name} · Flowgate`;
+  if (!name) noted();
   const make = name ? page.one : page.make;
-  shown = make({ go, link, name });
+  shown = make({ go, link, name, back: lastOf(page.path) });
   fill(main, shown.node);
   window.scrollTo(0, 0);
   live.watch(shown.watched?.() ?? []);
@@ -160,6 +185,8 @@ async function start() {
   shown?.leave?.();
   shown = null;
   live.close();
+  clearTimeout(later);
+  document.body.classList.remove("stale");
   try {
     if ((await resume()) === null) {
       fill(app, login(() => { fill(app); draw(); }));

@@ -13,6 +13,9 @@ let keys = [];
 let soon = 0;
 let silence = 0;
 let state = "off";
+// What is shown is of this moment, and why it is not of now.
+let seen = Date.now();
+let reason = "";
 const hearers = new Set();
 const watchers = new Set();
 
@@ -25,14 +28,16 @@ export function hear(hearer) {
 
 export function onState(watcher) {
   watchers.add(watcher);
-  watcher(state);
+  watcher(state, seen, reason);
   return () => watchers.delete(watcher);
 }
 
-function become(next) {
-  if (state === next) return;
+function become(next, why = "") {
+  if (next === "live") seen = Date.now();
+  if (state === next && reason === why) return;
   state = next;
-  for (const watcher of watchers) watcher(state);
+  reason = why;
+  for (const watcher of watchers) watcher(state, seen, reason);
 }
 
 // Watches these keys from now on.
@@ -93,7 +98,7 @@ function open() {
     heard();
     const told = JSON.parse(event.data);
     if (told.trouble) {
-      become("lost");
+      become("lost", told.trouble);
       return;
     }
     become("live");

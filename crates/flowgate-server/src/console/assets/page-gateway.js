@@ -89,7 +89,7 @@ export function gatewayPage() {
   );
 
   async function load() {
-    const told = await data("gates").catch(() => null);
+    const told = await data("gates").catch((trouble) => { if (!isLeft) own.fail("The gates", trouble, load); });
     if (!told || isLeft) return;
     own.show(told.own);
     none.hidden = told.gateway !== null;
@@ -105,6 +105,7 @@ export function gatewayPage() {
   load();
   return {
     node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Gateway and gates"), h("p", { class: "faint" }, "What stands in front of upstreams, and in front of this server."))), gateway, none, h("section", { class: "card flush" }, h("div", { class: "card-head pad" }, h("h2", null, "The server's own gates")), own.node)),
+    refresh: load,
     press: (event) => (gateway.hidden ? own : routes).press(event),
     leave() { isLeft = true; clearInterval(ticking); },
   };

@@ -5,6 +5,7 @@ import { button, act } from "./dialogs.js";
 import { chart, meter, slots } from "./charts.js";
 import { counted, host, number, period, short, span } from "./format.js";
 import { changeKey, get, keyOf, readKey, whyKey } from "./server.js";
+import { unread } from "./list.js";
 import * as live from "./live.js";
 import { explanation } from "./explain.js";
 import { pauseOrResume, pin, sendMessage, unpin } from "./page-keys.js";
@@ -33,7 +34,7 @@ function tasks(title, link, empty, columns) {
 
 const where = (task) => h("span", { class: "cut", title: task.url ?? task.kind }, task.url ? host(task.url) : task.kind ?? "");
 
-export function keyPage({ link, go, name }) {
+export function keyPage({ link, go, name, back }) {
   const key = keyOf(name);
   let view = null;
   let isLeft = false;
@@ -47,6 +48,7 @@ export function keyPage({ link, go, name }) {
   const limits = h("dl", { class: "facts" });
   const reason = h("section", { class: "card why", hidden: true, "aria-label": "Why it waits" });
   const missing = h("div", { class: "card empty", hidden: true }, h("h2", null, "Nothing is known of this key"), h("p", null, "Nothing of it waits or runs, it was not used lately, and it is neither paused nor pinned. It is known again with its next message."), button("send", "Send a message", () => sendMessage(key), { kind: "main" }));
+  const trying = h("div", null, h("p", { class: "soon", role: "status" }, "Reading …"));
   const held = tasks("Who holds the slots", link, "Nothing is in flight.", [
     ["Task", (task, name) => name(task)],
     ["Where", where, "wide"],
@@ -67,14 +69,21 @@ export function keyPage({ link, go, name }) {
       if (own !== asked || isLeft) return;
       missing.hidden = true;
       body.hidden = false;
+      trying.replaceChildren();
       show(told.key);
       held.show(told.holders, told.holders.length === told.shown ? `the first ${told.shown}` : "");
       line.show(told.line, told.key.waitListSize + told.key.delayed > told.shown ? `the first ${told.shown} of ${number(told.key.waitListSize + told.key.delayed)}` : "");
     } catch (trouble) {
       if (own !== asked || isLeft) return;
-      missing.hidden = trouble.status !== 404;
-      body.hidden = trouble.status === 404;
-      if (trouble.status === 404) tools.replaceChildren();
+      if (trouble.status !== 404) {
+        // What is there already stays.
+        if (view === null) fill(trying, unread("The key", trouble, load));
+        return;
+      }
+      missing.hidden = false;
+      body.hidden = true;
+      trying.replaceChildren();
+      tools.replaceChildren();
     }
   }
 
@@ -153,7 +162,7 @@ export function keyPage({ link, go, name }) {
   const ticking = setInterval(tick, 1000);
   load();
   return {
-    node: h("div", { class: "page" }, heading(link, ["keys", "Flow control"], key, badges), tools, missing, body),
+    node: h("div", { class: "page" }, heading(link, [back, "Flow control"], key, badges), tools, missing, trying, body),
     watched: () => [key],
     press(event) {
       if (event.key === "p" && view) pauseOrResume(view, load);
@@ -161,7 +170,8 @@ export function keyPage({ link, go, name }) {
       else return false;
       return true;
     },
-    back: () => go("keys"),
+    back: () => go(back),
+    refresh: load,
     leave() { isLeft = true; unhear(); clearInterval(ticking); clearTimeout(waitingFor); },
   };
 }

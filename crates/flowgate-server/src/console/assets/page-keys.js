@@ -9,6 +9,10 @@ import { changeKey, data, keyPath, post, whyKey } from "./server.js";
 import * as live from "./live.js";
 import { why } from "./explain.js";
 
+// How often the order of a list is looked up again, and how many times as long as that took it rests.
+const RENEWED = 4000;
+const RESTS = 9;
+
 export function pauseOrResume(view, then) {
   const [what, said] = view.isPaused ? ["resume", "goes on"] : ["pause", "is paused"];
   return act(() => changeKey(view.flowControlKey, what), `${view.flowControlKey} ${said}`).then(then);
@@ -182,32 +186,34 @@ function columns(refresh, go) {
 
 export function keysPage({ go }) {
   let shown = [];
-  let wanted = "";
   let isLeft = false;
   const figures = tiles();
   const refresh = () => load(pages.from());
+  // Asked by nobody: nothing moves under a hand.
+  const renew = () => load(pages.from(), table.offer);
   const { all } = columns(refresh, go);
   const open = (view) => go(keyPath(view.flowControlKey));
   const table = list({ label: "Keys", columns: all, id: (view) => view.flowControlKey, open, keys: { p: (view) => pauseOrResume(view, refresh), w: (view) => why(view.flowControlKey, ...whyKey(view.flowControlKey), go) } });
-  const box = search("Search keys", "Search keys", (text) => { wanted = text; pages.reset(); refresh(); });
+  const box = search("Search keys", "Search keys", () => { pages.reset(); refresh(); });
   const which = choice("Which keys", [["busiest", "Busiest first"], ["all", "By name"], ["busy", "Busy"], ["paused", "Paused"], ["pinned", "Pinned"]], () => { pages.reset(); refresh(); });
   const pages = pager(load);
   let turn = 0;
 
-  async function load(after) {
+  async function load(after, put = table.show) {
     const own = (turn += 1);
+    const began = Date.now();
     try {
-      const page = await data("keys", { search: wanted, show: which.value(), after: after ?? "" });
+      const page = await data("keys", { search: box.value(), show: which.value(), after: after ?? "" });
       if (own !== turn || isLeft) return;
+      took = Date.now() - began;
       shown = page.keys;
       empty();
-      table.show(shown);
+      put(shown);
       pages.show(page.next, words(page));
       live.watch(shown.map((view) => view.flowControlKey));
     } catch (trouble) {
       if (own !== turn || isLeft) return;
-      table.empty(h("h2", null, "The keys cannot be read"), h("p", null, trouble.message), button("retry", "Try again", refresh));
-      table.show([]);
+      table.fail("The keys", trouble, refresh);
     }
   }
 
@@ -218,7 +224,7 @@ export function keysPage({ go }) {
   };
 
   function empty() {
-    if (wanted !== "") table.empty(h("h2", null, `No key with “${wanted}” in its name`), h("p", null, "A key is known while something of it waits or runs and for five minutes after, while it is paused or pinned, and while its rate remembers a start."));
+    if (box.value() !== "") table.empty(h("h2", null, `No key with “${box.value()}” in its name`), h("p", null, "A key is known while something of it waits or runs and for five minutes after, while it is paused or pinned, and while its rate remembers a start."));
     else if (!["all", "busiest"].includes(which.value())) table.empty(h("h2", null, `No key is ${which.value()}`));
     else {
       table.empty(
@@ -229,8 +235,11 @@ export function keysPage({ go }) {
     }
   }
 
-  // A key that came while the first page was empty shows at once.
+  // A key that came or went shows at once where there is room for it. Which are the busiest, or busy at all, is looked up every few
+  // seconds, and less often where that takes long.
   let known = -1;
+  let renewed = Date.now();
+  let took = 0;
   const unhear = live.hear((told) => {
     figures.show();
     if (told.isHistory) { for (const view of shown) table.update(view.flowControlKey, view); return; }
@@ -239,10 +248,13 @@ export function keysPage({ go }) {
     which.count("pinned", told.totals.pinnedKeys > 0 ? number(told.totals.pinnedKeys) : "");
     shown = shown.map((view) => told.keys[view.flowControlKey] ?? { ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false, ...(view.rateMax === undefined ? {} : { rateCount: 0 }) });
     for (const view of shown) table.update(view.flowControlKey, view);
-    const has = told.totals.keys * 1000 + told.totals.pausedKeys;
+    const has = `${told.totals.keys} ${told.totals.pausedKeys} ${told.totals.pinnedKeys}`;
     const isChanged = known !== has || (shown.length === 0 && told.totals.inFlight + told.totals.waiting > 0);
     known = has;
-    if (isChanged && pages.isFirst() && shown.length < 50) refresh();
+    const isDue = which.value() !== "all" && Date.now() - renewed > Math.max(RENEWED, RESTS * took);
+    if (!pages.isFirst() || !(isDue || (isChanged && shown.length < 50))) return;
+    renewed = Date.now();
+    renew();
   });
 
   refresh();
@@ -256,14 +268,9 @@ export function keysPage({ go }) {
       h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node),
     ),
     search: box.input,
-    press(event) {
-      if (event.key === "n") pages.node.querySelector("[data-do=more]").click();
-      else if (event.key === "b") pages.node.querySelector("[data-do=before]").click();
-      else return table.press(event);
-      return true;
-    },
+    refresh,
+    press: (event) => pages.press(event) || table.press(event),
     watched: () => shown.map((view) => view.flowControlKey),
-    leave() { isLeft = true; unhear(); },
+    leave() { isLeft = true; unhear(); box.leave(); },
   };
 }
-

@@ -9,7 +9,6 @@ import * as live from "./live.js";
 
 export function lettersPage({ go, link }) {
   let isLeft = false;
-  let typed = "";
   let shown = [];
   const open = (letter) => go(`messages/${letter.messageId}`);
   const isOfRun = (letter) => Boolean(letter.workflowRunId);
@@ -40,7 +39,7 @@ export function lettersPage({ go, link }) {
       },
     ],
   });
-  const box = search("Search dead letters", "Search", (value) => { typed = value; pages.reset(); refresh(); });
+  const box = search("Search dead letters", "Search", () => { pages.reset(); refresh(); });
   const pages = pager(load);
   const refresh = () => load(pages.from());
   const ids = (letters) => letters.map((letter) => letter.dlqId).join(",");
@@ -58,13 +57,20 @@ export function lettersPage({ go, link }) {
   }, { kind: "plain" });
   let turn = 0;
 
-  async function load(cursor) {
+  async function load(cursor, put = table.show) {
     const own = (turn += 1);
-    const told = await act(() => get("dlq", { search: typed, cursor: cursor ?? "", count: 50 }));
-    if (own !== turn || isLeft || told === null) return;
+    const typed = box.value();
+    let told;
+    try {
+      told = await get("dlq", { search: typed, cursor: cursor ?? "", count: 50 });
+    } catch (trouble) {
+      if (own === turn && !isLeft) table.fail("The dead letters", trouble, refresh);
+      return;
+    }
+    if (own !== turn || isLeft) return;
     shown = told.messages;
     table.empty(h("h2", null, typed ? "No dead letter is like that" : "No dead letters"), h("p", null, typed ? "" : "A message that fails on its last try comes here, and waits for you for thirty days."));
-    table.show(shown);
+    put(shown);
     retryAll.hidden = shown.length === 0;
     dropAll.hidden = shown.length === 0;
     pages.show(told.cursor, shown.length > 0 ? `${number(shown.length)} on this page` : "");
@@ -73,14 +79,15 @@ export function lettersPage({ go, link }) {
   let known = null;
   const unhear = live.hear(({ totals }) => {
     if (!totals) return;
-    if ((known !== null && known !== totals.dead) || totals.failed > 0) refresh();
+    if ((known !== null && known !== totals.dead) || totals.failed > 0) load(pages.from(), table.offer);
     known = totals.dead;
   });
   refresh();
   return {
     node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Dead letters"), h("p", { class: "faint" }, "Messages that no attempt is left for.")), h("div", { class: "tools" }, retryAll, dropAll)), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node, pages.node)),
     search: box.input,
-    press: (event) => table.press(event),
-    leave() { isLeft = true; unhear(); },
+    refresh,
+    press: (event) => pages.press(event) || table.press(event),
+    leave() { isLeft = true; unhear(); box.leave(); },
   };
 }

@@ -2,7 +2,7 @@
 
 import { h, fill } from "./dom.js";
 import { button, act, confirm } from "./dialogs.js";
-import { choice, list, pager, search, text } from "./list.js";
+import { choice, list, pager, search, text, unread } from "./list.js";
 import { away, day, decode, host, moment, number, pretty, short } from "./format.js";
 import { get, keyPath, part, remove } from "./server.js";
 import * as live from "./live.js";
@@ -40,7 +40,6 @@ function asked(typed) {
 
 export function messagesPage({ go, link }) {
   let isLeft = false;
-  let typed = "";
   let turn = 0;
   const open = (event) => go(`messages/${event.messageId}`);
   const cancel = (event) => cancelMessage(event.messageId).then(refresh);
@@ -58,18 +57,24 @@ export function messagesPage({ go, link }) {
       { title: "Answer", kind: "num", make: text((event) => (event.responseStatus ? event.responseStatus : event.error ? "none" : "")) },
     ],
   });
-  const box = search("Search messages", "Search: a word, msg_…, key:…, label:…", (value) => { typed = value; pages.reset(); refresh(); });
+  const box = search("Search messages", "Search: a word, msg_…, key:…, label:…", () => { pages.reset(); refresh(); });
   const which = choice("Which events", [["", "All"], ["IN_PROGRESS", "In progress"], ["DELIVERED", "Delivered"], ["FAILED", "Failed"], ["CANCELED", "Cancelled"]], () => { pages.reset(); refresh(); });
   const pages = pager(load);
   const refresh = () => load(pages.from());
 
-  async function load(cursor) {
+  async function load(cursor, put = table.show) {
     const own = (turn += 1);
-    const told = await act(() => get("events", { ...asked(typed), state: which.value(), cursor: cursor ?? "", count: 50 }));
-    if (own !== turn || isLeft || told === null) return;
-    if (typed || which.value()) table.empty(h("h2", null, "Nothing in the log is like that"), told.cursor ? h("p", null, "Older entries may be: look further.") : null);
+    let told;
+    try {
+      told = await get("events", { ...asked(box.value()), state: which.value(), cursor: cursor ?? "", count: 50 });
+    } catch (trouble) {
+      if (own === turn && !isLeft) table.fail("The log", trouble, refresh);
+      return;
+    }
+    if (own !== turn || isLeft) return;
+    if (box.value() || which.value()) table.empty(h("h2", null, "Nothing in the log is like that"), told.cursor ? h("p", null, "Older entries may be: look further.") : null);
     else table.empty(h("h2", null, "No messages yet"), h("p", null, "Everything that happens to a message stands here for three days."));
-    table.show(told.events);
+    put(told.events);
     const last = told.events.at(-1);
     pages.show(told.cursor, last ? `back to ${moment(last.time)}` : "");
   }
@@ -80,19 +85,15 @@ export function messagesPage({ go, link }) {
   const unhear = live.hear(({ totals }) => {
     heard += 1;
     const isNew = totals && (heard % 4 === 0 || totals.created + totals.delivered + totals.retried + totals.failed > 0);
-    if (isNew && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; refresh(); }, 900);
+    if (isNew && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; load(pages.from(), table.offer); }, 900);
   });
   refresh();
   return {
     node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Messages"), h("p", { class: "faint" }, "What happened, the newest first."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node)),
     search: box.input,
-    press(event) {
-      if (event.key === "n") pages.node.querySelector("[data-do=more]").click();
-      else if (event.key === "b") pages.node.querySelector("[data-do=before]").click();
-      else return table.press(event);
-      return true;
-    },
-    leave() { isLeft = true; unhear(); clearTimeout(soon); },
+    refresh,
+    press: (event) => pages.press(event) || table.press(event),
+    leave() { isLeft = true; unhear(); clearTimeout(soon); box.leave(); },
   };
 }
 
@@ -120,7 +121,7 @@ function entry(event) {
   );
 }
 
-export function messagePage({ name: id, go, link }) {
+export function messagePage({ name: id, go, link, back }) {
   let isLeft = false;
   let timer = 0;
   let isOver = false;
@@ -131,12 +132,18 @@ export function messagePage({ name: id, go, link }) {
   const state = h("span", { class: "badges" });
 
   async function load() {
-    const events = await get("events", { messageIds: id, count: 200 }).catch(() => null);
-    const all = events?.events ?? [];
-    const newest = all[0];
-    // One that was cancelled is gone: the log alone tells of it.
-    const message = newest?.state === "CANCELED" ? null : await get(`messages/${part(id)}`).catch(() => null);
+    let all, message;
+    try {
+      all = (await get("events", { messageIds: id, count: 200 })).events;
+      // One that was cancelled is gone: the log alone tells of it.
+      message = all[0]?.state === "CANCELED" ? null : await get(`messages/${part(id)}`).catch((trouble) => { if (trouble.status === 404) return null; throw trouble; });
+    } catch (trouble) {
+      // What is there already stays.
+      if (!isLeft && log.children.length === 0) fill(rest, unread("The message", trouble, load));
+      return;
+    }
     if (isLeft) return;
+    const newest = all[0];
     const first = all.find((event) => event.state === "CREATED");
     const about = message ?? first ?? newest;
     if (!about) {
@@ -175,13 +182,14 @@ export function messagePage({ name: id, go, link }) {
   const unhear = live.hear((told) => { if (!told.isHistory && !isOver && !timer) timer = setTimeout(() => { timer = 0; load(); }, 1500); });
   load();
   return {
-    node: h("div", { class: "page" }, heading(link, ["messages", "Messages"], id, state), tools, h("div", { class: "columns" }, h("section", { class: "card" }, h("h2", null, "What happened"), log), h("section", { class: "card" }, h("h2", null, "The message"), facts)), rest),
+    node: h("div", { class: "page" }, heading(link, [back, "Messages"], id, state), tools, h("div", { class: "columns" }, h("section", { class: "card" }, h("h2", null, "What happened"), log), h("section", { class: "card" }, h("h2", null, "The message"), facts)), rest),
     press(event) {
       if (event.key === "w") tools.querySelector("[data-do=why]")?.click();
       else return false;
       return true;
     },
-    back: () => go("messages"),
+    back: () => go(back),
+    refresh: load,
     leave() { isLeft = true; unhear(); clearTimeout(timer); },
   };
 }

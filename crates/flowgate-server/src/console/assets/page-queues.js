@@ -111,7 +111,7 @@ export function queuesPage({ go }) {
   const setCap = () => form("The cap of the cluster", [{ name: "cap", label: "cluster_wide_cap", kind: "number", min: 1, value: cluster.cap ?? "", hint: "Claimed or running at once, over all queues and workers. Empty: no cap." }], "Set", async ({ cap: value }) => { await change("cluster", { max: whole(value) }); load(); });
 
   async function load() {
-    const told = await data("queues").catch((trouble) => { if (!isLeft) say(capNote, `these cannot be read now: ${trouble.message}`); });
+    const told = await data("queues").catch((trouble) => { if (!isLeft) queues.fail("The queues", trouble, load); });
     if (!told || isLeft) return;
     cluster = told.cluster;
     say(cap, number(cluster.inUse));
@@ -137,6 +137,7 @@ export function queuesPage({ go }) {
       h("section", { class: "card flush" }, workers.node),
       h("section", { class: "card flush" }, fifo.node),
     ),
+    refresh: load,
     press: (event) => (lists.find((one) => one.node.contains(document.activeElement)) ?? queues).press(event),
     leave() { isLeft = true; unhear(); clearTimeout(soon); },
   };

@@ -9,7 +9,7 @@ import { get, part, patch, remove } from "./server.js";
 export function schedulesPage() {
   let isLeft = false;
   let all = [];
-  let typed = "";
+  let isRead = false;
   const toggle = (schedule) => act(() => patch(`schedules/${part(schedule.scheduleId)}/${schedule.isPaused ? "resume" : "pause"}`), `schedule ${schedule.scheduleId} ${schedule.isPaused ? "goes on" : "is paused"}`).then(load);
   const drop = async (schedule) => {
     if (await confirm(`Delete schedule ${schedule.scheduleId}?`, "What it has sent already stays. Nothing more is sent.", "Delete")) await act(() => remove(`schedules/${part(schedule.scheduleId)}`), "Deleted").then(load);
@@ -48,24 +48,29 @@ export function schedulesPage() {
       },
     ],
   });
-  table.empty(h("h2", null, "No schedules"), h("p", null, "Make one with any client, or on the command line: ", h("code", null, "flowgate schedule create --cron '0 9 * * 1-5' https://example.com/report")));
-  const box = search("Search schedules", "Search", (value) => { typed = value.toLowerCase(); show(); });
-  const show = () => table.show(all.filter(({ scheduleId, destination, cron }) => `${scheduleId} ${destination} ${cron}`.toLowerCase().includes(typed)).slice(0, 500));
+  const empty = () => {
+    if (all.length > 0) table.empty(h("h2", null, "No schedule is like that"));
+    else table.empty(h("h2", null, "No schedules"), h("p", null, "Make one with any client, or on the command line: ", h("code", null, "flowgate schedule create --cron '0 9 * * 1-5' https://example.com/report")));
+  };
+  const box = search("Search schedules", "Search", () => { if (isRead) show(); });
+  const show = () => { empty(); table.show(all.filter(({ scheduleId, destination, cron }) => `${scheduleId} ${destination} ${cron}`.toLowerCase().includes(box.value().toLowerCase())).slice(0, 500)); };
 
   async function load() {
-    const told = await get("schedules").catch(() => null);
+    const told = await get("schedules").catch((trouble) => { if (!isLeft) table.fail("The schedules", trouble, load); });
     if (!told || isLeft) return;
+    isRead = true;
     all = told.sort((one, other) => one.scheduleId.localeCompare(other.scheduleId));
     show();
   }
 
   let count = 0;
-  const ticking = setInterval(() => { count += 1; if (document.hidden) return; if (count % 5 === 0) load(); else show(); }, 1000);
+  const ticking = setInterval(() => { count += 1; if (document.hidden) return; if (count % 5 === 0) load(); else if (isRead) show(); }, 1000);
   load();
   return {
     node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Schedules"), h("p", { class: "faint" }, "What is sent again and again, and when it is due next."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node)),
     search: box.input,
+    refresh: load,
     press: (event) => table.press(event),
-    leave() { isLeft = true; clearInterval(ticking); },
+    leave() { isLeft = true; clearInterval(ticking); box.leave(); },
   };
 }

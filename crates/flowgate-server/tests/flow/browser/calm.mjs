@@ -1,0 +1,47 @@
+// With more keys than a page has: the busiest are first as they become so, and nothing moves under the hand of who is about to act.
+
+import assert from "node:assert/strict";
+import { api, browse, endpoint, flow, go, logIn, publish, reads, row, text, until } from "./browser.mjs";
+
+const there = await endpoint();
+const send = (all) => api("POST", "/v2/batch", { "content-type": "application/json" }, JSON.stringify(all));
+const line = (key, count) => send(Array.from({ length: count }, () => ({ destination: there.url("/hold"), headers: flow(key, "parallelism=1"), body: "x" })));
+await send(Array.from({ length: 70 }, (_, index) => ({ destination: there.url("/ok"), headers: { ...flow(`tenant-${String(index).padStart(2, "0")}`, "parallelism=1"), "Upstash-Delay": "1h" }, body: "x" })));
+await line("alpha", 4);
+
+await browse(async (page) => {
+  await logIn(page);
+  const first = () => page.$eval("tbody tr", (tr) => tr.dataset.id).catch(() => "");
+  await until("the busiest is first", async () => (await first()) === "alpha");
+  await page.mouse.move(2, 2);
+
+  // Another becomes the busiest while the page is open, and is seen without a click.
+  await line("omega", 9);
+  await until("who is busiest now is first now", async () => (await first()) === "omega");
+
+  // With the mouse over the list the rows stay where they are; that there is another order is said, and shown when the hand is gone.
+  await page.hover(`${row("omega")} [data-do=pause]`);
+  await line("alpha", 20);
+  await reads(page, "its figures go on", `${row("alpha")} td.wait`, /^2\d/);
+  await page.waitForSelector("[data-do=fresh]:not([hidden])");
+  assert.equal(await first(), "omega", "nothing moves under the mouse");
+  await page.mouse.move(2, 2);
+  await until("then the order is as it should be", async () => (await first()) === "alpha");
+  assert.equal(await page.$("[data-do=fresh]:not([hidden])"), null);
+
+  // The log: what is new waits while a row has the focus, and comes by the button.
+  await go(page, "messages");
+  await page.mouse.move(2, 2);
+  await until("the log", async () => (await page.$$("tbody tr")).length > 5);
+  await page.keyboard.press("j");
+  const chosen = await page.evaluate(() => document.activeElement.dataset.id);
+  const { messageId } = await publish(there.url("/ok"));
+  await reads(page, "something new is told", "[data-do=fresh]", /new: show/);
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.id), chosen, "the chosen row is still chosen");
+  assert.ok(!(await text(page, "tbody")).includes(messageId));
+  await page.click("[data-do=fresh]");
+  await reads(page, "and is shown when it is wanted", "tbody", new RegExp(messageId));
+});
+
+there.close();
+console.log("calm: all well");
