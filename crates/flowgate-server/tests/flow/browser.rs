@@ -129,6 +129,12 @@ async fn f6_a_server_that_is_away_is_said_to_be_away_and_nothing_else_is_claimed
     run(&Kit::sqlite().server_with(&[]), "away.mjs", &[]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f6_a_pause_is_undone_and_what_cannot_be_undone_is_asked_first() {
+    // Seen to fail: with a toast that only says what was done.
+    run(&Kit::sqlite().server_with(&[]), "undo.mjs", &[]);
+}
+
 /// With `FLOWGATE_PICTURES` set, the pictures go to `docs/img/console`; else they are made all the same, and thrown away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f6_every_page_is_whole_in_light_and_dark_and_on_a_phone() {

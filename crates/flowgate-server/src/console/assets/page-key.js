@@ -1,7 +1,7 @@
 // One key: its slots, its window, its last minute and a half, who holds it and who waits.
 
 import { h, fill, say } from "./dom.js";
-import { button, act } from "./dialogs.js";
+import { button, act, confirm } from "./dialogs.js";
 import { chart, meter, slots } from "./charts.js";
 import { counted, host, number, period, short, span } from "./format.js";
 import { changeKey, get, keyOf, readKey, whyKey } from "./server.js";
@@ -88,7 +88,7 @@ export function keyPage({ link, go, name, back }) {
   }
 
   function show(next) {
-    const isNew = view === null || view.isPaused !== next.isPaused || view.isPinnedParallelism !== next.isPinnedParallelism || view.isPinnedRate !== next.isPinnedRate;
+    const isNew = view === null || (view.rateMax === undefined) !== (next.rateMax === undefined) || view.isPaused !== next.isPaused || view.isPinnedParallelism !== next.isPinnedParallelism || view.isPinnedRate !== next.isPinnedRate;
     view = next;
     if (isNew || tools.children.length === 0) controls();
     say(inFlight, number(view.parallelismCount));
@@ -119,7 +119,7 @@ export function keyPage({ link, go, name, back }) {
       button(view.isPaused ? "play" : "pause", view.isPaused ? "Resume" : "Pause", () => pauseOrResume(view, load), { kind: view.isPaused ? "main" : "", testid: "pause" }),
       button("pin", "Pin", () => pin(view, load), { testid: "pin" }),
       isPinned ? button("close", "Unpin", () => unpin(view, load), { testid: "unpin" }) : null,
-      button("reset", "Reset rate", () => act(() => changeKey(key, "resetRate"), "A new window begins now").then(load), { testid: "reset" }),
+      view.rateMax === undefined ? null : button("reset", "Reset rate", reset, { testid: "reset" }),
       button("why", "Why does it wait?", why, { testid: "why" }),
     );
     const rows = [
@@ -128,6 +128,11 @@ export function keyPage({ link, go, name, back }) {
       ["Who waits, waits under", view.isLatest ? "the newest limits" : isPinned ? "what is pinned, else its own limits" : "its own limits"],
     ];
     fill(limits, rows.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+  }
+
+  async function reset() {
+    const text = `Up to ${number(view.rateMax)} start at once, beside those that started in this period. Whoever set the rate may not expect that, and it cannot be undone.`;
+    if (await confirm(`Reset the rate of ${key}?`, text, "Begin a new period")) await act(() => changeKey(key, "resetRate"), "A new period begins now").then(load);
   }
 
   async function why() {

@@ -15,7 +15,8 @@ const RESTS = 9;
 
 export function pauseOrResume(view, then) {
   const [what, said] = view.isPaused ? ["resume", "goes on"] : ["pause", "is paused"];
-  return act(() => changeKey(view.flowControlKey, what), `${view.flowControlKey} ${said}`).then(then);
+  const undo = () => pauseOrResume({ ...view, isPaused: !view.isPaused }, then);
+  return act(() => changeKey(view.flowControlKey, what), `${view.flowControlKey} ${said}`, undo).then(then);
 }
 
 export function pin(view, then) {
@@ -37,7 +38,14 @@ export function pin(view, then) {
   );
 }
 
-export const unpin = (view, then) => act(() => changeKey(view.flowControlKey, "unpin"), `${view.flowControlKey}: the messages' own limits hold again`).then(then);
+export function unpin(view, then) {
+  const { flowControlKey: key } = view;
+  const pinned = { parallelism: view.isPinnedParallelism ? view.parallelismMax : "", ...(view.isPinnedRate ? { rate: view.rateMax, period: view.ratePeriod } : {}) };
+  // A period of less than a second cannot be said again.
+  const isWhole = !view.isPinnedRate || view.ratePeriodMillis % 1000 === 0;
+  const undo = () => act(() => changeKey(key, "pin", pinned), `${key} is pinned again`).then(then);
+  return act(() => changeKey(key, "unpin"), `${key}: the messages' own limits hold again`, isWhole ? undo : null).then(then);
+}
 
 export function sendMessage(key = "") {
   const url = `${location.origin}/health`;

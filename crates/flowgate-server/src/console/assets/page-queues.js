@@ -43,7 +43,11 @@ export function queuesPage({ go }) {
   const capBar = meter("of the cluster in use");
   let cluster = { inUse: 0, cap: null };
 
-  const pause = (queue) => act(() => change(`queues/${part(queue.name)}`, { paused: !queue.isPaused }), `queue ${queue.name} ${queue.isPaused ? "goes on" : "is paused"}`).then(load);
+  const said = (queue, isPaused) => `queue ${queue.name} ${isPaused ? "goes on" : "is paused"}`;
+  const pause = (queue) => {
+    const undo = () => pause({ ...queue, isPaused: !queue.isPaused });
+    return act(() => change(`queues/${part(queue.name)}`, { paused: !queue.isPaused }), said(queue, queue.isPaused), undo).then(load);
+  };
   const setMax = (queue) => form(`The cap of queue ${queue.name}`, [{ name: "max", label: "max_concurrency", kind: "number", min: 1, value: queue.max ?? "", hint: "Claimed or running at once, over all workers. Empty: no cap." }], "Set", async ({ max }) => { await change(`queues/${part(queue.name)}`, { max: whole(max) }); load(); });
   const queues = list({
     label: "Queues",
@@ -83,7 +87,10 @@ export function queuesPage({ go }) {
   });
   workers.empty(h("h2", null, "No worker is alive"), h("p", null, "Start one: ", h("code", null, "flowgate worker --processes=8 -- <command>")));
 
-  const pauseFifo = (queue) => act(() => post(`queues/${part(queue.name)}/${queue.paused ? "resume" : "pause"}`), `queue ${queue.name} ${queue.paused ? "goes on" : "is paused"}`).then(load);
+  const pauseFifo = (queue) => {
+    const undo = () => pauseFifo({ ...queue, paused: !queue.paused });
+    return act(() => post(`queues/${part(queue.name)}/${queue.paused ? "resume" : "pause"}`), said(queue, queue.paused), undo).then(load);
+  };
   const setFifo = (queue) => form(`The parallelism of ${queue.name}`, [{ name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: queue.parallelism, hint: "1: strictly one after the other." }], "Set", async ({ parallelism }) => { await put("queues", { queueName: queue.name, parallelism: whole(parallelism) ?? 1 }); load(); });
   const fifo = list({
     label: "FIFO queues",

@@ -172,7 +172,8 @@ export function runPage({ name: id, go, link, back }) {
       if (next) go(`runs/${part(next)}`);
       else if (told) toast("This run was begun again before.", "bad");
     };
-    const begin = run.dlqId ? [button("retry", "Resume", () => again("resume"), { testid: "resume" }), button("retry", "Restart", () => again("restart"), { testid: "restart" })] : [];
+    const restart = async () => { if (await confirm("Restart this run?", "Every step runs once more, also those that are done: what they did is done twice. Resume goes on from the step that failed.", "Restart from the beginning")) await again("restart"); };
+    const begin = run.dlqId ? [button("retry", "Resume", () => again("resume"), { testid: "resume" }), button("retry", "Restart", restart, { testid: "restart" })] : [];
     fill(tools, begin, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? link(keyPath(run.flowControlKey), { class: "button" }, `Key ${run.flowControlKey}`) : null);
     const facts = [
       ["Workflow", run.workflowUrl],

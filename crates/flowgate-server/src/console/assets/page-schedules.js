@@ -10,7 +10,11 @@ export function schedulesPage() {
   let isLeft = false;
   let all = [];
   let isRead = false;
-  const toggle = (schedule) => act(() => patch(`schedules/${part(schedule.scheduleId)}/${schedule.isPaused ? "resume" : "pause"}`), `schedule ${schedule.scheduleId} ${schedule.isPaused ? "goes on" : "is paused"}`).then(load);
+  const toggle = (schedule) => {
+    const { scheduleId: id, isPaused } = schedule;
+    const undo = () => toggle({ ...schedule, isPaused: !isPaused });
+    return act(() => patch(`schedules/${part(id)}/${isPaused ? "resume" : "pause"}`), `schedule ${id} ${isPaused ? "goes on" : "is paused"}`, undo).then(load);
+  };
   const drop = async (schedule) => {
     if (await confirm(`Delete schedule ${schedule.scheduleId}?`, "What it has sent already stays. Nothing more is sent.", "Delete")) await act(() => remove(`schedules/${part(schedule.scheduleId)}`), "Deleted").then(load);
   };
