@@ -42,6 +42,7 @@ const FILES: &[File] = &files! {
         "keyboard.js",
         "list.js",
         "live.js",
+        "notes.js",
         "server.js",
         "theme.js",
         "page-gateway.js",

@@ -10,18 +10,18 @@ use std::{
     time::Duration,
 };
 
-use flowgate_tasks::store::{Census, StoreError};
+use flowgate_tasks::store::StoreError;
 use serde_json::{Value, json};
 use tokio::{
     sync::{Notify, watch},
     time::sleep,
 };
 
-use super::sample::{self, Past, Sample, Totals};
+use super::sample::{self, Past, Rounds, Sample, Totals};
 use crate::{
     api::OF_QUEUES,
     clock,
-    office::{Desk, Tally},
+    office::{Desk, Queue, Tally},
 };
 
 /// How often it is looked, if that is cheap.
@@ -76,7 +76,7 @@ struct Before {
     looks: u64,
     at: u64,
     tally: Tally,
-    census: Census,
+    rounds: Rounds,
 }
 
 impl Hub {
@@ -126,8 +126,10 @@ impl Hub {
     async fn look(&self, before: &mut Before) -> Result<Sample, StoreError> {
         let store = &self.desk.store;
         if before.looks.is_multiple_of(CENSUS) {
-            before.census = store.census(OF_QUEUES.to_owned()).await?;
-            before.census.keys += self.idle_keys().await?;
+            let mut census = store.census(OF_QUEUES.to_owned()).await?;
+            census.keys += self.idle_keys().await?;
+            let paused_fifo = Queue::all(&**store).await?.iter().filter(|queue| queue.paused).count() as u64;
+            before.rounds = Rounds { census, paused_fifo, workers: store.workers().await?.len() as u64 };
         }
         let (_, cap) = store.cluster().await?;
         let queues = store.queues().await?;
@@ -139,7 +141,7 @@ impl Hub {
             }
         }
         let (now, tally) = (clock::now(), self.desk.journal.tally());
-        let mut totals = Totals::new(now, &queues, cap, before.census);
+        let mut totals = Totals::new(now, &queues, cap, before.rounds);
         if before.at > 0 {
             totals = totals.done(before.tally, tally, now.saturating_sub(before.at));
         }

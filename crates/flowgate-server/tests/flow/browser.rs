@@ -135,6 +135,12 @@ async fn f6_a_pause_is_undone_and_what_cannot_be_undone_is_asked_first() {
     run(&Kit::sqlite().server_with(&[]), "undo.mjs", &[]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f6_what_is_stuck_and_why_is_seen_without_a_click() {
+    // Seen to fail: with a list of keys that says how many wait, and not for what.
+    run(&Kit::sqlite().server_with(&[]), "notes.mjs", &[]);
+}
+
 /// With `FLOWGATE_PICTURES` set, the pictures go to `docs/img/console`; else they are made all the same, and thrown away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f6_every_page_is_whole_in_light_and_dark_and_on_a_phone() {

@@ -4,10 +4,11 @@ import { h, fill, say } from "./dom.js";
 import { button, act, form } from "./dialogs.js";
 import { actions, choice, list, pager, search } from "./list.js";
 import { meter, sparkline, trend } from "./charts.js";
-import { counted, number, period, rate } from "./format.js";
+import { counted, number, period, rate, span } from "./format.js";
 import { changeKey, data, keyPath, post, whyKey } from "./server.js";
 import * as live from "./live.js";
 import { why } from "./explain.js";
+import { noteLine } from "./notes.js";
 
 // How often the order of a list is looked up again, and how many times as long as that took it rests.
 const RENEWED = 4000;
@@ -140,11 +141,13 @@ function columns(refresh, go) {
         make(cell) {
           const figure = h("span");
           const later = h("small", { class: "faint" });
-          cell.append(figure, later);
+          const held = h("small", { class: "held" });
+          cell.append(figure, later, held);
           return (view) => {
             say(figure, counted(view.waitListSize, view.isMore));
             figure.classList.toggle("some", view.waitListSize > 0);
             say(later, view.delayed > 0 ? ` +${number(view.delayed)} later` : "");
+            say(held, heldBy(view));
           };
         },
       },
@@ -192,10 +195,21 @@ function columns(refresh, go) {
   };
 }
 
-export function keysPage({ go }) {
+// What holds back the first in line, as far as the counts of its key say it; what else may is told by asking why.
+export function heldBy(view) {
+  if (view.waitListSize === 0) return "";
+  if (view.isPaused) return "paused";
+  if (view.parallelismMax !== undefined && view.parallelismCount >= view.parallelismMax) return "slots full";
+  if (view.rateMax === undefined || view.rateCount < view.rateMax) return "";
+  const left = view.rateEndsAt - Date.now();
+  return left > 0 ? `rate spent, ${span(left)}` : "rate spent";
+}
+
+export function keysPage({ go, link }) {
   let shown = [];
   let isLeft = false;
   const figures = tiles();
+  const look = noteLine(link);
   const refresh = () => load(pages.from());
   // Asked by nobody: nothing moves under a hand.
   const renew = () => load(pages.from(), table.offer);
@@ -250,6 +264,7 @@ export function keysPage({ go }) {
   let took = 0;
   const unhear = live.hear((told) => {
     figures.show();
+    look.show();
     if (told.isHistory) { for (const view of shown) table.update(view.flowControlKey, view); return; }
     which.count("all", told.totals.keys > 0 ? counted(told.totals.keys) : "");
     which.count("paused", told.totals.pausedKeys > 0 ? number(told.totals.pausedKeys) : "");
@@ -267,11 +282,13 @@ export function keysPage({ go }) {
 
   refresh();
   figures.show();
+  look.show();
   return {
     node: h(
       "div",
       { class: "page" },
       h("header", { class: "page-head" }, h("div", null, h("h1", null, "Flow control"), h("p", { class: "faint" }, "How much of each key is in flight, and how often it starts.")), button("send", "Send a message", () => sendMessage(), { testid: "send" })),
+      look.node,
       figures.node,
       h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node),
     ),
