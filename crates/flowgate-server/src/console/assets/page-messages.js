@@ -24,7 +24,7 @@ const badge = (cell) => {
 };
 
 // What is typed becomes a question to the log.
-function asked(typed) {
+export function asked(typed) {
   const params = {};
   const words = [];
   for (const word of typed.split(/\s+/).filter(Boolean)) {
