@@ -2,7 +2,7 @@
 //!
 //! Owns the form in which the page gets it, and the bounds on what is remembered.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use flowgate_tasks::store::{Census, KeySpent, MOST_COUNTED, QueueLook};
 use serde::Serialize;
@@ -54,8 +54,10 @@ pub(super) struct Rounds {
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     pub(super) totals: Totals,
-    /// The keys that somebody watches.
+    /// The keys that somebody watches, as far as the store knows them.
     pub(super) keys: HashMap<String, Value>,
+    /// Those that were asked for: whoever came while the look was under way is not among them.
+    pub(super) looked_for: HashSet<String>,
     /// Why there is no more to see.
     pub(super) trouble: Option<String>,
 }

@@ -49,6 +49,8 @@ export function watch(names) {
     if (letters > MOST_LETTERS) break;
     wanted.push(name);
   }
+  // Another order of the same keys is no other stream.
+  wanted.sort();
   const isSame = source !== null && wanted.length === keys.length && wanted.every((name, index) => name === keys[index]);
   keys = wanted;
   if (isSame) return;
@@ -79,6 +81,7 @@ function open() {
   const search = keys.map((key) => `key=${encodeURIComponent(key)}`).join("&");
   source = new EventSource(`/console/live${search ? `?${search}` : ""}`);
   const own = source;
+  const asked = keys;
   heard();
   own.addEventListener("open", () => become("live"));
   own.addEventListener("error", () => {
@@ -102,15 +105,18 @@ function open() {
       return;
     }
     become("live");
-    remember(told);
-    for (const hearer of hearers) hearer(told);
+    // Of which keys this tells, also where it says that there is nothing of them.
+    const unseen = new Set(told.unseen);
+    const seenKeys = new Set(asked.filter((key) => !unseen.has(key)));
+    remember(told, seenKeys);
+    for (const hearer of hearers) hearer({ ...told, isTold: (key) => seenKeys.has(key) });
   });
 }
 
-function remember({ totals, keys: seen }) {
+function remember({ totals, keys: seen }, told) {
   past.totals.push(totals);
   if (past.totals.length > REMEMBERED) past.totals.shift();
-  for (const key of keys) {
+  for (const key of told) {
     const line = past.keys.get(key) ?? [];
     const look = seen[key];
     line.push([totals.at, look?.parallelismCount ?? 0, look?.waitListSize ?? 0]);

@@ -125,6 +125,7 @@ function columns(refresh, go) {
       {
         title: "In flight",
         kind: "flight",
+        hint: "Deliveries under way, of as many as the key may have at once",
         make(cell) {
           const figure = h("span", { class: "of" });
           const bar = meter("in flight");
@@ -138,6 +139,7 @@ function columns(refresh, go) {
       {
         title: "Waiting",
         kind: "num wait",
+        hint: "Messages that could be delivered now if the key let them; later: those that are delayed",
         make(cell) {
           const figure = h("span");
           const later = h("small", { class: "faint" });
@@ -154,6 +156,7 @@ function columns(refresh, go) {
       {
         title: "Rate",
         kind: "rate",
+        hint: "Deliveries that started in the period that runs, of as many as may",
         make(cell) {
           const figure = h("span", { class: "of" });
           const bar = meter("starts in the period");
@@ -162,6 +165,7 @@ function columns(refresh, go) {
             const has = view.rateMax !== undefined;
             say(figure, has ? `${number(view.rateCount)} / ${number(view.rateMax)} per ${period(view.ratePeriodMillis)}` : "–");
             bar.node.hidden = !has;
+            cell.classList.toggle("blank", !has);
             if (has) bar.show(view.rateCount, view.rateMax);
           };
         },
@@ -169,6 +173,7 @@ function columns(refresh, go) {
       {
         title: "Last minute",
         kind: "past",
+        hint: "In flight as an area, waiting as a line, each on its own scale",
         make(cell) {
           const line = sparkline("in flight and waiting over the last minute");
           cell.append(line.node);
@@ -269,7 +274,9 @@ export function keysPage({ go, link }) {
     which.count("all", told.totals.keys > 0 ? counted(told.totals.keys) : "");
     which.count("paused", told.totals.pausedKeys > 0 ? number(told.totals.pausedKeys) : "");
     which.count("pinned", told.totals.pinnedKeys > 0 ? number(told.totals.pinnedKeys) : "");
-    shown = shown.map((view) => told.keys[view.flowControlKey] ?? { ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false, ...(view.rateMax === undefined ? {} : { rateCount: 0 }) });
+    // A key of which there is nothing any more is idle; one that this look was not about is as it was.
+    const idle = (view) => ({ ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false, ...(view.rateMax === undefined ? {} : { rateCount: 0 }) });
+    shown = shown.map((view) => told.keys[view.flowControlKey] ?? (told.isTold(view.flowControlKey) ? idle(view) : view));
     for (const view of shown) table.update(view.flowControlKey, view);
     const has = `${told.totals.keys} ${told.totals.pausedKeys} ${told.totals.pinnedKeys}`;
     const isChanged = known !== has || (shown.length === 0 && told.totals.inFlight + told.totals.waiting > 0);

@@ -1,4 +1,5 @@
-// With more keys than a page has: the busiest are first as they become so, and nothing moves under the hand of who is about to act.
+// With more keys than a page has: the busiest are first as they become so, nothing moves under the hand of who is about to act, and what
+// was not looked at is not taken for nothing.
 
 import assert from "node:assert/strict";
 import { api, browse, endpoint, flow, go, logIn, publish, reads, row, text, until } from "./browser.mjs";
@@ -14,6 +15,30 @@ await browse(async (page) => {
   const first = () => page.$eval("tbody tr", (tr) => tr.dataset.id).catch(() => "");
   await until("the busiest is first", async () => (await first()) === "alpha");
   await page.mouse.move(2, 2);
+
+  // A look that says it was not about the keys of this page, for the page had just come, leaves their figures as they are; one that was
+  // about them, and has nothing of them, says that they are idle.
+  const told = (unseen) => {
+    const totals = { at: Date.now(), inFlight: 4711, waiting: 0, delayed: 0, delivered: 0, retried: 0, failed: 0, spanMs: 1000, keys: 71, pausedKeys: 0, pinnedKeys: 0, dead: 0, mostCounted: 9, pausedQueues: 0, workers: 1 };
+    return `event: sample\ndata: ${JSON.stringify({ totals, keys: {}, unseen })}\n\n`;
+  };
+  await page.setRequestInterception(true);
+  let unseen = ["alpha"];
+  const answer = (request) => {
+    if (request.url().includes("/console/live?key=")) request.respond({ contentType: "text/event-stream", body: told(unseen) });
+    else request.continue();
+  };
+  page.on("request", answer);
+  await page.reload();
+  await reads(page, "the look came", ".tile.flight", /4,711/);
+  assert.match(await text(page, `${row("alpha")} td.flight`), /^1 \/ 1/);
+  assert.match(await text(page, `${row("alpha")} td.wait`), /^3/);
+  unseen = [];
+  await reads(page, "nothing of it any more", `${row("alpha")} td.flight`, /^0 \/ 1/);
+  page.off("request", answer);
+  await page.setRequestInterception(false);
+  await page.reload();
+  await until("the busiest is first", async () => (await first()) === "alpha");
 
   // Another becomes the busiest while the page is open, and is seen without a click.
   await line("omega", 9);
