@@ -23,3 +23,8 @@ export function keep(changes) {
 export const noted = () => lists.set(pageOf(), location.search);
 
 export const lastOf = (page) => `${page}${lists.get(page) ?? ""}`;
+
+// Whether the page that is drawn is one that somebody comes back to.
+let isBack = false;
+export const comeBack = (is) => { isBack = is; };
+export const isComingBack = () => isBack;

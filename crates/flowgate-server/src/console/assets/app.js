@@ -1,13 +1,13 @@
 // The shell: who is logged in, which page is shown, and what is the same on all of them.
 
 import { h, fill } from "./dom.js";
-import { lastOf, noted } from "./address.js";
+import { comeBack, lastOf, noted } from "./address.js";
 import { icon } from "./icons.js";
 import { button, toast } from "./dialogs.js";
 import { current, keyOf, logOut, resume, whenLost } from "./server.js";
 import * as live from "./live.js";
 import { help, listen } from "./keyboard.js";
-import { clock, counted } from "./format.js";
+import { clock, counted, full, zone } from "./format.js";
 import { login } from "./page-login.js";
 import { keysPage } from "./page-keys.js";
 import { keyPage } from "./page-key.js";
@@ -29,6 +29,8 @@ const PAGES = [
 ];
 // A stream that is opened again at once is not worth a word.
 const PATIENCE = 1500;
+// So much of what is beside it is seen as well: there is more on both sides.
+const BESIDE = 24;
 const STATES = { live: "Live", lost: "Offline", off: "Connecting" };
 
 const app = document.getElementById("app");
@@ -54,6 +56,8 @@ function route() {
 
 export function go(to) {
   const path = `/console/${to}`;
+  const { page, name } = route();
+  comeBack(Boolean(page && name) && to === lastOf(page.path));
   if (path !== location.pathname + location.search) history.pushState(null, "", path);
   draw();
 }
@@ -125,6 +129,7 @@ function shell() {
           "div",
           { class: "rail-foot" },
           h("p", { class: "faint", title: session.store }, session.isDev ? h("span", { class: "badge dev" }, "dev") : null, h("span", { class: "cut" }, `v${session.version} · ${session.store}`)),
+          h("p", { class: "faint", title: full(Date.now()) }, h("span", { class: "cut" }, `Times: ${zone()}`)),
           h(
             "div",
             { class: "rail-tools" },
@@ -141,7 +146,14 @@ function shell() {
   unhear();
   unhear = live.hear(({ totals }) => {
     if (!totals) return;
-    const tell = (path, text) => { const node = counts.get(path); if (node.textContent !== text) node.textContent = text; };
+    const tell = (path, text) => {
+      const node = counts.get(path);
+      if (node.textContent === text) return;
+      node.textContent = text;
+      // On a phone the one that is chosen may have been pushed out of sight.
+      const here = app.querySelector(".nav-item[aria-current=page]");
+      if (here) reveal(here);
+    };
     tell("keys", totals.keys > 0 ? counted(totals.keys) : "");
     tell("letters", totals.dead > 0 ? counted(totals.dead, totals.dead >= totals.mostCounted) : "");
   });
@@ -151,7 +163,7 @@ function shell() {
 // Moves the list and nothing else: what a browser scrolls into view is where its Tab key goes on from, past the way to the content.
 function reveal(item) {
   const [own, all] = [item, item.parentElement].map((node) => node.getBoundingClientRect());
-  item.parentElement.scrollLeft += Math.min(0, own.left - all.left) + Math.max(0, own.right - all.right);
+  item.parentElement.scrollLeft += Math.min(0, own.left - BESIDE - all.left) + Math.max(0, own.right + BESIDE - all.right);
 }
 
 function draw() {
@@ -175,8 +187,11 @@ function draw() {
   document.title = `${page.path === "keys" ? keyOf(name) || page.name : name || page.name} · Flowgate`;
   if (!name) noted();
   const make = name ? page.one : page.make;
+  // Who was in the page before is in the next one, and not at the top of the window.
+  const wasInside = main.contains(document.activeElement);
   shown = make({ go, link, name, back: lastOf(page.path) });
   fill(main, shown.node);
+  if (wasInside) main.focus({ preventScroll: true });
   window.scrollTo(0, 0);
   live.watch(shown.watched?.() ?? []);
 }
@@ -201,6 +216,6 @@ async function start() {
 }
 
 whenLost(() => { toast("The session has ended.", "bad"); start(); });
-window.addEventListener("popstate", draw);
+window.addEventListener("popstate", () => { comeBack(true); draw(); });
 listen({ page: () => shown, go: (index) => go(PAGES[index].path), theme });
 start();

@@ -1,13 +1,16 @@
 // A table that is walked with the keyboard, changes in place, and asks the server for its pages.
 
 import { h, fill } from "./dom.js";
-import { keep, told } from "./address.js";
+import { isComingBack, keep, told } from "./address.js";
 import { button } from "./dialogs.js";
+import { full, moment } from "./format.js";
 
-// Columns: { title, kind, make(cell) -> show(item) }. Rows are told apart by `id(item)`.
+const left = new Map();
+
+// Columns: { title, kind, hint, make(cell) -> show(item) }; a hint says what the figures below it are. Rows are told apart by `id(item)`.
 export function list({ label, columns, id, open, keys = {} }) {
   const body = h("tbody");
-  const head = h("tr", null, columns.map(({ title, kind = "", say }) => h("th", { scope: "col", class: kind }, say ? h("span", { class: "hidden" }, say) : title)));
+  const head = h("tr", null, columns.map(({ title, kind = "", say, hint }) => h("th", { scope: "col", class: hint ? `${kind} hint` : kind, title: hint }, say ? h("span", { class: "hidden" }, say) : title)));
   const table = h("table", { class: "list", "aria-label": label }, h("thead", null, head), body);
   const none = h("div", { class: "empty" }, h("p", { class: "soon", role: "status" }, "Reading …"));
   const fresh = h("button", { type: "button", class: "fresh", hidden: true, "data-do": "fresh", onclick: () => put(waiting) });
@@ -17,6 +20,7 @@ export function list({ label, columns, id, open, keys = {} }) {
   // What came while somebody was about to act on a row: it is shown when they have left the list.
   let waiting = null;
   let nothing = [];
+  let isBack = isComingBack();
   let isUnder = false;
   table.hidden = true;
   // A finger that was lifted is nowhere any more; a mouse is.
@@ -27,8 +31,9 @@ export function list({ label, columns, id, open, keys = {} }) {
   function row(item) {
     const shows = [];
     const tr = h("tr", { tabindex: -1, "data-id": id(item) });
-    for (const { kind = "", make } of columns) {
-      const cell = h("td", { class: kind });
+    // On a phone there is no head: each figure has its title beside it.
+    for (const { title, kind = "", make } of columns) {
+      const cell = h("td", { class: kind, "data-title": title });
       shows.push(make(cell));
       tr.append(cell);
     }
@@ -36,12 +41,19 @@ export function list({ label, columns, id, open, keys = {} }) {
       tr.classList.add("opens");
       tr.addEventListener("click", (event) => {
         if (event.target.closest("button, a, input")) return;
-        open(entry.item);
+        enter(entry.item);
       });
     }
+    tr.addEventListener("click", (event) => { if (event.target.closest("a")) left.set(label, id(entry.item)); }, true);
     tr.addEventListener("focus", () => choose([...body.children].indexOf(tr), false));
     const entry = { tr, item, show(next) { entry.item = next; for (const show of shows) show(next); } };
     return entry;
+  }
+
+  // Whoever comes back is where they left.
+  function enter(item) {
+    left.set(label, id(item));
+    open(item);
   }
 
   function choose(index, isFocused = true) {
@@ -83,7 +95,9 @@ export function list({ label, columns, id, open, keys = {} }) {
     });
     table.hidden = items.length === 0;
     none.hidden = items.length > 0;
-    if (items.length > 0) choose(chosen, false);
+    const from = isBack ? items.findIndex((item) => id(item) === left.get(label)) : -1;
+    isBack = false;
+    if (items.length > 0) choose(from < 0 ? chosen : from, from >= 0);
     else explain(h("div", null, nothing));
   }
 
@@ -127,7 +141,7 @@ export function list({ label, columns, id, open, keys = {} }) {
       else if (event.key === "k" || event.key === "ArrowUp") choose(isInside ? chosen - 1 : chosen);
       else if (event.key === "Home" && isInside) choose(0);
       else if (event.key === "End" && isInside) choose(rows.size - 1);
-      else if (event.key === "Enter" && isInside && document.activeElement.tagName === "TR") open?.(this.current());
+      else if (event.key === "Enter" && isInside && document.activeElement.tagName === "TR") { if (open) enter(this.current()); }
       else if (keys[event.key] && isInside) keys[event.key](this.current());
       else return false;
       return true;
@@ -135,21 +149,26 @@ export function list({ label, columns, id, open, keys = {} }) {
   };
 }
 
+// A list with its name above it.
+export const titled = (title, note, { node }) => h("section", { class: "card flush", "aria-label": title }, h("div", { class: "card-head pad" }, h("h2", null, title), h("span", { class: "faint small" }, note)), node);
+
 // Where something should stand that the server did not give, and another try.
 export const unread = (what, trouble, again) => h("div", { class: "card empty" }, h("h2", null, `${what} cannot be read`), h("p", null, trouble.message), button("retry", "Try again", again, { testid: "again" }));
 
 // Text in a cell.
-export const text = (of, kind) => (cell) => {
+export const text = (of, kind, title = kind?.includes("cut") ? of : null) => (cell) => {
   const span = h("span", { class: kind });
   cell.append(span);
   return (item) => {
     const next = String(of(item) ?? "");
-    if (span.textContent !== next) {
-      span.textContent = next;
-      if (kind?.includes("cut")) span.title = next;
-    }
+    if (span.textContent !== next) span.textContent = next;
+    const more = title === null ? "" : String(title(item) ?? "");
+    if (span.title !== more) span.title = more;
   };
 };
+
+// A moment in a cell: the time of day, and all of it, with its zone, for who asks.
+export const time = (of, words = moment) => text((item) => (of(item) ? words(of(item)) : ""), "num-left", (item) => (of(item) ? full(of(item)) : ""));
 
 // Buttons in a cell, made anew only when what they depend on has changed.
 export const actions = (of, make) => (cell) => {

@@ -2,8 +2,8 @@
 
 import { h } from "./dom.js";
 import { button, act, confirm, dialog, toast } from "./dialogs.js";
-import { actions, list, pager, search, text } from "./list.js";
-import { counted, host, moment, number, short } from "./format.js";
+import { actions, list, pager, search, text, time } from "./list.js";
+import { counted, host, number, short } from "./format.js";
 import { get, part, post, remove } from "./server.js";
 import * as live from "./live.js";
 import { asked } from "./page-messages.js";
@@ -85,7 +85,7 @@ export function lettersPage({ go, link }) {
     open,
     keys: { r: retry },
     columns: [
-      { title: "Created", kind: "when", make: text((letter) => moment(letter.createdAt), "num-left") },
+      { title: "Created", kind: "when", make: time((letter) => letter.createdAt) },
       { title: "Message", kind: "id", make(cell) { let known = ""; return (letter) => { if (known === letter.messageId) return; known = letter.messageId; cell.replaceChildren(link(`messages/${letter.messageId}`, { class: "mono link", title: letter.messageId }, short(letter.messageId))); }; } },
       { title: "Where", kind: "wide", make: text((letter) => host(letter.url), "cut") },
       { title: "Key or queue", kind: "side", make: text((letter) => letter.flowControlKey ?? letter.queueName ?? "", "cut") },

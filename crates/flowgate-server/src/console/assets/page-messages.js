@@ -2,8 +2,8 @@
 
 import { h, fill } from "./dom.js";
 import { button, act, confirm } from "./dialogs.js";
-import { choice, list, pager, search, text, unread } from "./list.js";
-import { away, day, decode, host, moment, number, pretty, short } from "./format.js";
+import { choice, list, pager, search, text, time, unread } from "./list.js";
+import { away, day, decode, full, host, moment, number, pretty, short } from "./format.js";
 import { get, keyPath, part, remove } from "./server.js";
 import * as live from "./live.js";
 import { why } from "./explain.js";
@@ -49,12 +49,12 @@ export function messagesPage({ go, link }) {
     open,
     keys: { w: (event) => why(short(event.messageId), `messages/${part(event.messageId)}/explain`, null, go), c: cancel },
     columns: [
-      { title: "When", kind: "when", make: text((event) => moment(event.time), "num-left") },
+      { title: "When", kind: "when", make: time((event) => event.time) },
       { title: "What", kind: "what", make: badge },
       { title: "Message", kind: "id", make(cell) { const box = h("span"); cell.append(box); let known = ""; return (event) => { if (known === event.messageId) return; known = event.messageId; fill(box, link(`messages/${event.messageId}`, { class: "mono link", title: event.messageId }, short(event.messageId))); }; } },
       { title: "Where", kind: "wide", make: text((event) => host(event.url), "cut") },
       { title: "Key or queue", kind: "side", make: text((event) => event.flowControlKey ?? event.queueName ?? "", "cut") },
-      { title: "Answer", kind: "num", make: text((event) => (event.responseStatus ? event.responseStatus : event.error ? "none" : "")) },
+      { title: "Answer", kind: "num", hint: "The status of an answer that was not well; none, where nobody answered", make: text((event) => (event.responseStatus ? event.responseStatus : event.error ? "none" : "")) },
     ],
   });
   const box = search("Search messages", "Search: a word, msg_…, key:…, label:…", () => { pages.reset(); refresh(); });
@@ -115,7 +115,7 @@ function entry(event) {
   return h(
     "li",
     { class: `entry ${KINDS[event.state] ?? ""}` },
-    h("div", { class: "entry-head" }, stateBadge(event.state), h("time", { datetime: new Date(event.time).toISOString() }, day(event.time))),
+    h("div", { class: "entry-head" }, stateBadge(event.state), h("time", { datetime: new Date(event.time).toISOString(), title: full(event.time) }, day(event.time))),
     said ? h("p", null, said) : null,
     answer ? h("details", null, h("summary", null, "what it answered"), h("pre", { tabindex: 0 }, pretty(answer))) : null,
   );
@@ -162,8 +162,8 @@ export function messagePage({ name: id, go, link, back }) {
     const limits = [about.parallelism && `parallelism ${number(about.parallelism)}`, about.rate && `rate ${number(about.rate)} per ${about.period} s`].filter(Boolean).join(", ");
     const rows = [
       ["Destination", `${about.method ?? "POST"} ${about.url}`],
-      ["Created", day(about.createdAt)],
-      about.notBefore > about.createdAt ? ["Not before", day(about.notBefore)] : null,
+      ["Created", full(about.createdAt)],
+      about.notBefore > about.createdAt ? ["Not before", full(about.notBefore)] : null,
       about.flowControlKey ? ["Key", `${about.flowControlKey}${limits ? ` (${limits})` : ""}`] : null,
       about.queueName ? ["FIFO queue", about.queueName] : null,
       about.scheduleId ? ["Schedule", about.scheduleId] : null,

@@ -2,7 +2,7 @@
 
 import { h, fill, say } from "./dom.js";
 import { button, act, form } from "./dialogs.js";
-import { actions, list, text } from "./list.js";
+import { actions, list, text, titled } from "./list.js";
 import { meter } from "./charts.js";
 import { counted, number, span } from "./format.js";
 import { change, data, part, post, put } from "./server.js";
@@ -58,7 +58,7 @@ export function queuesPage({ go }) {
       { title: "In use", kind: "flight", make: used((queue) => queue.inUse, (queue) => queue.max) },
       { title: "Waiting", kind: "num", make: text((queue) => counted(queue.waiting, queue.isMore)) },
       { title: "Delayed", kind: "num side", make: text((queue) => counted(queue.delayed, queue.isMore)) },
-      { title: "Priority", kind: "num side", make: text((queue) => queue.priority) },
+      { title: "Priority", kind: "num side", hint: "Queues with a lower number are served first", make: text((queue) => queue.priority) },
       {
         title: "",
         say: "Controls",
@@ -80,8 +80,8 @@ export function queuesPage({ go }) {
       { title: "Worker", kind: "name", make: text((worker) => worker.name, "strong cut") },
       { title: "In use", kind: "flight", make: used((worker) => worker.inUse, (worker) => worker.slots) },
       { title: "Serves", kind: "side", make: text((worker) => (worker.queues.length === 0 ? "all queues" : worker.queues.join(", ")), "cut") },
-      { title: "Claimed ahead", kind: "num side", make: text((worker) => (worker.ahead > 0 ? `${number(worker.ahead)}, soft` : "none")) },
-      { title: "Lease", kind: "num", make: text((worker) => `${span(worker.leaseLeftMs)} left`) },
+      { title: "Claimed ahead", kind: "num side", hint: "How many a worker may claim before it has a slot for them", make: text((worker) => (worker.ahead > 0 ? `${number(worker.ahead)}, soft` : "none")) },
+      { title: "Lease", kind: "num", hint: "How long the worker counts as alive without a word of it; what it holds is given to others then", make: text((worker) => `${span(worker.leaseLeftMs)} left`) },
       { title: "No.", kind: "num side", make: text((worker) => worker.id) },
     ],
   });
@@ -140,9 +140,9 @@ export function queuesPage({ go }) {
       { class: "page" },
       h("header", { class: "page-head" }, h("div", null, h("h1", null, "Queues and workers"), h("p", { class: "faint" }, "A task needs a free slot of its key, its queue, the cluster and a worker. What is claimed and what runs count together; only what a worker claims ahead counts when it starts."))),
       h("section", { class: "tile flight single", "aria-label": "Cluster" }, h("div", { class: "card-head" }, h("h2", null, "Cluster"), button("edit", "Set the cap", setCap, { kind: "plain", testid: "cluster-cap" })), h("div", null, cap, capNote), capBar.node),
-      h("section", { class: "card flush" }, queues.node),
-      h("section", { class: "card flush" }, workers.node),
-      h("section", { class: "card flush" }, fifo.node),
+      titled("Queues", "of tasks; messages wait in one of them", queues),
+      titled("Workers", "processes that run what waits", workers),
+      titled("FIFO queues", "of messages, one after the other", fifo),
     ),
     refresh: load,
     press: (event) => (lists.find((one) => one.node.contains(document.activeElement)) ?? queues).press(event),

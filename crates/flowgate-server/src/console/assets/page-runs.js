@@ -2,8 +2,8 @@
 
 import { h, fill } from "./dom.js";
 import { button, act, confirm, toast } from "./dialogs.js";
-import { choice, list, pager, search, text, unread } from "./list.js";
-import { day, host, moment, number, pretty, short, span } from "./format.js";
+import { choice, list, pager, search, text, time, unread } from "./list.js";
+import { full, host, moment, number, pretty, short, span } from "./format.js";
 import { get, keyPath, part, post, remove } from "./server.js";
 import * as live from "./live.js";
 import { heading } from "./page-key.js";
@@ -31,12 +31,12 @@ export function runsPage({ go, link }) {
     id: (run) => run.workflowRunId,
     open: (run) => go(`runs/${part(run.workflowRunId)}`),
     columns: [
-      { title: "Started", kind: "when", make: text((run) => moment(run.workflowRunCreatedAt), "num-left") },
+      { title: "Started", kind: "when", make: time((run) => run.workflowRunCreatedAt) },
       { title: "State", kind: "what", make(cell) { let known = ""; return ({ workflowState }) => { if (known === workflowState) return; known = workflowState; fill(cell, badge(RUNS, workflowState)); }; } },
       { title: "Run", kind: "id", make(cell) { let known = ""; return ({ workflowRunId: id }) => { if (known === id) return; known = id; fill(cell, link(`runs/${part(id)}`, { class: "mono link", title: id }, short(id))); }; } },
       { title: "Workflow", kind: "wide", make: text((run) => host(run.workflowUrl ?? ""), "cut") },
       { title: "Key", kind: "side", make: text((run) => run.flowControlKey ?? "", "cut") },
-      { title: "Steps", kind: "num side", make: text((run) => number(done(run))) },
+      { title: "Steps", kind: "num side", hint: "How many are done", make: text((run) => number(done(run))) },
       { title: "Took", kind: "num", make: text((run) => span((ended(run) ?? Date.now()) - run.workflowRunCreatedAt)) },
     ],
   });
@@ -177,8 +177,8 @@ export function runPage({ name: id, go, link, back }) {
     fill(tools, begin, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? link(keyPath(run.flowControlKey), { class: "button" }, `Key ${run.flowControlKey}`) : null);
     const facts = [
       ["Workflow", run.workflowUrl],
-      ["Started", day(run.workflowRunCreatedAt)],
-      ended(run) ? ["Ended", day(ended(run))] : null,
+      ["Started", full(run.workflowRunCreatedAt)],
+      ended(run) ? ["Ended", full(ended(run))] : null,
       run.reason ? ["Why it failed", run.reason] : null,
       ["Took", span((ended(run) ?? Date.now()) - run.workflowRunCreatedAt)],
       run.flowControlKey ? ["Key", run.flowControlKey] : null,

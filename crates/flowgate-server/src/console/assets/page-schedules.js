@@ -3,8 +3,10 @@
 import { h, fill, say } from "./dom.js";
 import { button, act, confirm } from "./dialogs.js";
 import { actions, list, search, text } from "./list.js";
-import { away, host, moment } from "./format.js";
+import { away, full, host, moment } from "./format.js";
 import { get, part, patch, remove } from "./server.js";
+
+const due = (schedule) => (schedule.isPaused ? null : schedule.nextScheduleTime ?? null);
 
 export function schedulesPage() {
   let isLeft = false;
@@ -37,10 +39,10 @@ export function schedulesPage() {
           };
         },
       },
-      { title: "Cron", kind: "cron", make: text((schedule) => schedule.cron, "mono") },
+      { title: "Cron", kind: "cron", hint: "Read in UTC, unless it names a zone: CRON_TZ=Europe/Berlin", make: text((schedule) => schedule.cron, "mono") },
       { title: "Where", kind: "wide", make: text((schedule) => host(schedule.destination), "cut") },
-      { title: "Next", kind: "num", make: text((schedule) => (schedule.isPaused || !schedule.nextScheduleTime ? "–" : away(schedule.nextScheduleTime))) },
-      { title: "Last", kind: "num side", make: text((schedule) => (schedule.lastScheduleTime ? moment(schedule.lastScheduleTime) : "never")) },
+      { title: "Next", kind: "num", make: text((schedule) => (due(schedule) ? away(due(schedule)) : "–"), "", (schedule) => (due(schedule) ? full(due(schedule)) : "")) },
+      { title: "Last", kind: "num side", make: text((schedule) => (schedule.lastScheduleTime ? moment(schedule.lastScheduleTime) : "never"), "", (schedule) => (schedule.lastScheduleTime ? full(schedule.lastScheduleTime) : "")) },
       {
         title: "",
         say: "Controls",
@@ -71,7 +73,7 @@ export function schedulesPage() {
   const ticking = setInterval(() => { count += 1; if (document.hidden) return; if (count % 5 === 0) load(); else if (isRead) show(); }, 1000);
   load();
   return {
-    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Schedules"), h("p", { class: "faint" }, "What is sent again and again, and when it is due next."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node)),
+    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Schedules"), h("p", { class: "faint" }, "What is sent again and again, and when it is due next. Cron is read in UTC, unless it names a zone."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node)),
     search: box.input,
     refresh: load,
     press: (event) => table.press(event),

@@ -1,4 +1,4 @@
-// What a list shows is in its address: a link shows the same to somebody else, and the way back leads to it.
+// What a list shows is in its address: a link shows the same to somebody else, and the way back leads to it, to the row one came from.
 
 import assert from "node:assert/strict";
 import { api, base, browse, endpoint, flow, go, logIn, reads, row, text, until } from "./browser.mjs";
@@ -53,6 +53,27 @@ await browse(async (page, browser) => {
   await other.click("[data-do=before]");
   await until("and before it the first", async () => (await other.$$("tbody tr")).length === 50);
   await other.close();
+
+  // Whoever comes back is at the row they left, also without a mouse; whoever goes in is in the page, and not at the top of the window.
+  const at = () => page.evaluate(() => document.activeElement.dataset.id ?? document.activeElement.id);
+  await page.keyboard.press("b");
+  await until("the first page", async () => (await rows()).length === 50);
+  for (let pressed = 0; pressed < 8; pressed += 1) await page.keyboard.press("j");
+  const chosen = await at();
+  assert.match(chosen, /^tenant-/);
+  await page.keyboard.press("Enter");
+  await reads(page, "its page", "h1", new RegExp(`^${chosen}$`));
+  assert.equal(await at(), "main");
+  await page.keyboard.press("Escape");
+  await until("the row one came from", async () => (await at()) === chosen);
+
+  // A moment has its day and its zone, for those who are elsewhere.
+  await page.emulateTimezone("Asia/Tokyo");
+  await page.goto(`${base}/console/messages`);
+  await page.waitForSelector("tbody td.when span");
+  assert.match(await page.$eval("tbody td.when span", (cell) => cell.title), /\d{4}.*(GMT\+9|JST).* · \d{4}-\d\d-\d\dT[\d:.]+Z$/);
+  assert.match(await text(page, ".rail-foot"), /Asia\/Tokyo/);
+  await page.emulateTimezone();
 
   // The log, dead letters and schedules keep theirs as well.
   await page.goto(`${base}/console/messages?q=key%3Amail&show=FAILED`);

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { checkout } from "./checkout.mjs";
+import { faintTexts } from "./contrast.mjs";
 import { api, base, browse, endpoint, flow, go, publish, reads, row, text, until } from "./browser.mjs";
 
 const folder = process.env.FLOWGATE_PICTURES;
@@ -45,6 +46,7 @@ await browse(async (page) => {
       await page.evaluate((chosen) => { document.documentElement.dataset.theme = chosen; }, theme);
       await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
       await page.screenshot({ path: `${folder}/${name}-${theme}.png` });
+      assert.deepEqual(await page.evaluate(faintTexts), [], `${name}, ${theme}: every text can be read`);
     }
     assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, `${name} is no wider than the window`);
   };
@@ -98,6 +100,10 @@ await browse(async (page) => {
     await reads(page, name, "main", /\w/);
     await until(`${name} is drawn`, async () => (await text(page, "main")).length > 40);
     assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 360, `${name} fits a phone`);
+    // Tables have no head there: a figure says itself what it is. And where one is, is seen.
+    const bare = await page.$$eval(".list td.num, .list td.flight, .list td.rate", (cells) => cells.filter((cell) => cell.checkVisibility() && getComputedStyle(cell, "::before").content.length < 4).map((cell) => cell.innerText));
+    assert.deepEqual(bare, [], `${name}: every figure has its name`);
+    await until(`${name} is in sight`, () => page.$eval(".nav-item[aria-current=page]", (item) => { const { left, right } = item.getBoundingClientRect(); return left >= 0 && right <= innerWidth; }));
     if (name === "keys") { await page.waitForSelector(row("billing-jobs")); await picture("phone"); }
   }
 });
