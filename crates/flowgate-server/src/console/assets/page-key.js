@@ -8,7 +8,7 @@ import { changeKey, get, keyOf, readKey, whyKey } from "./server.js";
 import { unread } from "./list.js";
 import * as live from "./live.js";
 import { explanation } from "./explain.js";
-import { pauseOrResume, pin, sendMessage, unpin } from "./page-keys.js";
+import { heldBy, pauseOrResume, pin, sendMessage, unpin } from "./page-keys.js";
 
 // What a page that shows one thing has at its top.
 export function heading(link, back, title, ...rest) {
@@ -48,7 +48,7 @@ export function keyPage({ link, go, name, back }) {
   const limits = h("dl", { class: "facts" });
   const reason = h("section", { class: "card why", hidden: true, "aria-label": "Why it waits" });
   const missing = h("div", { class: "card empty", hidden: true }, h("h2", null, "Nothing is known of this key"), h("p", null, "Nothing of it waits or runs, it was not used lately, and it is neither paused nor pinned. It is known again with its next message."), button("send", "Send a message", () => sendMessage(key), { kind: "main" }));
-  const trying = h("div", null, h("p", { class: "soon", role: "status" }, "Reading …"));
+  const trying = h("div", { class: "trying" }, h("p", { class: "soon", role: "status" }, "Reading …"));
   const held = tasks("Who holds the slots", link, "Nothing is in flight.", [
     ["Task", (task, name) => name(task)],
     ["Where", where, "wide"],
@@ -95,7 +95,7 @@ export function keyPage({ link, go, name, back }) {
     say(flightNote, view.parallelismMax === undefined ? "no limit" : `of ${number(view.parallelismMax)}`);
     boxes.show(view.parallelismCount, view.parallelismMax);
     say(waiting, counted(view.waitListSize, view.isMore));
-    say(waitNote, view.delayed > 0 ? `${number(view.delayed)} delayed` : "none delayed");
+    say(waitNote, [heldBy(view), view.delayed > 0 ? `${number(view.delayed)} delayed` : ""].filter(Boolean).join(", ") || "none delayed");
     const has = view.rateMax !== undefined;
     say(starts, has ? number(view.rateCount) : "–");
     window_.node.hidden = !has;

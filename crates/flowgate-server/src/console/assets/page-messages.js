@@ -4,7 +4,7 @@ import { h, fill } from "./dom.js";
 import { button, act, confirm } from "./dialogs.js";
 import { choice, list, pager, search, text, time, unread } from "./list.js";
 import { away, day, decode, full, host, moment, number, pretty, short } from "./format.js";
-import { get, keyPath, part, remove } from "./server.js";
+import { get, keyPath, part, post, remove } from "./server.js";
 import * as live from "./live.js";
 import { why } from "./explain.js";
 import { heading } from "./page-key.js";
@@ -111,7 +111,7 @@ export const headers = (map) => Object.entries(map ?? {}).map(([name, values]) =
 
 function entry(event) {
   const answer = event.responseBody ?? null;
-  const said = [event.responseStatus ? `answered ${event.responseStatus}` : null, event.error, event.nextDeliveryTime > Date.now() ? `next try ${away(event.nextDeliveryTime)}` : null].filter(Boolean).join(" · ");
+  const said = [event.error ?? (event.responseStatus ? `answered ${event.responseStatus}` : null), event.nextDeliveryTime > Date.now() ? `next try ${away(event.nextDeliveryTime)}` : null].filter(Boolean).join(" · ");
   return h(
     "li",
     { class: `entry ${KINDS[event.state] ?? ""}` },
@@ -131,6 +131,16 @@ export function messagePage({ name: id, go, link, back }) {
   const rest = h("div", { class: "stack" });
   const state = h("span", { class: "badges" });
 
+  async function again(letter) {
+    const params = { dlqIds: letter.dlqId };
+    if (letter.workflowRunId) {
+      const next = (await act(() => post("workflows/dlq/resume", params), "The run goes on"))?.workflowRuns?.[0]?.workflowRunId;
+      return next ? go(`runs/${part(next)}`) : load();
+    }
+    const next = (await act(() => post("dlq/retry", params), "Sent again"))?.responses?.[0]?.messageId;
+    return next ? go(`messages/${next}`) : load();
+  }
+
   async function load() {
     let all, message;
     try {
@@ -142,8 +152,10 @@ export function messagePage({ name: id, go, link, back }) {
       if (!isLeft && log.children.length === 0) fill(rest, unread("The message", trouble, load));
       return;
     }
-    if (isLeft) return;
     const newest = all[0];
+    // One that failed may be sent again, while it is a dead letter.
+    const letter = newest?.state === "FAILED" ? await get("dlq", { messageId: id, count: 1 }).then(({ messages }) => messages[0] ?? null, () => null) : null;
+    if (isLeft) return;
     const first = all.find((event) => event.state === "CREATED");
     const about = message ?? first ?? newest;
     if (!about) {
@@ -155,6 +167,7 @@ export function messagePage({ name: id, go, link, back }) {
     fill(
       tools,
       button("why", isOver ? "What became of it?" : "Why does it wait?", () => why(short(id), `messages/${part(id)}/explain`, null, go), { testid: "why" }),
+      letter ? button("retry", letter.workflowRunId ? "Resume" : "Retry", () => again(letter), { kind: "main", testid: "retry" }) : null,
       isOver ? null : button("close", "Cancel", () => cancelMessage(id).then(load), { kind: "danger", testid: "cancel" }),
       about.flowControlKey ? link(keyPath(about.flowControlKey), { class: "button" }, `Key ${about.flowControlKey}`) : null,
     );

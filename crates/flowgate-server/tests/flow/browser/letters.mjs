@@ -34,6 +34,17 @@ await browse(async (page) => {
   await until("nobody said yes", async () => (await page.$("dialog")) === null);
   assert.equal(await left(), 150);
 
+  // One of them from its own page, which becomes that of the message that is sent.
+  const one = (await api("GET", "/v2/dlq?count=1&flowControlKey=mail")).messages[0].messageId;
+  await page.goto(`${base}/console/messages/${one}`);
+  await page.waitForSelector(".tools [data-do=retry]");
+  await page.click(".tools [data-do=retry]");
+  await until("the page of the new message", async () => /\/messages\/msg_/.test(page.url()) && !page.url().endsWith(one));
+  await until("which fails as well", async () => (await left("&flowControlKey=mail")) === 20);
+  assert.equal((await api("GET", `/v2/dlq?messageId=${one}`)).messages.length, 0);
+  await page.goto(`${base}/console/letters?q=nothing`);
+  await reads(page, "no letter is like that", ".empty", /No dead letter is like that/);
+
   // All of them are sent again, once the endpoint is well.
   await page.click(".search");
   await page.keyboard.press("Escape");
