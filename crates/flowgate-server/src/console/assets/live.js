@@ -19,6 +19,10 @@ let reason = "";
 const hearers = new Set();
 const watchers = new Set();
 
+// How far this machine's clock is ahead of the server's, by which windows end.
+let ahead = 0;
+export const now = () => Date.now() - ahead;
+
 export const past = { totals: [], keys: new Map() };
 
 export function hear(hearer) {
@@ -105,6 +109,7 @@ function open() {
       return;
     }
     become("live");
+    ahead = Date.now() - told.totals.at;
     // Of which keys this tells, also where it says that there is nothing of them.
     const unseen = new Set(told.unseen);
     const seenKeys = new Set(asked.filter((key) => !unseen.has(key)));

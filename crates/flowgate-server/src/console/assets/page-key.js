@@ -107,7 +107,7 @@ export function keyPage({ link, go, name, back }) {
 
   function tick() {
     if (view?.rateMax === undefined) return say(startNote, "no rate");
-    const left = view.rateCount > 0 ? view.rateEndsAt - Date.now() : 0;
+    const left = view.rateCount > 0 ? view.rateEndsAt - live.now() : 0;
     say(startNote, `of ${number(view.rateMax)} per ${period(view.ratePeriodMillis)}${left > 0 ? `, ${span(left)} left` : ""}`);
   }
 

@@ -206,7 +206,7 @@ export function heldBy(view) {
   if (view.isPaused) return "paused";
   if (view.parallelismMax !== undefined && view.parallelismCount >= view.parallelismMax) return "slots full";
   if (view.rateMax === undefined || view.rateCount < view.rateMax) return "";
-  const left = view.rateEndsAt - Date.now();
+  const left = view.rateEndsAt - live.now();
   return left > 0 ? `rate spent, ${span(left)}` : "rate spent";
 }
 

@@ -34,7 +34,7 @@ function which(title, text, verb, kind, here, all) {
         "div",
         { class: "dialog-actions" },
         button(null, "Keep them as they are", close, { kind: "plain" }),
-        all ? button(null, `${verb} the ${number(here)} of this page`, choose("here", close), { testid: "confirm-page" }) : null,
+        all ? button(null, `${verb} these ${number(here)}`, choose("here", close), { testid: "confirm-page" }) : null,
         button(null, all ? `${verb} ${all}` : `${verb} ${here === 1 ? "it" : `all ${number(here)}`}`, choose(all ? "all" : "here", close), { kind, testid: "confirm" }),
       ),
     ]);
