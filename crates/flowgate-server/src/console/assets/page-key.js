@@ -27,7 +27,12 @@ function tasks(title, link, empty, columns) {
       none.hidden = all.length > 0;
       table.hidden = all.length === 0;
       say(count, more);
+      // Who is about to open one of them, or marks its name, does not lose it.
+      const marked = getSelection();
+      if (!marked.isCollapsed && body.contains(marked.anchorNode)) return;
+      const held = body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
       fill(body, all.map((task) => h("tr", null, columns.map(([, of, kind]) => h("td", { class: kind ?? "" }, of(task, name))))));
+      if (held) [...body.querySelectorAll("a")].find((item) => item.getAttribute("href") === held)?.focus({ preventScroll: true });
     },
   };
 }

@@ -114,7 +114,7 @@ function entry(event) {
   const said = [event.error ?? (event.responseStatus ? `answered ${event.responseStatus}` : null), event.nextDeliveryTime > Date.now() ? `next try ${away(event.nextDeliveryTime)}` : null].filter(Boolean).join(" · ");
   return h(
     "li",
-    { class: `entry ${KINDS[event.state] ?? ""}` },
+    { class: `entry ${KINDS[event.state] ?? ""}`, "data-at": `${event.time}/${event.state}` },
     h("div", { class: "entry-head" }, stateBadge(event.state), h("time", { datetime: new Date(event.time).toISOString(), title: full(event.time) }, day(event.time))),
     said ? h("p", null, said) : null,
     answer ? h("details", null, h("summary", null, "what it answered"), h("pre", { tabindex: 0 }, pretty(answer))) : null,
@@ -125,6 +125,7 @@ export function messagePage({ name: id, go, link, back }) {
   let isLeft = false;
   let timer = 0;
   let isOver = false;
+  let drawn = "";
   const tools = h("div", { class: "tools" });
   const log = h("ol", { class: "entries" });
   const facts = h("dl", { class: "facts" });
@@ -164,14 +165,24 @@ export function messagePage({ name: id, go, link, back }) {
     }
     isOver = ["DELIVERED", "FAILED", "CANCELED"].includes(newest?.state);
     fill(state, newest ? stateBadge(newest.state) : null);
-    fill(
+    const controls = JSON.stringify([isOver, letter?.dlqId, about.flowControlKey]);
+    if (controls !== tools.dataset.drawn) fill(
       tools,
       button("why", isOver ? "What became of it?" : "Why does it wait?", () => why(short(id), `messages/${part(id)}/explain`, null, go), { testid: "why" }),
       letter ? button("retry", letter.workflowRunId ? "Resume" : "Retry", () => again(letter), { kind: "main", testid: "retry" }) : null,
       isOver ? null : button("close", "Cancel", () => cancelMessage(id).then(load), { kind: "danger", testid: "cancel" }),
       about.flowControlKey ? link(keyPath(about.flowControlKey), { class: "button" }, `Key ${about.flowControlKey}`) : null,
     );
+    tools.dataset.drawn = controls;
+    // What was opened stays open while more comes above it.
+    const opened = new Set([...log.querySelectorAll("li:has(details[open])")].map((item) => item.dataset.at));
+    const held = log.contains(document.activeElement) ? document.activeElement.closest("li").dataset.at : null;
     fill(log, all.map(entry));
+    for (const item of log.children) {
+      const details = item.querySelector("details");
+      if (details) details.open = opened.has(item.dataset.at);
+      if (item.dataset.at === held) item.querySelector("summary")?.focus({ preventScroll: true });
+    }
     const limits = [about.parallelism && `parallelism ${number(about.parallelism)}`, about.rate && `rate ${number(about.rate)} per ${about.period} s`].filter(Boolean).join(", ");
     const rows = [
       ["Destination", `${about.method ?? "POST"} ${about.url}`],
@@ -189,6 +200,9 @@ export function messagePage({ name: id, go, link, back }) {
     ];
     fill(facts, rows.filter(Boolean).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
     const body = message?.body ?? (first?.body ? decode(first.body) : null);
+    const content = JSON.stringify([body, about.header]);
+    if (content === drawn) return;
+    drawn = content;
     fill(rest, code("Body", body === null ? null : pretty(body)), code("Headers", headers(about.header)));
   }
 

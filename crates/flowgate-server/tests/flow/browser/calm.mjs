@@ -2,7 +2,7 @@
 // was not looked at is not taken for nothing.
 
 import assert from "node:assert/strict";
-import { api, browse, endpoint, flow, go, logIn, publish, reads, row, text, until } from "./browser.mjs";
+import { api, base, browse, endpoint, flow, go, logIn, publish, reads, row, text, until } from "./browser.mjs";
 
 const there = await endpoint();
 const send = (all) => api("POST", "/v2/batch", { "content-type": "application/json" }, JSON.stringify(all));
@@ -66,6 +66,27 @@ await browse(async (page) => {
   assert.ok(!(await text(page, "tbody")).includes(messageId));
   await page.click("[data-do=fresh]");
   await reads(page, "and is shown when it is wanted", "tbody", new RegExp(messageId));
+
+  // A message that will be tried again, read again and again meanwhile: what was opened stays open, and the focus where it is.
+  const asked = async (path) => page.waitForResponse((response) => response.url().includes(path));
+  const fails = await publish(there.url("/broken/later"), { "Upstash-Retries": "1", "Upstash-Retry-Delay": "3600000" });
+  await page.goto(`${base}/console/messages/${fails.messageId}`);
+  await reads(page, "it is tried again later", ".entries", /next try in/);
+  await page.waitForSelector(".entries details summary");
+  await page.click(".entries details summary");
+  for (let turn = 0; turn < 2; turn += 1) await asked("/events");
+  await until("it is drawn", async () => (await page.$$(".entries details")).length > 0);
+  assert.equal(await page.$eval(".entries details", (details) => details.open), true, "it stays open");
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "SUMMARY", "and has the focus");
+
+  // So has a link among those who wait for a key.
+  await page.goto(`${base}/console/keys/alpha`);
+  await page.waitForSelector(".columns section:last-child tbody a");
+  await page.focus(".columns section:last-child tbody a");
+  const link = await page.evaluate(() => document.activeElement.href);
+  for (let turn = 0; turn < 2; turn += 1) await asked("/data/key?");
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  assert.equal(await page.evaluate(() => document.activeElement.href), link, "the focus is where it was");
 });
 
 there.close();

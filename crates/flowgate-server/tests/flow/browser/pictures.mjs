@@ -54,7 +54,7 @@ await browse(async (page) => {
   const points = () => page.$eval(`${row("user-onboarding")} .spark .flight`, (path) => (path.getAttribute("d") ?? "").split("L").length);
   let fed = 0;
   const wave = (index) => Math.round([0.2, 0.4, 0.2, 0.3, 3, 9, 12, 0.5][index] * (1 + Math.sin(fed / (3 + index))) * 0.6);
-  await until("looks to draw", async () => { if ((await points()) > fed) { fed += 1; await load(wave); } return fed >= Number(process.env.FLOWGATE_LOOKS); });
+  await until("looks to draw", async () => { if ((await points()) > fed) { fed += 1; await load(wave); } return fed >= Number(process.env.FLOWGATE_LOOKS); }, 240_000);
   await picture("flow-control");
 
   await page.click(`${row("media-processing")} a.strong`);
