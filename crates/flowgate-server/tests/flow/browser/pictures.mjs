@@ -59,9 +59,12 @@ await browse(async (page) => {
 
   await page.click(`${row("media-processing")} a.strong`);
   await reads(page, "its page", "h1", /media-processing/);
+  // Enough for its rate to be spent while some wait.
+  await load((index) => (KEYS[index][0] === "media-processing" ? 14 : 0));
   await until("its line", async () => (await page.$$(".columns tbody tr")).length > 2);
+  await reads(page, "its rate is spent", ".tile.wait", /rate spent/);
   await page.click(".tools [data-do=why]");
-  await page.waitForSelector(".verdict");
+  await reads(page, "why", ".verdict", /spent/);
   await page.evaluate(() => scrollTo(0, 0));
   await picture("key");
 
@@ -104,7 +107,7 @@ await browse(async (page) => {
     const bare = await page.$$eval(".list td.num, .list td.flight, .list td.rate", (cells) => cells.filter((cell) => cell.checkVisibility() && getComputedStyle(cell, "::before").content.length < 4).map((cell) => cell.innerText));
     assert.deepEqual(bare, [], `${name}: every figure has its name`);
     await until(`${name} is in sight`, () => page.$eval(".nav-item[aria-current=page]", (item) => { const { left, right } = item.getBoundingClientRect(); return left >= 0 && right <= innerWidth; }));
-    if (name === "keys") { await page.waitForSelector(row("billing-jobs")); await picture("phone"); }
+    if (name === "keys") { await page.waitForSelector(row("billing-jobs")); await page.evaluate(() => scrollTo(0, 0)); await picture("phone"); }
   }
 });
 
