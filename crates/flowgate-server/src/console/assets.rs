@@ -31,6 +31,7 @@ const FILES: &[File] = &files! {
     "text/css; charset=utf-8" => ["style.css"],
     "image/svg+xml" => ["icon.svg"],
     SCRIPT => [
+        "address.js",
         "app.js",
         "charts.js",
         "dialogs.js",
@@ -41,6 +42,7 @@ const FILES: &[File] = &files! {
         "keyboard.js",
         "list.js",
         "live.js",
+        "notes.js",
         "server.js",
         "theme.js",
         "page-gateway.js",

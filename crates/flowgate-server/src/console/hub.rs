@@ -4,24 +4,24 @@
 //! takes more than a tenth of what the store can do.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use flowgate_tasks::store::{Census, StoreError};
+use flowgate_tasks::store::StoreError;
 use serde_json::{Value, json};
 use tokio::{
     sync::{Notify, watch},
     time::sleep,
 };
 
-use super::sample::{self, Past, Sample, Totals};
+use super::sample::{self, Past, Rounds, Sample, Totals};
 use crate::{
     api::OF_QUEUES,
     clock,
-    office::{Desk, Tally},
+    office::{Desk, Queue, Tally},
 };
 
 /// How often it is looked, if that is cheap.
@@ -76,7 +76,7 @@ struct Before {
     looks: u64,
     at: u64,
     tally: Tally,
-    census: Census,
+    rounds: Rounds,
 }
 
 impl Hub {
@@ -126,12 +126,15 @@ impl Hub {
     async fn look(&self, before: &mut Before) -> Result<Sample, StoreError> {
         let store = &self.desk.store;
         if before.looks.is_multiple_of(CENSUS) {
-            before.census = store.census(OF_QUEUES.to_owned()).await?;
-            before.census.keys += self.idle_keys().await?;
+            let mut census = store.census(OF_QUEUES.to_owned()).await?;
+            census.keys += self.idle_keys().await?;
+            let paused_fifo = Queue::all(&**store).await?.iter().filter(|queue| queue.paused).count() as u64;
+            before.rounds = Rounds { census, paused_fifo, workers: store.workers().await?.len() as u64 };
         }
         let (_, cap) = store.cluster().await?;
         let queues = store.queues().await?;
         let names: Vec<String> = self.state().keys.keys().cloned().collect();
+        let looked_for: HashSet<String> = names.iter().cloned().collect();
         let mut keys = HashMap::with_capacity(names.len());
         for some in names.chunks(500) {
             for spent in store.keys_named(some.to_vec()).await? {
@@ -139,7 +142,7 @@ impl Hub {
             }
         }
         let (now, tally) = (clock::now(), self.desk.journal.tally());
-        let mut totals = Totals::new(now, &queues, cap, before.census);
+        let mut totals = Totals::new(now, &queues, cap, before.rounds);
         if before.at > 0 {
             totals = totals.done(before.tally, tally, now.saturating_sub(before.at));
         }
@@ -147,6 +150,10 @@ impl Hub {
         let mut state = self.state();
         state.totals.push(totals.clone());
         state.keys.retain(|name, watched| {
+            // One that came while this was asked was not looked at: there is nothing to remember of it.
+            if !looked_for.contains(name) {
+                return true;
+            }
             watched.left = if watched.viewers == 0 { watched.left + 1 } else { 0 };
             let look = keys.get(name).map(|spent| (u64::from(spent.key.in_use), spent.key.waiting));
             let (in_use, waiting) = look.unwrap_or_default();
@@ -155,7 +162,7 @@ impl Hub {
         });
         drop(state);
         let keys = keys.into_iter().map(|(name, spent)| (name, sample::key(&spent))).collect();
-        Ok(Sample { totals, keys, trouble: None })
+        Ok(Sample { totals, keys, looked_for, trouble: None })
     }
 
     /// How many were used lately and are not known to the store any more: they are listed, so they count.
@@ -218,7 +225,9 @@ impl Viewer {
         }
         let keys: HashMap<&str, &Value> =
             self.keys.iter().filter_map(|key| Some((key.as_str(), sample.keys.get(key)?))).collect();
-        json!({ "totals": sample.totals, "keys": keys })
+        // Of a key that was asked for and is not there, there is nothing; of one that was not asked for, nothing is known.
+        let unseen: Vec<&String> = self.keys.iter().filter(|key| !sample.looked_for.contains(*key)).collect();
+        json!({ "totals": sample.totals, "keys": keys, "unseen": unseen })
     }
 }
 
@@ -231,5 +240,29 @@ impl Drop for Viewer {
                 watched.viewers = watched.viewers.saturating_sub(1);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgate_tasks::store::{KeyChange, Shelf, Sqlite};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn f6_a_look_that_was_not_about_a_key_does_not_say_that_there_is_nothing_of_it() {
+        // Seen to fail: without `unseen`, whoever came while the store was asked was told of no such key, and showed it as idle.
+        let store: Arc<dyn Shelf> = Arc::new(Sqlite::in_memory().expect("a store"));
+        store.change_key("paused".to_owned(), KeyChange::Pause).await.expect("a key");
+        let (desk, _log) = Desk::open(store, false).await.expect("a desk");
+        let hub = Hub::new(desk);
+        let (mut before, first) = (Before::default(), hub.watch(vec!["paused".to_owned()]));
+        let look = hub.look(&mut before).await.expect("a look");
+        let late = hub.watch(vec!["gone".to_owned(), "paused".to_owned()]);
+        assert_eq!(first.sample(&look)["unseen"], json!([]));
+        assert_eq!(late.sample(&look)["unseen"], json!(["gone"]));
+        let look = hub.look(&mut before).await.expect("a look");
+        assert_eq!(late.sample(&look)["unseen"], json!([]), "it was looked for, and is not there");
+        assert_eq!(late.sample(&look)["keys"]["paused"]["isPaused"], true);
     }
 }

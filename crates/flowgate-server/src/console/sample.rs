@@ -2,7 +2,7 @@
 //!
 //! Owns the form in which the page gets it, and the bounds on what is remembered.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use flowgate_tasks::store::{Census, KeySpent, MOST_COUNTED, QueueLook};
 use serde::Serialize;
@@ -36,14 +36,28 @@ pub(super) struct Totals {
     pub(super) dead: u64,
     /// Where counting of the dead ends.
     pub(super) most_counted: u32,
+    /// Queues that are paused, those of the API among them.
+    pub(super) paused_queues: u64,
+    /// Workers that are alive, this server's own among them.
+    pub(super) workers: u64,
+}
+
+/// What is counted over everything, and therefore not at every look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rounds {
+    pub(super) census: Census,
+    pub(super) paused_fifo: u64,
+    pub(super) workers: u64,
 }
 
 /// What one look saw.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     pub(super) totals: Totals,
-    /// The keys that somebody watches.
+    /// The keys that somebody watches, as far as the store knows them.
     pub(super) keys: HashMap<String, Value>,
+    /// Those that were asked for: whoever came while the look was under way is not among them.
+    pub(super) looked_for: HashSet<String>,
     /// Why there is no more to see.
     pub(super) trouble: Option<String>,
 }
@@ -70,7 +84,9 @@ impl<T: Clone> Past<T> {
 }
 
 impl Totals {
-    pub(super) fn new(at: u64, queues: &[QueueLook], cap: Option<u32>, census: Census) -> Self {
+    pub(super) fn new(at: u64, queues: &[QueueLook], cap: Option<u32>, rounds: Rounds) -> Self {
+        let Rounds { census, paused_fifo, workers } = rounds;
+        let paused = queues.iter().filter(|queue| queue.is_paused).count() as u64;
         Totals {
             at,
             in_flight: queues.iter().map(|queue| u64::from(queue.in_use)).sum(),
@@ -82,6 +98,8 @@ impl Totals {
             pinned_keys: census.pinned_keys,
             dead: census.dead,
             most_counted: MOST_COUNTED,
+            paused_queues: paused + paused_fifo,
+            workers,
             ..Totals::default()
         }
     }

@@ -111,10 +111,48 @@ on_every_store! {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f6_a_link_to_a_list_shows_what_it_showed() {
+    // Seen to fail: with a search that the address knows nothing of; with a page that is drawn and leaves the focus to the window.
+    run(&Kit::sqlite().server_with(&[]), "links.mjs", &[]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f6_the_busiest_keys_are_first_as_they_become_so_and_no_row_moves_under_a_hand() {
+    // Seen to fail: with the order asked for once, while a page has all the keys it can show; with each key that a look does not name
+    // taken for idle; with a message that is drawn anew whenever it is read, what was opened in it is closed.
+    run(&Kit::sqlite().server_with(&[]), "calm.mjs", &[]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f6_a_server_that_is_away_is_said_to_be_away_and_nothing_else_is_claimed() {
+    // Seen to fail: with an answer that did not come taken for `There is no such message`.
+    run(&Kit::sqlite().server_with(&[]), "away.mjs", &[]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f6_a_pause_is_undone_and_what_cannot_be_undone_is_asked_first() {
+    // Seen to fail: with a toast that only says what was done.
+    run(&Kit::sqlite().server_with(&[]), "undo.mjs", &[]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f6_what_is_stuck_and_why_is_seen_without_a_click() {
+    // Seen to fail: with a list of keys that says how many wait, and not for what.
+    run(&Kit::sqlite().server_with(&[]), "notes.mjs", &[]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f7_dead_letters_are_found_by_key_and_sent_again_all_at_once() {
+    // Seen to fail: with a button for those of one page, and a search that takes `key:mail` for a word.
+    run(&Kit::sqlite().server_with(&[]), "letters.mjs", &[]);
+}
+
 /// With `FLOWGATE_PICTURES` set, the pictures go to `docs/img/console`; else they are made all the same, and thrown away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f6_every_page_is_whole_in_light_and_dark_and_on_a_phone() {
-    // Seen to fail: with a page that is at least 500 pixels wide.
+    // Seen to fail: with a page that is at least 500 pixels wide; with teal text on pale teal, 4.39 to 1; with a page's own name out of
+    // sight on a phone, pushed away by the counts that came later.
     let kit = Kit::sqlite();
     let slow = Router::new().fallback(any(async || {
         std::future::pending::<()>().await;

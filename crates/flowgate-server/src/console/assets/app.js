@@ -1,12 +1,13 @@
 // The shell: who is logged in, which page is shown, and what is the same on all of them.
 
 import { h, fill } from "./dom.js";
+import { comeBack, lastOf, noted } from "./address.js";
 import { icon } from "./icons.js";
 import { button, toast } from "./dialogs.js";
 import { current, keyOf, logOut, resume, whenLost } from "./server.js";
 import * as live from "./live.js";
 import { help, listen } from "./keyboard.js";
-import { counted } from "./format.js";
+import { clock, counted, full, zone } from "./format.js";
 import { login } from "./page-login.js";
 import { keysPage } from "./page-keys.js";
 import { keyPage } from "./page-key.js";
@@ -26,11 +27,17 @@ const PAGES = [
   { path: "schedules", name: "Schedules", icon: "schedules", make: schedulesPage },
   { path: "gateway", name: "Gateway", icon: "gateway", make: gatewayPage },
 ];
+// A stream that is opened again at once is not worth a word.
+const PATIENCE = 1500;
+// So much of what is beside it is seen as well: there is more on both sides.
+const BESIDE = 24;
 const STATES = { live: "Live", lost: "Offline", off: "Connecting" };
 
 const app = document.getElementById("app");
 let shown = null;
 let unhear = () => {};
+let unwatch = () => {};
+let later = 0;
 
 // An address may have been typed, or cut off in the middle.
 function decoded(text) {
@@ -49,7 +56,9 @@ function route() {
 
 export function go(to) {
   const path = `/console/${to}`;
-  if (path !== location.pathname) history.pushState(null, "", path);
+  const { page, name } = route();
+  comeBack(Boolean(page && name) && to === lastOf(page.path));
+  if (path !== location.pathname + location.search) history.pushState(null, "", path);
   draw();
 }
 
@@ -73,6 +82,14 @@ function link(to, props, ...children) {
   return h("a", { href: `/console/${to}`, onclick, ...props }, children);
 }
 
+// Figures that are no longer true are said to be old, and lose their colours.
+function tellAway(node, seen, why) {
+  const what = why ? `The server cannot look at its store: ${why}.` : "The server cannot be reached.";
+  fill(node, h("b", null, what), ` What is shown is of ${clock(seen)}; it is tried again.`);
+  node.hidden = false;
+  document.body.classList.add("stale");
+}
+
 function shell() {
   const session = current();
   const counts = new Map();
@@ -82,9 +99,19 @@ function shell() {
     return link(path, { class: "nav-item", "data-page": path, title: `${name} (${index + 1})` }, icon(of), h("span", null, name), count);
   });
   const state = h("span", { class: "state", role: "status" });
-  live.onState((now) => {
+  const away = h("div", { class: "away", role: "alert", hidden: true });
+  unwatch();
+  unwatch = live.onState((now, seen, why) => {
     state.className = `state ${now}`;
     fill(state, h("i"), STATES[now]);
+    clearTimeout(later);
+    if (now === "lost") later = setTimeout(() => tellAway(away, seen, why), PATIENCE);
+    else {
+      // Whatever could not be read, or was not told meanwhile, is read now.
+      if (now === "live" && !away.hidden) shown?.refresh?.();
+      away.hidden = true;
+      document.body.classList.remove("stale");
+    }
   });
   const main = h("main", { id: "main", tabindex: -1 });
   const leave = async () => { await logOut(); start(); };
@@ -102,6 +129,7 @@ function shell() {
           "div",
           { class: "rail-foot" },
           h("p", { class: "faint", title: session.store }, session.isDev ? h("span", { class: "badge dev" }, "dev") : null, h("span", { class: "cut" }, `v${session.version} · ${session.store}`)),
+          h("p", { class: "faint", title: full(Date.now()) }, h("span", { class: "cut" }, `Times: ${zone()}`)),
           h(
             "div",
             { class: "rail-tools" },
@@ -112,12 +140,20 @@ function shell() {
         ),
       ),
       main,
+      away,
     ),
   );
   unhear();
   unhear = live.hear(({ totals }) => {
     if (!totals) return;
-    const tell = (path, text) => { const node = counts.get(path); if (node.textContent !== text) node.textContent = text; };
+    const tell = (path, text) => {
+      const node = counts.get(path);
+      if (node.textContent === text) return;
+      node.textContent = text;
+      // On a phone the one that is chosen may have been pushed out of sight.
+      const here = app.querySelector(".nav-item[aria-current=page]");
+      if (here) reveal(here);
+    };
     tell("keys", totals.keys > 0 ? counted(totals.keys) : "");
     tell("letters", totals.dead > 0 ? counted(totals.dead, totals.dead >= totals.mostCounted) : "");
   });
@@ -127,7 +163,7 @@ function shell() {
 // Moves the list and nothing else: what a browser scrolls into view is where its Tab key goes on from, past the way to the content.
 function reveal(item) {
   const [own, all] = [item, item.parentElement].map((node) => node.getBoundingClientRect());
-  item.parentElement.scrollLeft += Math.min(0, own.left - all.left) + Math.max(0, own.right - all.right);
+  item.parentElement.scrollLeft += Math.min(0, own.left - BESIDE - all.left) + Math.max(0, own.right + BESIDE - all.right);
 }
 
 function draw() {
@@ -149,9 +185,13 @@ function draw() {
     return;
   }
   document.title = `${page.path === "keys" ? keyOf(name) || page.name : name || page.name} · Flowgate`;
+  if (!name) noted();
   const make = name ? page.one : page.make;
-  shown = make({ go, link, name });
+  // Who was in the page before is in the next one, and not at the top of the window.
+  const wasInside = main.contains(document.activeElement);
+  shown = make({ go, link, name, back: lastOf(page.path) });
   fill(main, shown.node);
+  if (wasInside) main.focus({ preventScroll: true });
   window.scrollTo(0, 0);
   live.watch(shown.watched?.() ?? []);
 }
@@ -160,6 +200,8 @@ async function start() {
   shown?.leave?.();
   shown = null;
   live.close();
+  clearTimeout(later);
+  document.body.classList.remove("stale");
   try {
     if ((await resume()) === null) {
       fill(app, login(() => { fill(app); draw(); }));
@@ -174,6 +216,6 @@ async function start() {
 }
 
 whenLost(() => { toast("The session has ended.", "bad"); start(); });
-window.addEventListener("popstate", draw);
+window.addEventListener("popstate", () => { comeBack(true); draw(); });
 listen({ page: () => shown, go: (index) => go(PAGES[index].path), theme });
 start();

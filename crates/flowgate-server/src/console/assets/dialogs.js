@@ -3,19 +3,28 @@
 import { h, fill } from "./dom.js";
 import { icon } from "./icons.js";
 
-export function toast(text, kind = "well") {
+const LONG = 9000;
+const SHORT = 4000;
+let last = null;
+
+// What was done can be undone for as long as this says it, with its button or by the keyboard.
+export function toast(text, kind = "well", undo = null) {
   const box = document.getElementById("toasts");
-  const node = h("div", { class: `toast ${kind}` }, h("span", null, text));
+  const take = () => { if (last === take) last = null; node.remove(); undo(); };
+  const node = h("div", { class: `toast ${kind}` }, h("span", null, text), undo ? h("button", { type: "button", onclick: take, title: "Undo (u)", "data-do": "undo" }, "Undo") : null);
   box.append(node);
   while (box.children.length > 4) box.firstChild.remove();
-  setTimeout(() => node.remove(), kind === "bad" ? 9000 : 4000);
+  if (undo) last = take;
+  setTimeout(() => { if (last === take) last = null; node.remove(); }, kind === "bad" || undo ? LONG : SHORT);
 }
 
-// Does it, says that it is done, or why not.
-export async function act(work, said) {
+export const undoLast = () => last?.();
+
+// Does it, says that it is done and how it is undone, or why not.
+export async function act(work, said, undo) {
   try {
     const value = await work();
-    if (said) toast(said);
+    if (said) toast(said, "well", undo);
     return value ?? true;
   } catch (trouble) {
     toast(trouble.message, "bad");

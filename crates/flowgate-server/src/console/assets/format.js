@@ -3,6 +3,7 @@
 const NUMBER = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const FULL = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
 
 export const number = (value) => NUMBER.format(value ?? 0);
 
@@ -19,7 +20,6 @@ export function span(ms) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
-// A period of whole seconds, in its largest even unit: 60 is 1m.
 // The length of a period, from its milliseconds.
 export function period(millis) {
   if (millis % 1000 !== 0) return `${millis}ms`;
@@ -37,6 +37,9 @@ export function rate(perSecond) {
 
 export const clock = (ms) => CLOCK.format(ms);
 export const day = (ms) => DAY.format(ms);
+// With its year and zone, and as the servers' logs have it.
+export const full = (ms) => `${FULL.format(ms)} · ${new Date(ms).toISOString()}`;
+export const zone = () => FULL.resolvedOptions().timeZone;
 
 export function moment(ms) {
   return Date.now() - ms < 43200000 && Date.now() - ms > -43200000 ? clock(ms) : day(ms);

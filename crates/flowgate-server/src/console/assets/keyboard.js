@@ -1,13 +1,14 @@
 // The keyboard: what is pressed goes to the page first, then to the console.
 
 import { h } from "./dom.js";
-import { dialog } from "./dialogs.js";
+import { dialog, undoLast } from "./dialogs.js";
 
 const KEYS = [
   ["/", "search"],
   ["j k or ↑ ↓", "move in a list"],
   ["Enter", "open what is chosen"],
   ["p", "pause or resume the chosen key, queue or schedule"],
+  ["u", "undo the last pause, resume or unpin"],
   ["w", "why does it wait?"],
   ["n and b", "next page, and back"],
   ["1 … 7", "go to a page"],
@@ -30,6 +31,7 @@ export function listen({ page, go, theme }) {
     if (event.key === "/") on.search?.focus();
     else if (event.key === "?") help();
     else if (event.key === "t") theme();
+    else if (event.key === "u") undoLast();
     else if (event.key === "Escape") on.back?.();
     else if (/^[1-7]$/.test(event.key)) go(Number(event.key) - 1);
     else if (!on.press?.(event)) return;

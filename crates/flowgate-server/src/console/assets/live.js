@@ -13,8 +13,15 @@ let keys = [];
 let soon = 0;
 let silence = 0;
 let state = "off";
+// What is shown is of this moment, and why it is not of now.
+let seen = Date.now();
+let reason = "";
 const hearers = new Set();
 const watchers = new Set();
+
+// How far this machine's clock is ahead of the server's, by which windows end.
+let ahead = 0;
+export const now = () => Date.now() - ahead;
 
 export const past = { totals: [], keys: new Map() };
 
@@ -25,14 +32,16 @@ export function hear(hearer) {
 
 export function onState(watcher) {
   watchers.add(watcher);
-  watcher(state);
+  watcher(state, seen, reason);
   return () => watchers.delete(watcher);
 }
 
-function become(next) {
-  if (state === next) return;
+function become(next, why = "") {
+  if (next === "live") seen = Date.now();
+  if (state === next && reason === why) return;
   state = next;
-  for (const watcher of watchers) watcher(state);
+  reason = why;
+  for (const watcher of watchers) watcher(state, seen, reason);
 }
 
 // Watches these keys from now on.
@@ -44,6 +53,8 @@ export function watch(names) {
     if (letters > MOST_LETTERS) break;
     wanted.push(name);
   }
+  // Another order of the same keys is no other stream.
+  wanted.sort();
   const isSame = source !== null && wanted.length === keys.length && wanted.every((name, index) => name === keys[index]);
   keys = wanted;
   if (isSame) return;
@@ -74,6 +85,7 @@ function open() {
   const search = keys.map((key) => `key=${encodeURIComponent(key)}`).join("&");
   source = new EventSource(`/console/live${search ? `?${search}` : ""}`);
   const own = source;
+  const asked = keys;
   heard();
   own.addEventListener("open", () => become("live"));
   own.addEventListener("error", () => {
@@ -93,19 +105,23 @@ function open() {
     heard();
     const told = JSON.parse(event.data);
     if (told.trouble) {
-      become("lost");
+      become("lost", told.trouble);
       return;
     }
     become("live");
-    remember(told);
-    for (const hearer of hearers) hearer(told);
+    ahead = Date.now() - told.totals.at;
+    // Of which keys this tells, also where it says that there is nothing of them.
+    const unseen = new Set(told.unseen);
+    const seenKeys = new Set(asked.filter((key) => !unseen.has(key)));
+    remember(told, seenKeys);
+    for (const hearer of hearers) hearer({ ...told, isTold: (key) => seenKeys.has(key) });
   });
 }
 
-function remember({ totals, keys: seen }) {
+function remember({ totals, keys: seen }, told) {
   past.totals.push(totals);
   if (past.totals.length > REMEMBERED) past.totals.shift();
-  for (const key of keys) {
+  for (const key of told) {
     const line = past.keys.get(key) ?? [];
     const look = seen[key];
     line.push([totals.at, look?.parallelismCount ?? 0, look?.waitListSize ?? 0]);

@@ -2,7 +2,7 @@
 
 import { h, fill, say } from "./dom.js";
 import { meter } from "./charts.js";
-import { list, text } from "./list.js";
+import { list, text, titled } from "./list.js";
 import { number } from "./format.js";
 import { data } from "./server.js";
 
@@ -79,7 +79,7 @@ export function gatewayPage() {
     ],
   });
   const [connections, note] = [h("b", { class: "figure" }, "–"), h("span", { class: "faint" })];
-  const gateway = h("div", { class: "stack", hidden: true }, h("section", { class: "tile flight single", "aria-label": "Connections" }, h("h2", null, "Connections"), h("div", null, connections, note)), h("section", { class: "card flush" }, routes.node), h("section", { class: "card flush" }, lanes.node));
+  const gateway = h("div", { class: "stack", hidden: true }, h("section", { class: "tile flight single", "aria-label": "Connections" }, h("h2", null, "Connections"), h("div", null, connections, note)), titled("Routes", "each with the limits of one key", routes), titled("Keys in use", "up to 100 of each route", lanes));
   const none = h(
     "section",
     { class: "card empty", hidden: true },
@@ -89,7 +89,7 @@ export function gatewayPage() {
   );
 
   async function load() {
-    const told = await data("gates").catch(() => null);
+    const told = await data("gates").catch((trouble) => { if (!isLeft) own.fail("The gates", trouble, load); });
     if (!told || isLeft) return;
     own.show(told.own);
     none.hidden = told.gateway !== null;
@@ -104,7 +104,8 @@ export function gatewayPage() {
   const ticking = setInterval(() => { if (!document.hidden) load(); }, 1500);
   load();
   return {
-    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Gateway and gates"), h("p", { class: "faint" }, "What stands in front of upstreams, and in front of this server."))), gateway, none, h("section", { class: "card flush" }, h("div", { class: "card-head pad" }, h("h2", null, "The server's own gates")), own.node)),
+    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Gateway and gates"), h("p", { class: "faint" }, "What stands in front of upstreams, and in front of this server."))), gateway, none, titled("The server's own gates", "what it takes at once", own)),
+    refresh: load,
     press: (event) => (gateway.hidden ? own : routes).press(event),
     leave() { isLeft = true; clearInterval(ticking); },
   };

@@ -1,13 +1,14 @@
 // One key: its slots, its window, its last minute and a half, who holds it and who waits.
 
 import { h, fill, say } from "./dom.js";
-import { button, act } from "./dialogs.js";
+import { button, act, confirm } from "./dialogs.js";
 import { chart, meter, slots } from "./charts.js";
 import { counted, host, number, period, short, span } from "./format.js";
 import { changeKey, get, keyOf, readKey, whyKey } from "./server.js";
+import { unread } from "./list.js";
 import * as live from "./live.js";
 import { explanation } from "./explain.js";
-import { pauseOrResume, pin, sendMessage, unpin } from "./page-keys.js";
+import { heldBy, pauseOrResume, pin, sendMessage, unpin } from "./page-keys.js";
 
 // What a page that shows one thing has at its top.
 export function heading(link, back, title, ...rest) {
@@ -26,14 +27,19 @@ function tasks(title, link, empty, columns) {
       none.hidden = all.length > 0;
       table.hidden = all.length === 0;
       say(count, more);
+      // Who is about to open one of them, or marks its name, does not lose it.
+      const marked = getSelection();
+      if (!marked.isCollapsed && body.contains(marked.anchorNode)) return;
+      const held = body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
       fill(body, all.map((task) => h("tr", null, columns.map(([, of, kind]) => h("td", { class: kind ?? "" }, of(task, name))))));
+      if (held) [...body.querySelectorAll("a")].find((item) => item.getAttribute("href") === held)?.focus({ preventScroll: true });
     },
   };
 }
 
 const where = (task) => h("span", { class: "cut", title: task.url ?? task.kind }, task.url ? host(task.url) : task.kind ?? "");
 
-export function keyPage({ link, go, name }) {
+export function keyPage({ link, go, name, back }) {
   const key = keyOf(name);
   let view = null;
   let isLeft = false;
@@ -47,6 +53,7 @@ export function keyPage({ link, go, name }) {
   const limits = h("dl", { class: "facts" });
   const reason = h("section", { class: "card why", hidden: true, "aria-label": "Why it waits" });
   const missing = h("div", { class: "card empty", hidden: true }, h("h2", null, "Nothing is known of this key"), h("p", null, "Nothing of it waits or runs, it was not used lately, and it is neither paused nor pinned. It is known again with its next message."), button("send", "Send a message", () => sendMessage(key), { kind: "main" }));
+  const trying = h("div", { class: "trying" }, h("p", { class: "soon", role: "status" }, "Reading …"));
   const held = tasks("Who holds the slots", link, "Nothing is in flight.", [
     ["Task", (task, name) => name(task)],
     ["Where", where, "wide"],
@@ -67,26 +74,33 @@ export function keyPage({ link, go, name }) {
       if (own !== asked || isLeft) return;
       missing.hidden = true;
       body.hidden = false;
+      trying.replaceChildren();
       show(told.key);
       held.show(told.holders, told.holders.length === told.shown ? `the first ${told.shown}` : "");
       line.show(told.line, told.key.waitListSize + told.key.delayed > told.shown ? `the first ${told.shown} of ${number(told.key.waitListSize + told.key.delayed)}` : "");
     } catch (trouble) {
       if (own !== asked || isLeft) return;
-      missing.hidden = trouble.status !== 404;
-      body.hidden = trouble.status === 404;
-      if (trouble.status === 404) tools.replaceChildren();
+      if (trouble.status !== 404) {
+        // What is there already stays.
+        if (view === null) fill(trying, unread("The key", trouble, load));
+        return;
+      }
+      missing.hidden = false;
+      body.hidden = true;
+      trying.replaceChildren();
+      tools.replaceChildren();
     }
   }
 
   function show(next) {
-    const isNew = view === null || view.isPaused !== next.isPaused || view.isPinnedParallelism !== next.isPinnedParallelism || view.isPinnedRate !== next.isPinnedRate;
+    const isNew = view === null || (view.rateMax === undefined) !== (next.rateMax === undefined) || view.isPaused !== next.isPaused || view.isPinnedParallelism !== next.isPinnedParallelism || view.isPinnedRate !== next.isPinnedRate;
     view = next;
     if (isNew || tools.children.length === 0) controls();
     say(inFlight, number(view.parallelismCount));
     say(flightNote, view.parallelismMax === undefined ? "no limit" : `of ${number(view.parallelismMax)}`);
     boxes.show(view.parallelismCount, view.parallelismMax);
     say(waiting, counted(view.waitListSize, view.isMore));
-    say(waitNote, view.delayed > 0 ? `${number(view.delayed)} delayed` : "none delayed");
+    say(waitNote, [heldBy(view), view.delayed > 0 ? `${number(view.delayed)} delayed` : ""].filter(Boolean).join(", ") || "none delayed");
     const has = view.rateMax !== undefined;
     say(starts, has ? number(view.rateCount) : "–");
     window_.node.hidden = !has;
@@ -98,7 +112,7 @@ export function keyPage({ link, go, name }) {
 
   function tick() {
     if (view?.rateMax === undefined) return say(startNote, "no rate");
-    const left = view.rateCount > 0 ? view.rateEndsAt - Date.now() : 0;
+    const left = view.rateCount > 0 ? view.rateEndsAt - live.now() : 0;
     say(startNote, `of ${number(view.rateMax)} per ${period(view.ratePeriodMillis)}${left > 0 ? `, ${span(left)} left` : ""}`);
   }
 
@@ -110,7 +124,7 @@ export function keyPage({ link, go, name }) {
       button(view.isPaused ? "play" : "pause", view.isPaused ? "Resume" : "Pause", () => pauseOrResume(view, load), { kind: view.isPaused ? "main" : "", testid: "pause" }),
       button("pin", "Pin", () => pin(view, load), { testid: "pin" }),
       isPinned ? button("close", "Unpin", () => unpin(view, load), { testid: "unpin" }) : null,
-      button("reset", "Reset rate", () => act(() => changeKey(key, "resetRate"), "A new window begins now").then(load), { testid: "reset" }),
+      view.rateMax === undefined ? null : button("reset", "Reset rate", reset, { testid: "reset" }),
       button("why", "Why does it wait?", why, { testid: "why" }),
     );
     const rows = [
@@ -119,6 +133,11 @@ export function keyPage({ link, go, name }) {
       ["Who waits, waits under", view.isLatest ? "the newest limits" : isPinned ? "what is pinned, else its own limits" : "its own limits"],
     ];
     fill(limits, rows.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+  }
+
+  async function reset() {
+    const text = `Up to ${number(view.rateMax)} start at once, beside those that started in this period. Whoever set the rate may not expect that, and it cannot be undone.`;
+    if (await confirm(`Reset the rate of ${key}?`, text, "Begin a new period")) await act(() => changeKey(key, "resetRate"), "A new period begins now").then(load);
   }
 
   async function why() {
@@ -153,7 +172,7 @@ export function keyPage({ link, go, name }) {
   const ticking = setInterval(tick, 1000);
   load();
   return {
-    node: h("div", { class: "page" }, heading(link, ["keys", "Flow control"], key, badges), tools, missing, body),
+    node: h("div", { class: "page" }, heading(link, [back, "Flow control"], key, badges), tools, missing, trying, body),
     watched: () => [key],
     press(event) {
       if (event.key === "p" && view) pauseOrResume(view, load);
@@ -161,7 +180,8 @@ export function keyPage({ link, go, name }) {
       else return false;
       return true;
     },
-    back: () => go("keys"),
+    back: () => go(back),
+    refresh: load,
     leave() { isLeft = true; unhear(); clearInterval(ticking); clearTimeout(waitingFor); },
   };
 }

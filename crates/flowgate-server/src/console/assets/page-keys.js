@@ -4,14 +4,20 @@ import { h, fill, say } from "./dom.js";
 import { button, act, form } from "./dialogs.js";
 import { actions, choice, list, pager, search } from "./list.js";
 import { meter, sparkline, trend } from "./charts.js";
-import { counted, number, period, rate } from "./format.js";
+import { counted, number, period, rate, span } from "./format.js";
 import { changeKey, data, keyPath, post, whyKey } from "./server.js";
 import * as live from "./live.js";
 import { why } from "./explain.js";
+import { noteLine } from "./notes.js";
+
+// How often the order of a list is looked up again, and how many times as long as that took it rests.
+const RENEWED = 4000;
+const RESTS = 9;
 
 export function pauseOrResume(view, then) {
   const [what, said] = view.isPaused ? ["resume", "goes on"] : ["pause", "is paused"];
-  return act(() => changeKey(view.flowControlKey, what), `${view.flowControlKey} ${said}`).then(then);
+  const undo = () => pauseOrResume({ ...view, isPaused: !view.isPaused }, then);
+  return act(() => changeKey(view.flowControlKey, what), `${view.flowControlKey} ${said}`, undo).then(then);
 }
 
 export function pin(view, then) {
@@ -33,7 +39,14 @@ export function pin(view, then) {
   );
 }
 
-export const unpin = (view, then) => act(() => changeKey(view.flowControlKey, "unpin"), `${view.flowControlKey}: the messages' own limits hold again`).then(then);
+export function unpin(view, then) {
+  const { flowControlKey: key } = view;
+  const pinned = { parallelism: view.isPinnedParallelism ? view.parallelismMax : "", ...(view.isPinnedRate ? { rate: view.rateMax, period: view.ratePeriod } : {}) };
+  // A period of less than a second cannot be said again.
+  const isWhole = !view.isPinnedRate || view.ratePeriodMillis % 1000 === 0;
+  const undo = () => act(() => changeKey(key, "pin", pinned), `${key} is pinned again`).then(then);
+  return act(() => changeKey(key, "unpin"), `${key}: the messages' own limits hold again`, isWhole ? undo : null).then(then);
+}
 
 export function sendMessage(key = "") {
   const url = `${location.origin}/health`;
@@ -112,6 +125,7 @@ function columns(refresh, go) {
       {
         title: "In flight",
         kind: "flight",
+        hint: "Deliveries under way, of as many as the key may have at once",
         make(cell) {
           const figure = h("span", { class: "of" });
           const bar = meter("in flight");
@@ -125,20 +139,24 @@ function columns(refresh, go) {
       {
         title: "Waiting",
         kind: "num wait",
+        hint: "Messages that could be delivered now if the key let them; later: those that are delayed",
         make(cell) {
           const figure = h("span");
           const later = h("small", { class: "faint" });
-          cell.append(figure, later);
+          const held = h("small", { class: "held" });
+          cell.append(figure, later, held);
           return (view) => {
             say(figure, counted(view.waitListSize, view.isMore));
             figure.classList.toggle("some", view.waitListSize > 0);
             say(later, view.delayed > 0 ? ` +${number(view.delayed)} later` : "");
+            say(held, heldBy(view));
           };
         },
       },
       {
         title: "Rate",
         kind: "rate",
+        hint: "Deliveries that started in the period that runs, of as many as may",
         make(cell) {
           const figure = h("span", { class: "of" });
           const bar = meter("starts in the period");
@@ -147,6 +165,7 @@ function columns(refresh, go) {
             const has = view.rateMax !== undefined;
             say(figure, has ? `${number(view.rateCount)} / ${number(view.rateMax)} per ${period(view.ratePeriodMillis)}` : "–");
             bar.node.hidden = !has;
+            cell.classList.toggle("blank", !has);
             if (has) bar.show(view.rateCount, view.rateMax);
           };
         },
@@ -154,6 +173,7 @@ function columns(refresh, go) {
       {
         title: "Last minute",
         kind: "past",
+        hint: "In flight as an area, waiting as a line, each on its own scale",
         make(cell) {
           const line = sparkline("in flight and waiting over the last minute");
           cell.append(line.node);
@@ -180,34 +200,47 @@ function columns(refresh, go) {
   };
 }
 
-export function keysPage({ go }) {
+// What holds back the first in line, as far as the counts of its key say it; what else may is told by asking why.
+export function heldBy(view) {
+  if (view.waitListSize === 0) return "";
+  if (view.isPaused) return "paused";
+  if (view.parallelismMax !== undefined && view.parallelismCount >= view.parallelismMax) return "slots full";
+  if (view.rateMax === undefined || view.rateCount < view.rateMax) return "";
+  const left = view.rateEndsAt - live.now();
+  return left > 0 ? `rate spent, ${span(left)}` : "rate spent";
+}
+
+export function keysPage({ go, link }) {
   let shown = [];
-  let wanted = "";
   let isLeft = false;
   const figures = tiles();
+  const look = noteLine(link);
   const refresh = () => load(pages.from());
+  // Asked by nobody: nothing moves under a hand.
+  const renew = () => load(pages.from(), table.offer);
   const { all } = columns(refresh, go);
   const open = (view) => go(keyPath(view.flowControlKey));
   const table = list({ label: "Keys", columns: all, id: (view) => view.flowControlKey, open, keys: { p: (view) => pauseOrResume(view, refresh), w: (view) => why(view.flowControlKey, ...whyKey(view.flowControlKey), go) } });
-  const box = search("Search keys", "Search keys", (text) => { wanted = text; pages.reset(); refresh(); });
+  const box = search("Search keys", "Search keys", () => { pages.reset(); refresh(); });
   const which = choice("Which keys", [["busiest", "Busiest first"], ["all", "By name"], ["busy", "Busy"], ["paused", "Paused"], ["pinned", "Pinned"]], () => { pages.reset(); refresh(); });
   const pages = pager(load);
   let turn = 0;
 
-  async function load(after) {
+  async function load(after, put = table.show) {
     const own = (turn += 1);
+    const began = Date.now();
     try {
-      const page = await data("keys", { search: wanted, show: which.value(), after: after ?? "" });
+      const page = await data("keys", { search: box.value(), show: which.value(), after: after ?? "" });
       if (own !== turn || isLeft) return;
+      took = Date.now() - began;
       shown = page.keys;
       empty();
-      table.show(shown);
+      put(shown);
       pages.show(page.next, words(page));
       live.watch(shown.map((view) => view.flowControlKey));
     } catch (trouble) {
       if (own !== turn || isLeft) return;
-      table.empty(h("h2", null, "The keys cannot be read"), h("p", null, trouble.message), button("retry", "Try again", refresh));
-      table.show([]);
+      table.fail("The keys", trouble, refresh);
     }
   }
 
@@ -218,7 +251,7 @@ export function keysPage({ go }) {
   };
 
   function empty() {
-    if (wanted !== "") table.empty(h("h2", null, `No key with “${wanted}” in its name`), h("p", null, "A key is known while something of it waits or runs and for five minutes after, while it is paused or pinned, and while its rate remembers a start."));
+    if (box.value() !== "") table.empty(h("h2", null, `No key with “${box.value()}” in its name`), h("p", null, "A key is known while something of it waits or runs and for five minutes after, while it is paused or pinned, and while its rate remembers a start."));
     else if (!["all", "busiest"].includes(which.value())) table.empty(h("h2", null, `No key is ${which.value()}`));
     else {
       table.empty(
@@ -229,41 +262,47 @@ export function keysPage({ go }) {
     }
   }
 
-  // A key that came while the first page was empty shows at once.
+  // A key that came or went shows at once where there is room for it. Which are the busiest, or busy at all, is looked up every few
+  // seconds, and less often where that takes long.
   let known = -1;
+  let renewed = Date.now();
+  let took = 0;
   const unhear = live.hear((told) => {
     figures.show();
+    look.show();
     if (told.isHistory) { for (const view of shown) table.update(view.flowControlKey, view); return; }
     which.count("all", told.totals.keys > 0 ? counted(told.totals.keys) : "");
     which.count("paused", told.totals.pausedKeys > 0 ? number(told.totals.pausedKeys) : "");
     which.count("pinned", told.totals.pinnedKeys > 0 ? number(told.totals.pinnedKeys) : "");
-    shown = shown.map((view) => told.keys[view.flowControlKey] ?? { ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false, ...(view.rateMax === undefined ? {} : { rateCount: 0 }) });
+    // A key of which there is nothing any more is idle; one that this look was not about is as it was.
+    const idle = (view) => ({ ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false, ...(view.rateMax === undefined ? {} : { rateCount: 0 }) });
+    shown = shown.map((view) => told.keys[view.flowControlKey] ?? (told.isTold(view.flowControlKey) ? idle(view) : view));
     for (const view of shown) table.update(view.flowControlKey, view);
-    const has = told.totals.keys * 1000 + told.totals.pausedKeys;
+    const has = `${told.totals.keys} ${told.totals.pausedKeys} ${told.totals.pinnedKeys}`;
     const isChanged = known !== has || (shown.length === 0 && told.totals.inFlight + told.totals.waiting > 0);
     known = has;
-    if (isChanged && pages.isFirst() && shown.length < 50) refresh();
+    const isDue = which.value() !== "all" && Date.now() - renewed > Math.max(RENEWED, RESTS * took);
+    if (!pages.isFirst() || !(isDue || (isChanged && shown.length < 50))) return;
+    renewed = Date.now();
+    renew();
   });
 
   refresh();
   figures.show();
+  look.show();
   return {
     node: h(
       "div",
       { class: "page" },
       h("header", { class: "page-head" }, h("div", null, h("h1", null, "Flow control"), h("p", { class: "faint" }, "How much of each key is in flight, and how often it starts.")), button("send", "Send a message", () => sendMessage(), { testid: "send" })),
+      look.node,
       figures.node,
       h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node),
     ),
     search: box.input,
-    press(event) {
-      if (event.key === "n") pages.node.querySelector("[data-do=more]").click();
-      else if (event.key === "b") pages.node.querySelector("[data-do=before]").click();
-      else return table.press(event);
-      return true;
-    },
+    refresh,
+    press: (event) => pages.press(event) || table.press(event),
     watched: () => shown.map((view) => view.flowControlKey),
-    leave() { isLeft = true; unhear(); },
+    leave() { isLeft = true; unhear(); box.leave(); },
   };
 }
-

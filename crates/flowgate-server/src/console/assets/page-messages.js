@@ -2,9 +2,9 @@
 
 import { h, fill } from "./dom.js";
 import { button, act, confirm } from "./dialogs.js";
-import { choice, list, pager, search, text } from "./list.js";
-import { away, day, decode, host, moment, number, pretty, short } from "./format.js";
-import { get, keyPath, part, remove } from "./server.js";
+import { choice, list, pager, search, text, time, unread } from "./list.js";
+import { away, day, decode, full, host, moment, number, pretty, short } from "./format.js";
+import { get, keyPath, part, post, remove } from "./server.js";
 import * as live from "./live.js";
 import { why } from "./explain.js";
 import { heading } from "./page-key.js";
@@ -24,7 +24,7 @@ const badge = (cell) => {
 };
 
 // What is typed becomes a question to the log.
-function asked(typed) {
+export function asked(typed) {
   const params = {};
   const words = [];
   for (const word of typed.split(/\s+/).filter(Boolean)) {
@@ -40,7 +40,6 @@ function asked(typed) {
 
 export function messagesPage({ go, link }) {
   let isLeft = false;
-  let typed = "";
   let turn = 0;
   const open = (event) => go(`messages/${event.messageId}`);
   const cancel = (event) => cancelMessage(event.messageId).then(refresh);
@@ -50,26 +49,32 @@ export function messagesPage({ go, link }) {
     open,
     keys: { w: (event) => why(short(event.messageId), `messages/${part(event.messageId)}/explain`, null, go), c: cancel },
     columns: [
-      { title: "When", kind: "when", make: text((event) => moment(event.time), "num-left") },
+      { title: "When", kind: "when", make: time((event) => event.time) },
       { title: "What", kind: "what", make: badge },
       { title: "Message", kind: "id", make(cell) { const box = h("span"); cell.append(box); let known = ""; return (event) => { if (known === event.messageId) return; known = event.messageId; fill(box, link(`messages/${event.messageId}`, { class: "mono link", title: event.messageId }, short(event.messageId))); }; } },
       { title: "Where", kind: "wide", make: text((event) => host(event.url), "cut") },
       { title: "Key or queue", kind: "side", make: text((event) => event.flowControlKey ?? event.queueName ?? "", "cut") },
-      { title: "Answer", kind: "num", make: text((event) => (event.responseStatus ? event.responseStatus : event.error ? "none" : "")) },
+      { title: "Answer", kind: "num", hint: "The status of an answer that was not well; none, where nobody answered", make: text((event) => (event.responseStatus ? event.responseStatus : event.error ? "none" : "")) },
     ],
   });
-  const box = search("Search messages", "Search: a word, msg_…, key:…, label:…", (value) => { typed = value; pages.reset(); refresh(); });
+  const box = search("Search messages", "Search: a word, msg_…, key:…, label:…", () => { pages.reset(); refresh(); });
   const which = choice("Which events", [["", "All"], ["IN_PROGRESS", "In progress"], ["DELIVERED", "Delivered"], ["FAILED", "Failed"], ["CANCELED", "Cancelled"]], () => { pages.reset(); refresh(); });
   const pages = pager(load);
   const refresh = () => load(pages.from());
 
-  async function load(cursor) {
+  async function load(cursor, put = table.show) {
     const own = (turn += 1);
-    const told = await act(() => get("events", { ...asked(typed), state: which.value(), cursor: cursor ?? "", count: 50 }));
-    if (own !== turn || isLeft || told === null) return;
-    if (typed || which.value()) table.empty(h("h2", null, "Nothing in the log is like that"), told.cursor ? h("p", null, "Older entries may be: look further.") : null);
+    let told;
+    try {
+      told = await get("events", { ...asked(box.value()), state: which.value(), cursor: cursor ?? "", count: 50 });
+    } catch (trouble) {
+      if (own === turn && !isLeft) table.fail("The log", trouble, refresh);
+      return;
+    }
+    if (own !== turn || isLeft) return;
+    if (box.value() || which.value()) table.empty(h("h2", null, "Nothing in the log is like that"), told.cursor ? h("p", null, "Older entries may be: look further.") : null);
     else table.empty(h("h2", null, "No messages yet"), h("p", null, "Everything that happens to a message stands here for three days."));
-    table.show(told.events);
+    put(told.events);
     const last = told.events.at(-1);
     pages.show(told.cursor, last ? `back to ${moment(last.time)}` : "");
   }
@@ -80,19 +85,15 @@ export function messagesPage({ go, link }) {
   const unhear = live.hear(({ totals }) => {
     heard += 1;
     const isNew = totals && (heard % 4 === 0 || totals.created + totals.delivered + totals.retried + totals.failed > 0);
-    if (isNew && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; refresh(); }, 900);
+    if (isNew && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; load(pages.from(), table.offer); }, 900);
   });
   refresh();
   return {
     node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Messages"), h("p", { class: "faint" }, "What happened, the newest first."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node)),
     search: box.input,
-    press(event) {
-      if (event.key === "n") pages.node.querySelector("[data-do=more]").click();
-      else if (event.key === "b") pages.node.querySelector("[data-do=before]").click();
-      else return table.press(event);
-      return true;
-    },
-    leave() { isLeft = true; unhear(); clearTimeout(soon); },
+    refresh,
+    press: (event) => pages.press(event) || table.press(event),
+    leave() { isLeft = true; unhear(); clearTimeout(soon); box.leave(); },
   };
 }
 
@@ -110,32 +111,51 @@ export const headers = (map) => Object.entries(map ?? {}).map(([name, values]) =
 
 function entry(event) {
   const answer = event.responseBody ?? null;
-  const said = [event.responseStatus ? `answered ${event.responseStatus}` : null, event.error, event.nextDeliveryTime > Date.now() ? `next try ${away(event.nextDeliveryTime)}` : null].filter(Boolean).join(" · ");
+  const said = [event.error ?? (event.responseStatus ? `answered ${event.responseStatus}` : null), event.nextDeliveryTime > Date.now() ? `next try ${away(event.nextDeliveryTime)}` : null].filter(Boolean).join(" · ");
   return h(
     "li",
-    { class: `entry ${KINDS[event.state] ?? ""}` },
-    h("div", { class: "entry-head" }, stateBadge(event.state), h("time", { datetime: new Date(event.time).toISOString() }, day(event.time))),
+    { class: `entry ${KINDS[event.state] ?? ""}`, "data-at": `${event.time}/${event.state}` },
+    h("div", { class: "entry-head" }, stateBadge(event.state), h("time", { datetime: new Date(event.time).toISOString(), title: full(event.time) }, day(event.time))),
     said ? h("p", null, said) : null,
     answer ? h("details", null, h("summary", null, "what it answered"), h("pre", { tabindex: 0 }, pretty(answer))) : null,
   );
 }
 
-export function messagePage({ name: id, go, link }) {
+export function messagePage({ name: id, go, link, back }) {
   let isLeft = false;
   let timer = 0;
   let isOver = false;
+  let drawn = "";
   const tools = h("div", { class: "tools" });
   const log = h("ol", { class: "entries" });
   const facts = h("dl", { class: "facts" });
   const rest = h("div", { class: "stack" });
   const state = h("span", { class: "badges" });
 
+  async function again(letter) {
+    const params = { dlqIds: letter.dlqId };
+    if (letter.workflowRunId) {
+      const next = (await act(() => post("workflows/dlq/resume", params), "The run goes on"))?.workflowRuns?.[0]?.workflowRunId;
+      return next ? go(`runs/${part(next)}`) : load();
+    }
+    const next = (await act(() => post("dlq/retry", params), "Sent again"))?.responses?.[0]?.messageId;
+    return next ? go(`messages/${next}`) : load();
+  }
+
   async function load() {
-    const events = await get("events", { messageIds: id, count: 200 }).catch(() => null);
-    const all = events?.events ?? [];
+    let all, message;
+    try {
+      all = (await get("events", { messageIds: id, count: 200 })).events;
+      // One that was cancelled is gone: the log alone tells of it.
+      message = all[0]?.state === "CANCELED" ? null : await get(`messages/${part(id)}`).catch((trouble) => { if (trouble.status === 404) return null; throw trouble; });
+    } catch (trouble) {
+      // What is there already stays.
+      if (!isLeft && log.children.length === 0) fill(rest, unread("The message", trouble, load));
+      return;
+    }
     const newest = all[0];
-    // One that was cancelled is gone: the log alone tells of it.
-    const message = newest?.state === "CANCELED" ? null : await get(`messages/${part(id)}`).catch(() => null);
+    // One that failed may be sent again, while it is a dead letter.
+    const letter = newest?.state === "FAILED" ? await get("dlq", { messageId: id, count: 1 }).then(({ messages }) => messages[0] ?? null, () => null) : null;
     if (isLeft) return;
     const first = all.find((event) => event.state === "CREATED");
     const about = message ?? first ?? newest;
@@ -145,18 +165,29 @@ export function messagePage({ name: id, go, link }) {
     }
     isOver = ["DELIVERED", "FAILED", "CANCELED"].includes(newest?.state);
     fill(state, newest ? stateBadge(newest.state) : null);
-    fill(
+    const controls = JSON.stringify([isOver, letter?.dlqId, about.flowControlKey]);
+    if (controls !== tools.dataset.drawn) fill(
       tools,
       button("why", isOver ? "What became of it?" : "Why does it wait?", () => why(short(id), `messages/${part(id)}/explain`, null, go), { testid: "why" }),
+      letter ? button("retry", letter.workflowRunId ? "Resume" : "Retry", () => again(letter), { kind: "main", testid: "retry" }) : null,
       isOver ? null : button("close", "Cancel", () => cancelMessage(id).then(load), { kind: "danger", testid: "cancel" }),
       about.flowControlKey ? link(keyPath(about.flowControlKey), { class: "button" }, `Key ${about.flowControlKey}`) : null,
     );
+    tools.dataset.drawn = controls;
+    // What was opened stays open while more comes above it.
+    const opened = new Set([...log.querySelectorAll("li:has(details[open])")].map((item) => item.dataset.at));
+    const held = log.contains(document.activeElement) ? document.activeElement.closest("li").dataset.at : null;
     fill(log, all.map(entry));
+    for (const item of log.children) {
+      const details = item.querySelector("details");
+      if (details) details.open = opened.has(item.dataset.at);
+      if (item.dataset.at === held) item.querySelector("summary")?.focus({ preventScroll: true });
+    }
     const limits = [about.parallelism && `parallelism ${number(about.parallelism)}`, about.rate && `rate ${number(about.rate)} per ${about.period} s`].filter(Boolean).join(", ");
     const rows = [
       ["Destination", `${about.method ?? "POST"} ${about.url}`],
-      ["Created", day(about.createdAt)],
-      about.notBefore > about.createdAt ? ["Not before", day(about.notBefore)] : null,
+      ["Created", full(about.createdAt)],
+      about.notBefore > about.createdAt ? ["Not before", full(about.notBefore)] : null,
       about.flowControlKey ? ["Key", `${about.flowControlKey}${limits ? ` (${limits})` : ""}`] : null,
       about.queueName ? ["FIFO queue", about.queueName] : null,
       about.scheduleId ? ["Schedule", about.scheduleId] : null,
@@ -169,19 +200,23 @@ export function messagePage({ name: id, go, link }) {
     ];
     fill(facts, rows.filter(Boolean).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
     const body = message?.body ?? (first?.body ? decode(first.body) : null);
+    const content = JSON.stringify([body, about.header]);
+    if (content === drawn) return;
+    drawn = content;
     fill(rest, code("Body", body === null ? null : pretty(body)), code("Headers", headers(about.header)));
   }
 
   const unhear = live.hear((told) => { if (!told.isHistory && !isOver && !timer) timer = setTimeout(() => { timer = 0; load(); }, 1500); });
   load();
   return {
-    node: h("div", { class: "page" }, heading(link, ["messages", "Messages"], id, state), tools, h("div", { class: "columns" }, h("section", { class: "card" }, h("h2", null, "What happened"), log), h("section", { class: "card" }, h("h2", null, "The message"), facts)), rest),
+    node: h("div", { class: "page" }, heading(link, [back, "Messages"], id, state), tools, h("div", { class: "columns" }, h("section", { class: "card" }, h("h2", null, "What happened"), log), h("section", { class: "card" }, h("h2", null, "The message"), facts)), rest),
     press(event) {
       if (event.key === "w") tools.querySelector("[data-do=why]")?.click();
       else return false;
       return true;
     },
-    back: () => go("messages"),
+    back: () => go(back),
+    refresh: load,
     leave() { isLeft = true; unhear(); clearTimeout(timer); },
   };
 }

@@ -2,7 +2,7 @@
 
 import { h, fill, say } from "./dom.js";
 import { button, act, form } from "./dialogs.js";
-import { actions, list, text } from "./list.js";
+import { actions, list, text, titled } from "./list.js";
 import { meter } from "./charts.js";
 import { counted, number, span } from "./format.js";
 import { change, data, part, post, put } from "./server.js";
@@ -43,7 +43,11 @@ export function queuesPage({ go }) {
   const capBar = meter("of the cluster in use");
   let cluster = { inUse: 0, cap: null };
 
-  const pause = (queue) => act(() => change(`queues/${part(queue.name)}`, { paused: !queue.isPaused }), `queue ${queue.name} ${queue.isPaused ? "goes on" : "is paused"}`).then(load);
+  const said = (queue, isPaused) => `queue ${queue.name} ${isPaused ? "goes on" : "is paused"}`;
+  const pause = (queue) => {
+    const undo = () => pause({ ...queue, isPaused: !queue.isPaused });
+    return act(() => change(`queues/${part(queue.name)}`, { paused: !queue.isPaused }), said(queue, queue.isPaused), undo).then(load);
+  };
   const setMax = (queue) => form(`The cap of queue ${queue.name}`, [{ name: "max", label: "max_concurrency", kind: "number", min: 1, value: queue.max ?? "", hint: "Claimed or running at once, over all workers. Empty: no cap." }], "Set", async ({ max }) => { await change(`queues/${part(queue.name)}`, { max: whole(max) }); load(); });
   const queues = list({
     label: "Queues",
@@ -54,7 +58,7 @@ export function queuesPage({ go }) {
       { title: "In use", kind: "flight", make: used((queue) => queue.inUse, (queue) => queue.max) },
       { title: "Waiting", kind: "num", make: text((queue) => counted(queue.waiting, queue.isMore)) },
       { title: "Delayed", kind: "num side", make: text((queue) => counted(queue.delayed, queue.isMore)) },
-      { title: "Priority", kind: "num side", make: text((queue) => queue.priority) },
+      { title: "Priority", kind: "num side", hint: "Queues with a lower number are served first", make: text((queue) => queue.priority) },
       {
         title: "",
         say: "Controls",
@@ -76,14 +80,17 @@ export function queuesPage({ go }) {
       { title: "Worker", kind: "name", make: text((worker) => worker.name, "strong cut") },
       { title: "In use", kind: "flight", make: used((worker) => worker.inUse, (worker) => worker.slots) },
       { title: "Serves", kind: "side", make: text((worker) => (worker.queues.length === 0 ? "all queues" : worker.queues.join(", ")), "cut") },
-      { title: "Claimed ahead", kind: "num side", make: text((worker) => (worker.ahead > 0 ? `${number(worker.ahead)}, soft` : "none")) },
-      { title: "Lease", kind: "num", make: text((worker) => `${span(worker.leaseLeftMs)} left`) },
+      { title: "Claimed ahead", kind: "num side", hint: "How many a worker may claim before it has a slot for them", make: text((worker) => (worker.ahead > 0 ? `${number(worker.ahead)}, soft` : "none")) },
+      { title: "Lease", kind: "num", hint: "How long the worker counts as alive without a word of it; what it holds is given to others then", make: text((worker) => `${span(worker.leaseLeftMs)} left`) },
       { title: "No.", kind: "num side", make: text((worker) => worker.id) },
     ],
   });
   workers.empty(h("h2", null, "No worker is alive"), h("p", null, "Start one: ", h("code", null, "flowgate worker --processes=8 -- <command>")));
 
-  const pauseFifo = (queue) => act(() => post(`queues/${part(queue.name)}/${queue.paused ? "resume" : "pause"}`), `queue ${queue.name} ${queue.paused ? "goes on" : "is paused"}`).then(load);
+  const pauseFifo = (queue) => {
+    const undo = () => pauseFifo({ ...queue, paused: !queue.paused });
+    return act(() => post(`queues/${part(queue.name)}/${queue.paused ? "resume" : "pause"}`), said(queue, queue.paused), undo).then(load);
+  };
   const setFifo = (queue) => form(`The parallelism of ${queue.name}`, [{ name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: queue.parallelism, hint: "1: strictly one after the other." }], "Set", async ({ parallelism }) => { await put("queues", { queueName: queue.name, parallelism: whole(parallelism) ?? 1 }); load(); });
   const fifo = list({
     label: "FIFO queues",
@@ -111,7 +118,7 @@ export function queuesPage({ go }) {
   const setCap = () => form("The cap of the cluster", [{ name: "cap", label: "cluster_wide_cap", kind: "number", min: 1, value: cluster.cap ?? "", hint: "Claimed or running at once, over all queues and workers. Empty: no cap." }], "Set", async ({ cap: value }) => { await change("cluster", { max: whole(value) }); load(); });
 
   async function load() {
-    const told = await data("queues").catch((trouble) => { if (!isLeft) say(capNote, `these cannot be read now: ${trouble.message}`); });
+    const told = await data("queues").catch((trouble) => { if (!isLeft) queues.fail("The queues", trouble, load); });
     if (!told || isLeft) return;
     cluster = told.cluster;
     say(cap, number(cluster.inUse));
@@ -133,10 +140,11 @@ export function queuesPage({ go }) {
       { class: "page" },
       h("header", { class: "page-head" }, h("div", null, h("h1", null, "Queues and workers"), h("p", { class: "faint" }, "A task needs a free slot of its key, its queue, the cluster and a worker. What is claimed and what runs count together; only what a worker claims ahead counts when it starts."))),
       h("section", { class: "tile flight single", "aria-label": "Cluster" }, h("div", { class: "card-head" }, h("h2", null, "Cluster"), button("edit", "Set the cap", setCap, { kind: "plain", testid: "cluster-cap" })), h("div", null, cap, capNote), capBar.node),
-      h("section", { class: "card flush" }, queues.node),
-      h("section", { class: "card flush" }, workers.node),
-      h("section", { class: "card flush" }, fifo.node),
+      titled("Queues", "of tasks; messages wait in one of them", queues),
+      titled("Workers", "processes that run what waits", workers),
+      titled("FIFO queues", "of messages, one after the other", fifo),
     ),
+    refresh: load,
     press: (event) => (lists.find((one) => one.node.contains(document.activeElement)) ?? queues).press(event),
     leave() { isLeft = true; unhear(); clearTimeout(soon); },
   };

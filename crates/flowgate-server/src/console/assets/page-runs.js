@@ -2,8 +2,8 @@
 
 import { h, fill } from "./dom.js";
 import { button, act, confirm, toast } from "./dialogs.js";
-import { choice, list, pager, search, text } from "./list.js";
-import { day, host, moment, number, pretty, short, span } from "./format.js";
+import { choice, list, pager, search, text, time, unread } from "./list.js";
+import { full, host, moment, number, pretty, short, span } from "./format.js";
 import { get, keyPath, part, post, remove } from "./server.js";
 import * as live from "./live.js";
 import { heading } from "./page-key.js";
@@ -25,53 +25,55 @@ function absent() {
 
 export function runsPage({ go, link }) {
   let isLeft = false;
-  let typed = "";
   let turn = 0;
   const table = list({
     label: "Runs",
     id: (run) => run.workflowRunId,
     open: (run) => go(`runs/${part(run.workflowRunId)}`),
     columns: [
-      { title: "Started", kind: "when", make: text((run) => moment(run.workflowRunCreatedAt), "num-left") },
+      { title: "Started", kind: "when", make: time((run) => run.workflowRunCreatedAt) },
       { title: "State", kind: "what", make(cell) { let known = ""; return ({ workflowState }) => { if (known === workflowState) return; known = workflowState; fill(cell, badge(RUNS, workflowState)); }; } },
       { title: "Run", kind: "id", make(cell) { let known = ""; return ({ workflowRunId: id }) => { if (known === id) return; known = id; fill(cell, link(`runs/${part(id)}`, { class: "mono link", title: id }, short(id))); }; } },
       { title: "Workflow", kind: "wide", make: text((run) => host(run.workflowUrl ?? ""), "cut") },
       { title: "Key", kind: "side", make: text((run) => run.flowControlKey ?? "", "cut") },
-      { title: "Steps", kind: "num side", make: text((run) => number(done(run))) },
+      { title: "Steps", kind: "num side", hint: "How many are done", make: text((run) => number(done(run))) },
       { title: "Took", kind: "num", make: text((run) => span((ended(run) ?? Date.now()) - run.workflowRunCreatedAt)) },
     ],
   });
-  const box = search("Search runs", "Search: wfr_…, or the URL of a workflow", (value) => { typed = value; pages.reset(); refresh(); });
+  const box = search("Search runs", "Search: wfr_…, or the URL of a workflow", () => { pages.reset(); refresh(); });
   const which = choice("Which runs", [["", "All"], ...Object.entries(RUNS).map(([state, [, word]]) => [state, word[0].toUpperCase() + word.slice(1)])], () => { pages.reset(); refresh(); });
   const pages = pager(load);
   const refresh = () => load(pages.from());
 
-  async function load(cursor) {
+  async function load(cursor, put = table.show) {
     const own = (turn += 1);
+    const typed = box.value();
     const params = typed.startsWith("wfr_") ? { workflowRunId: typed } : { workflowUrl: typed };
     try {
       const told = await ask({ ...params, state: which.value(), cursor: cursor ?? "", count: 50 });
       if (own !== turn || isLeft) return;
       if (typed || which.value()) table.empty(h("h2", null, "No run is like that"), told.cursor ? h("p", null, "Older runs may be: look further.") : null);
       else table.empty(h("h2", null, "No runs yet"), h("p", null, "Trigger a workflow with the Workflow client, and see its steps here."));
-      table.show(told.runs ?? []);
+      put(told.runs ?? []);
       pages.show(told.cursor, told.runs?.length ? `back to ${moment(told.runs.at(-1).workflowRunCreatedAt)}` : "");
     } catch (trouble) {
       if (own !== turn || isLeft) return;
-      table.empty(trouble.status === 404 ? absent() : [h("h2", null, "The runs cannot be read"), h("p", null, trouble.message)]);
+      if (trouble.status !== 404) return table.fail("The runs", trouble, refresh);
+      table.empty(absent());
       table.show([]);
       pages.show(null, "");
     }
   }
 
   let soon = 0;
-  const unhear = live.hear((told) => { if (!told.isHistory && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; refresh(); }, 2000); });
+  const unhear = live.hear((told) => { if (!told.isHistory && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; load(pages.from(), table.offer); }, 2000); });
   refresh();
   return {
     node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Runs"), h("p", { class: "faint" }, "Workflows, and the steps they are made of."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node)),
     search: box.input,
-    press: (event) => table.press(event),
-    leave() { isLeft = true; unhear(); clearTimeout(soon); },
+    refresh,
+    press: (event) => pages.press(event) || table.press(event),
+    leave() { isLeft = true; unhear(); clearTimeout(soon); box.leave(); },
   };
 }
 
@@ -137,7 +139,7 @@ export function timeline(run) {
   return h("ol", { class: "timeline", "aria-label": "Steps" }, items);
 }
 
-export function runPage({ name: id, go, link }) {
+export function runPage({ name: id, go, link, back }) {
   let isLeft = false;
   let isOver = false;
   let timer = 0;
@@ -150,6 +152,10 @@ export function runPage({ name: id, go, link }) {
     const answer = await ask({ workflowRunId: id, count: 1 }).catch((trouble) => ({ trouble }));
     if (isLeft) return;
     const run = answer.runs?.[0];
+    if (answer.trouble && answer.trouble.status !== 404) {
+      if (drawn === "") fill(body, unread("The run", answer.trouble, load));
+      return;
+    }
     if (!run) {
       fill(body, h("div", { class: "card empty" }, answer.trouble?.status === 404 ? absent() : [h("h2", null, "There is no such run"), h("p", null, answer.trouble?.message ?? "It never was, or is forgotten.")]));
       return;
@@ -166,12 +172,13 @@ export function runPage({ name: id, go, link }) {
       if (next) go(`runs/${part(next)}`);
       else if (told) toast("This run was begun again before.", "bad");
     };
-    const begin = run.dlqId ? [button("retry", "Resume", () => again("resume"), { testid: "resume" }), button("retry", "Restart", () => again("restart"), { testid: "restart" })] : [];
+    const restart = async () => { if (await confirm("Restart this run?", "Every step runs once more, also those that are done: what they did is done twice. Resume goes on from the step that failed.", "Restart from the beginning")) await again("restart"); };
+    const begin = run.dlqId ? [button("retry", "Resume", () => again("resume"), { testid: "resume" }), button("retry", "Restart", restart, { testid: "restart" })] : [];
     fill(tools, begin, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? link(keyPath(run.flowControlKey), { class: "button" }, `Key ${run.flowControlKey}`) : null);
     const facts = [
       ["Workflow", run.workflowUrl],
-      ["Started", day(run.workflowRunCreatedAt)],
-      ended(run) ? ["Ended", day(ended(run))] : null,
+      ["Started", full(run.workflowRunCreatedAt)],
+      ended(run) ? ["Ended", full(ended(run))] : null,
       run.reason ? ["Why it failed", run.reason] : null,
       ["Took", span((ended(run) ?? Date.now()) - run.workflowRunCreatedAt)],
       run.flowControlKey ? ["Key", run.flowControlKey] : null,
@@ -189,8 +196,9 @@ export function runPage({ name: id, go, link }) {
   const unhear = live.hear((told_) => { if (!told_.isHistory && !isOver && !timer) timer = setTimeout(() => { timer = 0; load(); }, 1000); });
   load();
   return {
-    node: h("div", { class: "page" }, heading(link, ["runs", "Runs"], id, state), tools, body),
-    back: () => go("runs"),
+    node: h("div", { class: "page" }, heading(link, [back, "Runs"], id, state), tools, body),
+    back: () => go(back),
+    refresh: load,
     leave() { isLeft = true; unhear(); clearTimeout(timer); },
   };
 }

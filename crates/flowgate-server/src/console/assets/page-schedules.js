@@ -3,14 +3,20 @@
 import { h, fill, say } from "./dom.js";
 import { button, act, confirm } from "./dialogs.js";
 import { actions, list, search, text } from "./list.js";
-import { away, host, moment } from "./format.js";
+import { away, full, host, moment } from "./format.js";
 import { get, part, patch, remove } from "./server.js";
+
+const due = (schedule) => (schedule.isPaused ? null : schedule.nextScheduleTime ?? null);
 
 export function schedulesPage() {
   let isLeft = false;
   let all = [];
-  let typed = "";
-  const toggle = (schedule) => act(() => patch(`schedules/${part(schedule.scheduleId)}/${schedule.isPaused ? "resume" : "pause"}`), `schedule ${schedule.scheduleId} ${schedule.isPaused ? "goes on" : "is paused"}`).then(load);
+  let isRead = false;
+  const toggle = (schedule) => {
+    const { scheduleId: id, isPaused } = schedule;
+    const undo = () => toggle({ ...schedule, isPaused: !isPaused });
+    return act(() => patch(`schedules/${part(id)}/${isPaused ? "resume" : "pause"}`), `schedule ${id} ${isPaused ? "goes on" : "is paused"}`, undo).then(load);
+  };
   const drop = async (schedule) => {
     if (await confirm(`Delete schedule ${schedule.scheduleId}?`, "What it has sent already stays. Nothing more is sent.", "Delete")) await act(() => remove(`schedules/${part(schedule.scheduleId)}`), "Deleted").then(load);
   };
@@ -33,10 +39,10 @@ export function schedulesPage() {
           };
         },
       },
-      { title: "Cron", kind: "cron", make: text((schedule) => schedule.cron, "mono") },
+      { title: "Cron", kind: "cron", hint: "Read in UTC, unless it names a zone: CRON_TZ=Europe/Berlin", make: text((schedule) => schedule.cron, "mono") },
       { title: "Where", kind: "wide", make: text((schedule) => host(schedule.destination), "cut") },
-      { title: "Next", kind: "num", make: text((schedule) => (schedule.isPaused || !schedule.nextScheduleTime ? "–" : away(schedule.nextScheduleTime))) },
-      { title: "Last", kind: "num side", make: text((schedule) => (schedule.lastScheduleTime ? moment(schedule.lastScheduleTime) : "never")) },
+      { title: "Next", kind: "num", make: text((schedule) => (due(schedule) ? away(due(schedule)) : "–"), "", (schedule) => (due(schedule) ? full(due(schedule)) : "")) },
+      { title: "Last", kind: "num side", make: text((schedule) => (schedule.lastScheduleTime ? moment(schedule.lastScheduleTime) : "never"), "", (schedule) => (schedule.lastScheduleTime ? full(schedule.lastScheduleTime) : "")) },
       {
         title: "",
         say: "Controls",
@@ -48,24 +54,29 @@ export function schedulesPage() {
       },
     ],
   });
-  table.empty(h("h2", null, "No schedules"), h("p", null, "Make one with any client, or on the command line: ", h("code", null, "flowgate schedule create --cron '0 9 * * 1-5' https://example.com/report")));
-  const box = search("Search schedules", "Search", (value) => { typed = value.toLowerCase(); show(); });
-  const show = () => table.show(all.filter(({ scheduleId, destination, cron }) => `${scheduleId} ${destination} ${cron}`.toLowerCase().includes(typed)).slice(0, 500));
+  const empty = () => {
+    if (all.length > 0) table.empty(h("h2", null, "No schedule is like that"));
+    else table.empty(h("h2", null, "No schedules"), h("p", null, "Make one with any client, or on the command line: ", h("code", null, "flowgate schedule create --cron '0 9 * * 1-5' https://example.com/report")));
+  };
+  const box = search("Search schedules", "Search", () => { if (isRead) show(); });
+  const show = () => { empty(); table.show(all.filter(({ scheduleId, destination, cron }) => `${scheduleId} ${destination} ${cron}`.toLowerCase().includes(box.value().toLowerCase())).slice(0, 500)); };
 
   async function load() {
-    const told = await get("schedules").catch(() => null);
+    const told = await get("schedules").catch((trouble) => { if (!isLeft) table.fail("The schedules", trouble, load); });
     if (!told || isLeft) return;
+    isRead = true;
     all = told.sort((one, other) => one.scheduleId.localeCompare(other.scheduleId));
     show();
   }
 
   let count = 0;
-  const ticking = setInterval(() => { count += 1; if (document.hidden) return; if (count % 5 === 0) load(); else show(); }, 1000);
+  const ticking = setInterval(() => { count += 1; if (document.hidden) return; if (count % 5 === 0) load(); else if (isRead) show(); }, 1000);
   load();
   return {
-    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Schedules"), h("p", { class: "faint" }, "What is sent again and again, and when it is due next."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node)),
+    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Schedules"), h("p", { class: "faint" }, "What is sent again and again, and when it is due next. Cron is read in UTC, unless it names a zone."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node)),
     search: box.input,
+    refresh: load,
     press: (event) => table.press(event),
-    leave() { isLeft = true; clearInterval(ticking); },
+    leave() { isLeft = true; clearInterval(ticking); box.leave(); },
   };
 }

@@ -9,8 +9,8 @@ export const token = process.env.FLOWGATE_TOKEN;
 const DEADLINE = 60_000;
 
 // Asks until it holds. Between two questions the event loop goes on.
-export async function until(what, holds) {
-  const end = Date.now() + DEADLINE;
+export async function until(what, holds, within = DEADLINE) {
+  const end = Date.now() + within;
   for (;;) {
     const found = await holds();
     if (found) return found;
@@ -30,7 +30,7 @@ export const flow = (key, value) => ({ "Upstash-Flow-Control-Key": key, "Upstash
 export const publish = (url, headers = {}, body = '{"order": 4711}') => api("POST", `/v2/publish/${url}`, { "content-type": "application/json", ...headers }, body);
 
 // What it is sent it holds until it is told to answer; `/fail/…` it refuses, until it is told that all is well;
-// `/after/500/…` it answers after so many milliseconds.
+// `/broken/…` it always refuses, and says nothing of when to come again; `/after/500/…` it answers after so many milliseconds.
 export async function endpoint() {
   const held = [];
   const state = { came: 0, isWell: false };
@@ -41,6 +41,9 @@ export async function endpoint() {
     if (what === "fail" && !state.isWell) {
       response.writeHead(500, { "retry-after": "0", "content-type": "application/json" });
       response.end('{"error": "the warehouse is closed"}');
+    } else if (what === "broken") {
+      response.writeHead(500);
+      response.end("the warehouse is on fire");
     } else if (what === "hold") held.push(response);
     else if (what === "after") setTimeout(() => response.end("done"), Number(span));
     else response.end("done");

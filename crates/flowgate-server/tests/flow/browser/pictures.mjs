@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { checkout } from "./checkout.mjs";
+import { faintTexts } from "./contrast.mjs";
 import { api, base, browse, endpoint, flow, go, publish, reads, row, text, until } from "./browser.mjs";
 
 const folder = process.env.FLOWGATE_PICTURES;
@@ -45,6 +46,7 @@ await browse(async (page) => {
       await page.evaluate((chosen) => { document.documentElement.dataset.theme = chosen; }, theme);
       await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
       await page.screenshot({ path: `${folder}/${name}-${theme}.png` });
+      assert.deepEqual(await page.evaluate(faintTexts), [], `${name}, ${theme}: every text can be read`);
     }
     assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, `${name} is no wider than the window`);
   };
@@ -52,14 +54,17 @@ await browse(async (page) => {
   const points = () => page.$eval(`${row("user-onboarding")} .spark .flight`, (path) => (path.getAttribute("d") ?? "").split("L").length);
   let fed = 0;
   const wave = (index) => Math.round([0.2, 0.4, 0.2, 0.3, 3, 9, 12, 0.5][index] * (1 + Math.sin(fed / (3 + index))) * 0.6);
-  await until("looks to draw", async () => { if ((await points()) > fed) { fed += 1; await load(wave); } return fed >= Number(process.env.FLOWGATE_LOOKS); });
+  await until("looks to draw", async () => { if ((await points()) > fed) { fed += 1; await load(wave); } return fed >= Number(process.env.FLOWGATE_LOOKS); }, 240_000);
   await picture("flow-control");
 
   await page.click(`${row("media-processing")} a.strong`);
   await reads(page, "its page", "h1", /media-processing/);
+  // Enough for its rate to be spent while some wait.
+  await load((index) => (KEYS[index][0] === "media-processing" ? 14 : 0));
   await until("its line", async () => (await page.$$(".columns tbody tr")).length > 2);
+  await reads(page, "its rate is spent", ".tile.wait", /rate spent/);
   await page.click(".tools [data-do=why]");
-  await page.waitForSelector(".verdict");
+  await reads(page, "why", ".verdict", /spent/);
   await page.evaluate(() => scrollTo(0, 0));
   await picture("key");
 
@@ -98,7 +103,11 @@ await browse(async (page) => {
     await reads(page, name, "main", /\w/);
     await until(`${name} is drawn`, async () => (await text(page, "main")).length > 40);
     assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 360, `${name} fits a phone`);
-    if (name === "keys") { await page.waitForSelector(row("billing-jobs")); await picture("phone"); }
+    // Tables have no head there: a figure says itself what it is. And where one is, is seen.
+    const bare = await page.$$eval(".list td.num, .list td.flight, .list td.rate", (cells) => cells.filter((cell) => cell.checkVisibility() && getComputedStyle(cell, "::before").content.length < 4).map((cell) => cell.innerText));
+    assert.deepEqual(bare, [], `${name}: every figure has its name`);
+    await until(`${name} is in sight`, () => page.$eval(".nav-item[aria-current=page]", (item) => { const { left, right } = item.getBoundingClientRect(); return left >= 0 && right <= innerWidth; }));
+    if (name === "keys") { await page.waitForSelector(row("billing-jobs")); await page.evaluate(() => scrollTo(0, 0)); await picture("phone"); }
   }
 });
 

@@ -132,6 +132,8 @@ await browse(async (page) => {
   await reads(page, "and says why", ".timeline", /1 failed try/);
   await reads(page, "for all of it", ".facts", /Why it failed/);
   await page.click(".tools [data-do=restart]");
+  await reads(page, "what is done is done twice", "dialog", /done twice/);
+  await page.click("dialog [data-do=confirm]");
   await until("it is begun again, on a page of its own", async () => /\/runs\/wfr_/.test(page.url()) && !page.url().endsWith(failed));
 
   // The theme that is chosen stays.

@@ -1,0 +1,47 @@
+// What is stuck, and why, is seen on the first page without a click, and leads to where something is done about it.
+
+import assert from "node:assert/strict";
+import { api, browse, endpoint, flow, go, logIn, reads, row, text, until } from "./browser.mjs";
+
+const there = await endpoint();
+const send = (key, limits, path, count, headers = {}) => {
+  const entry = { destination: there.url(path), headers: { ...flow(key, limits), ...headers }, body: "x" };
+  return api("POST", "/v2/batch", { "content-type": "application/json" }, JSON.stringify(Array.from({ length: count }, () => entry)));
+};
+
+await browse(async (page) => {
+  await logIn(page);
+  await reads(page, "nothing is the matter", ".notes", /Nothing is paused, nothing failed/);
+
+  // Four keys that wait, each for another reason, and one that does not wait.
+  await api("POST", "/v2/flowControl/held/pause");
+  await send("held", "parallelism=2", "/hold", 3);
+  await send("full", "parallelism=1", "/hold", 4);
+  await send("spent", "rate=1, period=1h", "/ok", 5);
+  await send("free", "parallelism=9", "/hold", 2);
+  await reads(page, "a pause", `${row("held")} td.wait`, /^3\s+paused/);
+  await reads(page, "no slot", `${row("full")} td.wait`, /^3\s+slots full/);
+  await reads(page, "a rate, and for how long", `${row("spent")} td.wait`, /^4\s+rate spent, \d+ min/);
+  await reads(page, "nothing waits", `${row("free")} td.wait`, /^0$/);
+
+  // What needs a look: a key and a queue that are paused, tries that fail, and what is dead of them.
+  await reads(page, "a key is paused", ".notes", /1 key is paused/);
+  await api("POST", `/v2/enqueue/invoices/${there.url("/ok")}`, {}, "x");
+  await api("POST", "/v2/queues/invoices/pause");
+  await reads(page, "a queue is paused", ".notes", /1 queue is paused/);
+  await send("broken", "parallelism=9", "/fail/all", 6, { "Upstash-Retries": "0" });
+  await reads(page, "tries fail", ".notes", /6 of \d+ tries failed in the last minute/);
+  await reads(page, "and are dead", ".notes", /6 dead letters/);
+  assert.match(await text(page, ".notes li:first-child"), /tries failed/, "the worst is first");
+
+  // Each leads to where it is.
+  await page.click(".notes a[href$='show=paused']");
+  await until("the key that is paused", async () => (await page.$$("tbody tr")).length === 1 && (await page.$(row("held"))) !== null);
+  await go(page, "keys");
+  await page.waitForSelector(".notes a[href$='/letters']");
+  await page.click(".notes a[href$='/letters']");
+  await reads(page, "the dead letters", "h1", /Dead letters/);
+});
+
+there.close();
+console.log("notes: all well");
