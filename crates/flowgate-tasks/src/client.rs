@@ -18,6 +18,8 @@ use crate::{
 const WAITING: usize = 4096;
 /// How many tasks one transaction stores at most, unless they were sent as one.
 const BATCH: usize = 1024;
+/// And how many bytes of them: a database has a bound on what one statement may carry, which many large ones would reach together.
+const BATCH_BYTES: usize = 32 * 1024 * 1024;
 /// How often an end is looked for without being told: a net, for wake-ups that got lost.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -126,39 +128,86 @@ impl Client {
     }
 }
 
+/// What is stored in one transaction.
+#[derive(Default)]
+struct Batch {
+    tasks: Vec<NewTask>,
+    bytes: usize,
+    /// How many of the tasks each caller sent, and where its answer goes.
+    answers: Vec<(usize, oneshot::Sender<Result<Vec<Sent>, StoreError>>)>,
+}
+
+impl Batch {
+    /// Whether what one caller sent fits in. What is sent as one is stored as one, however large.
+    fn has_room_for(&self, tasks: &[NewTask]) -> bool {
+        let bytes: usize = tasks.iter().map(NewTask::size).sum();
+        self.tasks.is_empty() || self.tasks.len() + tasks.len() <= BATCH && self.bytes + bytes <= BATCH_BYTES
+    }
+
+    fn add(&mut self, Send { tasks, answer }: Send) {
+        self.bytes += tasks.iter().map(NewTask::size).sum::<usize>();
+        self.answers.push((tasks.len(), answer));
+        self.tasks.extend(tasks);
+    }
+
+    async fn store(self, store: &dyn Store) {
+        let sent = store.send(self.tasks).await;
+        let mut each = sent.as_deref().unwrap_or_default().iter();
+        for (count, answer) in self.answers {
+            let own = each.by_ref().take(count).copied().collect();
+            // One who does not wait any more need not be told.
+            let _ = answer.send(sent.as_ref().map(|_| own).map_err(Clone::clone));
+        }
+    }
+}
+
 async fn coalesce(store: Arc<dyn Store>, mut waiting: mpsc::Receiver<Send>) {
     let mut left = None;
-    while let Some(Send { mut tasks, answer }) = match left.take() {
+    while let Some(first) = match left.take() {
         Some(left) => Some(left),
         None => waiting.recv().await,
     } {
-        let mut answers = vec![(tasks.len(), answer)];
+        let mut batch = Batch::default();
+        batch.add(first);
         loop {
             if store.gathers_sends() {
                 // Whoever is about to send is let run first, for as long as that brings more.
                 tokio::task::yield_now().await;
             }
-            let before = answers.len();
+            let before = batch.answers.len();
             while left.is_none()
                 && let Ok(more) = waiting.try_recv()
             {
-                if tasks.len() + more.tasks.len() > BATCH {
-                    left = Some(more);
+                if batch.has_room_for(&more.tasks) {
+                    batch.add(more);
                 } else {
-                    answers.push((more.tasks.len(), more.answer));
-                    tasks.extend(more.tasks);
+                    left = Some(more);
                 }
             }
-            if answers.len() == before || left.is_some() || !store.gathers_sends() {
+            if batch.answers.len() == before || left.is_some() || !store.gathers_sends() {
                 break;
             }
         }
-        let sent = store.send(tasks).await;
-        let mut each = sent.as_deref().unwrap_or_default().iter();
-        for (count, answer) in answers {
-            let own = each.by_ref().take(count).copied().collect();
-            // One who does not wait any more need not be told.
-            let _ = answer.send(sent.as_ref().map(|_| own).map_err(Clone::clone));
-        }
+        batch.store(&*store).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s3_what_callers_send_together_is_bounded_in_tasks_and_in_bytes() {
+        // Seen to fail: without either bound.
+        let send = |count: usize, bytes: usize| Send {
+            tasks: (0..count).map(|_| NewTask::new("one", vec![0; bytes])).collect(),
+            answer: oneshot::channel().0,
+        };
+        let mut batch = Batch::default();
+        assert!(batch.has_room_for(&send(BATCH + 1, 0).tasks), "what is sent as one is stored as one");
+        batch.add(send(1, BATCH_BYTES / 2));
+        assert!(batch.has_room_for(&send(BATCH - 1, 1).tasks));
+        assert!(!batch.has_room_for(&send(BATCH, 1).tasks), "one task too many");
+        assert!(!batch.has_room_for(&send(1, BATCH_BYTES / 2).tasks), "and a few bytes of its own");
     }
 }

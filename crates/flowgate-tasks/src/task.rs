@@ -245,6 +245,14 @@ impl NewTask {
         Some((*at, [beginning.as_slice(), &self.record.body].concat()))
     }
 
+    /// About how many bytes a store is told of it.
+    pub(crate) fn size(&self) -> usize {
+        const REST: usize = 64;
+        let Record { kind, body, .. } = &self.record;
+        let noted = self.noted.as_ref().map_or(0, |(_, beginning)| beginning.len() + body.len());
+        kind.len() + body.len() + noted + REST
+    }
+
     /// Which handler runs it.
     pub fn kind(&self) -> &str {
         &self.record.kind
