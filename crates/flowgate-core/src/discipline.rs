@@ -1,7 +1,8 @@
-//! The discipline of a line: who in it is next, and how long one may stand in it.
+//! The discipline of a line: which waiter is next, and how long a waiter may stand in line.
 //!
-//! Owns the rule of CoDel with newest first ("controlled delay, adaptive LIFO"), as pure functions of a [`Backlog`]. It keeps
-//! no line and no waiters: those are the caller's, who says when a line begins, what holds it, and when it is over.
+//! Owns the rule of CoDel with newest first ("controlled delay, adaptive LIFO"), as pure functions of a
+//! [`Backlog`]. It keeps no line and no waiters: the caller has those, and says when a line begins, what
+//! holds it, and when it is over.
 
 use std::{fmt, time::Duration};
 

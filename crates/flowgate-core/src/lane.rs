@@ -1,7 +1,7 @@
-//! A lane: the live state of one key, and the one decision everything obeys.
+//! A lane: the live state of one key, and the one decision that everything obeys.
 //!
-//! Owns who may start ([`Lane::decide`], [`Lane::hold`]) and what each step changes. It keeps counts, never the
-//! entrants themselves: who waits, and how they are woken, is the caller's.
+//! Owns who may start ([`Lane::decide`], [`Lane::hold`]) and what each step changes. It keeps counts, never
+//! the entrants themselves: the caller keeps the line and wakes the waiters.
 
 use crate::{Limits, Overflow, RateState, Reason, Tick};
 

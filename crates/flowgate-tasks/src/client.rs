@@ -1,8 +1,8 @@
 //! The sender's side: tasks go in, results come out.
 //!
-//! Owns coalescing: what many callers send at the same time is stored in one transaction, and each is answered when that has
-//! committed. Nobody waits for a batch to fill: a send that finds nothing under way goes at once, or as soon as others that are ready
-//! had their turn to join it.
+//! Owns coalescing: tasks that many callers send at the same time are stored in one transaction, and each
+//! caller is answered when that has committed. Nobody waits for a batch to fill: a send that finds nothing
+//! under way goes at once, or as soon as others that are ready had their turn to join it.
 
 use std::{sync::Arc, time::Duration};
 

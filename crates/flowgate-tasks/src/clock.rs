@@ -1,6 +1,7 @@
 //! The time of day, as stores know it.
 //!
-//! The only file of this crate that reads the system's time. A store that keeps its own clock does not use it.
+//! The only file of this crate that reads the system's time. A store that keeps its own clock does not use
+//! it.
 
 use std::{
     sync::LazyLock,

@@ -1,8 +1,9 @@
-//! The only file that reads time.
+//! The clock of gates and routes.
 //!
-//! Owns the [`Clock`] seam, the system's clock behind it, and the one thread that rings alarms when they are due. Gates
-//! hold at most one alarm per desk, set only while somebody waits, so a fast entry touches no timer. Works under any
-//! async runtime, and under none.
+//! Owns the [`Clock`] seam, the system's clock behind it, and the one thread that rings alarms when they are
+//! due. A gate holds at most one alarm for each desk, set only while something is due there, so a fast entry
+//! touches no timer. It works under any async runtime, and under none. The other clocks of this crate are
+//! files of the same name in the rooms that have a time of their own.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -1,6 +1,7 @@
-//! Events kept for whoever reads them later.
+//! Events kept for a reader that takes them later.
 //!
-//! Owns a bounded box of events and the one who empties it. It never makes the sender wait: one that lags loses the oldest.
+//! Owns a bounded box of events and the reader that empties it. It never makes the sender wait: a reader that
+//! lags loses the oldest.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! Which path is whose.
+//! The paths of the API, and their handlers.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A message as the request that its endpoint gets.
 //!
-//! Owns the headers, as the lines that a plain endpoint reads: most are written once and never looked up, and a map of them costs more than
-//! writing them.
+//! Owns the headers, as the lines that a plain endpoint reads: most are written once and never looked up, and
+//! a map of them costs more than writing them.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};

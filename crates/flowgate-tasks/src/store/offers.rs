@@ -1,7 +1,8 @@
-//! Workers with nothing to do, as the senders of their own process see them.
+//! Idle workers, as the senders of their own process see them.
 //!
-//! Owns who has an offer: the board, one send, or nobody. A send that takes one claims for that worker in the transaction that
-//! stores its tasks, and answers; a worker that wants to take a turn withdraws its own first. Never both.
+//! Owns who has an offer: the board, one send, or nobody. A send that takes an offer claims for that worker
+//! in the transaction that stores its tasks, and answers; a worker that wants to take a turn withdraws its
+//! own offer first. Never both.
 
 use std::{
     collections::VecDeque,

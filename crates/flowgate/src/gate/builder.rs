@@ -1,7 +1,7 @@
 //! How a gate is built.
 //!
-//! Owns the options of a gate that are not limits, and hands the limits' own to [`LimitsBuilder`]. What is wrong is told by
-//! `build`, one option at a time, before anything exists.
+//! Owns the options of a gate that are not limits, and hands the others to [`LimitsBuilder`]. `build` tells
+//! the first mistake, before anything exists.
 
 use std::{marker::PhantomData, sync::Arc, thread, time::Duration};
 

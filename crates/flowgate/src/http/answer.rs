@@ -1,8 +1,8 @@
 //! How a refusal is answered.
 //!
-//! Owns status, headers and bodies of refused requests: problem documents (RFC 9457), the JSON envelope of seed 003, and
-//! gRPC's own form. Every refusal carries `Cache-Control: no-store` and the marker [`REFUSAL`], by which a client knows that
-//! the request did not run.
+//! Owns status, headers and bodies of refused requests: problem documents (RFC 9457), a JSON envelope, and
+//! gRPC's own form. Every refusal carries `Cache-Control: no-store` and the marker [`REFUSAL`], by which a
+//! client knows that the request did not run.
 
 use std::{borrow::Cow, fmt::Write, time::Duration};
 

@@ -1,8 +1,8 @@
 //! A durable queue at either end of a route: `from(queue(…))` and `to(queue(…))`.
 //!
-//! Owns the step from tasks to exchanges and back. As a source it is a worker: the claim of a task is the exchange's pass at the
-//! route's own `concurrency`, so what waits does so in the store, once, and nowhere in memory. What comes of the exchange
-//! settles the task.
+//! Owns the step from tasks to exchanges and back. As a source it is a worker: the claim of a task is the
+//! exchange's pass at the route's own `concurrency`, so an exchange waits in the store, once, and nowhere in
+//! memory. The outcome of the exchange settles the task.
 
 use std::{fmt, marker::PhantomData, num::NonZeroU32, sync::Arc, time::Duration};
 

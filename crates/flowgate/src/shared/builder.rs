@@ -1,7 +1,7 @@
 //! How a shared gate is built.
 //!
-//! Owns the options that are not limits, with the words of gates in the process where they are the same; the limits' own go to
-//! [`LimitsBuilder`]. What is wrong is told by `start`, before anything is asked of the store.
+//! Owns the options that are not limits, with the words of gates in the process where they are the same; the
+//! others go to [`LimitsBuilder`]. `start` tells the first mistake, before anything is asked of the store.
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 

@@ -1,7 +1,8 @@
 //! Whether a connection is a session, or shared with others between two transactions.
 //!
-//! Owns the question, which is asked before anything is done. Behind a pooler of transactions nothing fails by itself: what a connection
-//! set, prepared or listens to is on another one with its next statement, or on one that somebody else was given.
+//! Owns the question, which is asked before anything is done. Behind a pooler of transactions nothing fails
+//! by itself: what a connection set, prepared or listens to is on another one with its next statement, or on
+//! one that somebody else was given.
 
 use std::{
     future::poll_fn,

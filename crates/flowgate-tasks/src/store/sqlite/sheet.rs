@@ -1,7 +1,8 @@
 //! The bytes of a sheet of notes.
 //!
-//! Owns their form, the one that is written and the one before it. What is noted of the tasks of a block is nearly the same for all of them, so
-//! a note says which one before it begins and ends as it does, and has only the bytes in between.
+//! Owns their form, the one that is written and the one before it. What is noted of the tasks of a block is
+//! nearly the same for all of them, so a note says which one before it begins and ends as it does, and has
+//! only the bytes in between.
 
 use crate::record::{Reader, Unreadable, put};
 

@@ -1,4 +1,4 @@
-//! What a program sends.
+//! A channel: what a program sends.
 
 use std::sync::Arc;
 

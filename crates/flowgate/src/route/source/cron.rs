@@ -1,4 +1,4 @@
-//! Something by the calendar.
+//! A schedule: a tick at each moment of a calendar expression.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What comes in over HTTP.
+//! HTTP requests that come in.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
