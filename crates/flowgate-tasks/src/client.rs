@@ -57,7 +57,7 @@ impl Client {
     /// # Cancel safety
     /// Dropped, all of the tasks may be stored, or none.
     pub async fn send_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Sent>, StoreError> {
-        // Here, for a slip of one caller is no fault of the others.
+        // Checked here, before tasks of several callers are put together: a mistake of one fails no other.
         tasks.iter().try_for_each(NewTask::check)?;
         if tasks.is_empty() {
             return Ok(Vec::new());

@@ -103,7 +103,7 @@ pub(crate) enum BodyError {
 pub(crate) enum Broken {
     #[error("the connection was closed before the end of the answer")]
     Closed,
-    #[error("the answer is no HTTP that can be read in one way only")]
+    #[error("the answer is not HTTP that can be read in only one way")]
     Malformed,
     #[error("{0}")]
     Connection(#[from] io::Error),

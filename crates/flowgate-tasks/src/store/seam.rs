@@ -156,8 +156,8 @@ pub struct Want {
     pub slots: u32,
     /// At most so many of one queue.
     pub per_queue: u32,
-    /// Whether the counters of capped queues and of the cluster are locked first. Only a turn that does may take more than
-    /// it gives back; only a turn that gives nothing back may.
+    /// Whether the counters of capped queues and of the cluster are locked first. Only a turn that locks them may
+    /// take more tasks than it gives back, and only a turn that gives nothing back may lock them.
     pub with_locks: bool,
 }
 

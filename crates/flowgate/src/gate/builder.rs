@@ -138,7 +138,7 @@ impl<K> GateBuilder<K> {
     /// Once the line has not been empty for a whole `interval`, a freed slot goes to the newest, and whoever has waited for
     /// `target` is refused (`queue-timeout`), until the line has become empty. Before that it is first in, first out, and
     /// nobody waits longer than `interval`. Time in which a pause or the rate holds the line does not count. `target` is
-    /// above zero, `interval` from `target` to 366 days; it takes a `max`, and goes not with `reject`.
+    /// above zero, `interval` from `target` to 366 days; it needs a `max`, and excludes `reject`.
     pub fn codel(mut self, target: Duration, interval: Duration) -> Self {
         self.limits = self.limits.codel(target, interval);
         self

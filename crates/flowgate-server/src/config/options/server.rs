@@ -34,7 +34,7 @@ pub(crate) static SERVER: Section = Section {
             kind: Kind::Text("time"),
             default: Default::Value("\"60s\""),
             about: "How long a connection may take until the head of its next request is there.",
-            why: "Long enough to spare clients a new connection for each request; one who sends a byte at a time to hold a connection \
+            why: "Long enough to spare clients a new connection for each request; a client that sends a byte at a time to hold a connection \
                   loses it.",
         },
         Opt {
