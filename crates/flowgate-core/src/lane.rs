@@ -146,11 +146,6 @@ impl Lane {
         self.waiting &= !PAUSED;
     }
 
-    /// Forgets what of the rate was spent.
-    pub fn reset_rate(&mut self) {
-        self.rate = RateState::default();
-    }
-
     /// Other limits now hold here: what was spent under `old` stays spent under `new`.
     pub fn relimit(&mut self, old: &Limits, new: &Limits, now: Tick) {
         self.rate = match (old.rate(), new.rate()) {

@@ -30,7 +30,7 @@ pub use error::{Code, OptionError};
 pub use event::{Event, Ident, What};
 pub use key::Key;
 pub use lane::{Decision, Hold, Lane};
-pub use limits::{Limits, LimitsBuilder, MAX_MAX, MAX_QUEUE, Overflow, Terms};
+pub use limits::{Limits, LimitsBuilder, MAX_MAX, MAX_QUEUE, Overflow};
 pub use period::Period;
 pub use rate::{Rate, RateLook, RateState, Shape};
 pub use refusal::{Details, Reason, Refusal, Spot};

@@ -146,48 +146,6 @@ impl std::fmt::Display for Limits {
     }
 }
 
-/// Limits as they were sent, and the pinned ones that overrule them while there are any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
-    sent: Limits,
-    pinned: Option<Limits>,
-}
-
-impl Terms {
-    /// Terms with nothing pinned.
-    pub const fn new(sent: Limits) -> Self {
-        Terms { sent, pinned: None }
-    }
-
-    /// The limits that hold.
-    pub const fn in_force(&self) -> &Limits {
-        match &self.pinned {
-            Some(pinned) => pinned,
-            None => &self.sent,
-        }
-    }
-
-    /// Whether the limits in force are pinned ones.
-    pub const fn is_pinned(&self) -> bool {
-        self.pinned.is_some()
-    }
-
-    /// From now on these hold, whatever is sent.
-    pub fn pin(&mut self, limits: Limits) {
-        self.pinned = Some(limits);
-    }
-
-    /// From now on what is sent holds again.
-    pub fn unpin(&mut self) {
-        self.pinned = None;
-    }
-
-    /// Other limits were sent; they hold unless some are pinned.
-    pub fn send(&mut self, limits: Limits) {
-        self.sent = limits;
-    }
-}
-
 /// Collects the options of a [`Limits`]; what is wrong with them is told by [`LimitsBuilder::build`].
 #[derive(Clone, Debug, Default)]
 pub struct LimitsBuilder {

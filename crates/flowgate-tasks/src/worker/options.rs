@@ -1,6 +1,6 @@
 //! The options of a worker, checked once.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use flowgate_core::OptionError;
 
@@ -95,18 +95,5 @@ impl WorkerOptions {
     /// How many it may claim of one queue in one pass.
     pub(super) fn per_queue(&self) -> u32 {
         if self.max_claim_batch == 0 { u32::MAX } else { self.max_claim_batch }
-    }
-}
-
-/// The line a worker begins its log with, but for what only the store knows.
-impl fmt::Display for WorkerOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "processes={}, max_claim_per_worker={}, max_claim_batch={}",
-            self.processes,
-            self.most(),
-            self.max_claim_batch
-        )
     }
 }
