@@ -34,6 +34,12 @@ struct Send {
     answer: oneshot::Sender<Result<Vec<Sent>, StoreError>>,
 }
 
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
 impl Client {
     /// A client of this store. Needs a tokio runtime.
     pub fn new(store: Arc<dyn Store>) -> Self {

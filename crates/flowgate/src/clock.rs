@@ -64,6 +64,12 @@ pub struct SystemClock {
     origin: u64,
 }
 
+impl std::fmt::Debug for SystemClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SystemClock").finish_non_exhaustive()
+    }
+}
+
 static ORIGIN: LazyLock<(quanta::Clock, u64)> = LazyLock::new(|| {
     let clock = quanta::Clock::new();
     let origin = clock.raw();

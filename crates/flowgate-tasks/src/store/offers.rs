@@ -118,6 +118,12 @@ pub struct Offered {
     answered: oneshot::Receiver<Answer>,
 }
 
+impl std::fmt::Debug for Offered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Offered").finish_non_exhaustive()
+    }
+}
+
 impl Offered {
     /// Takes the offer back. `false`: a send has it, and will answer.
     #[must_use]

@@ -97,3 +97,9 @@ impl WorkerOptions {
         if self.max_claim_batch == 0 { u32::MAX } else { self.max_claim_batch }
     }
 }
+
+impl std::fmt::Debug for super::Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}

@@ -43,10 +43,22 @@ pub struct PostgresOptions {
     pub clock: Option<Arc<dyn Wall>>,
 }
 
+impl std::fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresOptions").field("has_clock", &self.clock.is_some()).finish()
+    }
+}
+
 /// Tasks in PostgreSQL. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Postgres {
     pub(super) shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Postgres").field("address", &self.shared.address).finish_non_exhaustive()
+    }
 }
 
 pub(super) struct Shared {
