@@ -44,7 +44,7 @@ pub enum Hold {
 }
 
 impl Hold {
-    /// The reason given to one who will not wait.
+    /// The reason given to an entrant that will not wait.
     pub const fn reason(self) -> Reason {
         match self {
             Hold::Paused => Reason::Paused,
@@ -73,7 +73,7 @@ impl Lane {
         }
     }
 
-    /// What holds back the head of the line, or one for whom there is no line.
+    /// What holds back the head of the line, or an entrant where there is no line.
     #[inline]
     pub fn hold(&self, limits: &Limits, weight: u32, now: Tick) -> Option<Hold> {
         if self.is_paused() {
@@ -129,7 +129,7 @@ impl Lane {
         self.waiting -= 1;
     }
 
-    /// So many wait, where that was counted elsewhere.
+    /// Sets how many wait, where that was counted elsewhere.
     #[inline]
     pub fn set_waiting(&mut self, waiting: u32) {
         debug_assert!(waiting < PAUSED, "more wait than a line can hold");

@@ -73,7 +73,7 @@ impl Limits {
         self.rate.as_ref()
     }
 
-    /// What becomes of those that cannot start at once.
+    /// What becomes of entrants that cannot start at once.
     #[inline]
     pub const fn overflow(&self) -> Overflow {
         self.overflow
@@ -146,7 +146,7 @@ impl std::fmt::Display for Limits {
     }
 }
 
-/// Collects the options of a [`Limits`]; what is wrong with them is told by [`LimitsBuilder::build`].
+/// Collects the options of a [`Limits`]. [`LimitsBuilder::build`] tells the first mistake.
 #[derive(Clone, Debug, Default)]
 pub struct LimitsBuilder {
     max: Option<u32>,
@@ -194,8 +194,8 @@ impl LimitsBuilder {
         self
     }
 
-    /// Spreads the rate's starts evenly instead of counting them in windows, so that no burst of twice the rate crosses the
-    /// edge of a window: see [`Rate::smooth`]. A `burst` goes before it.
+    /// Spreads the rate's starts evenly instead of counting them in windows, so that no burst of twice the
+    /// rate crosses the edge of a window: see [`Rate::smooth`]. A `burst` overrules it.
     #[must_use]
     pub fn smooth(mut self) -> Self {
         self.smooth = true;
@@ -218,17 +218,18 @@ impl LimitsBuilder {
 
     /// The line's discipline is CoDel, newest first. Not set: first in, first out, whatever happens.
     ///
-    /// Once the line has not been empty for a whole `interval`, the lane is *backlogged*: a freed slot goes to the newest, and
-    /// whoever has waited for `target` is refused (`queue-timeout`). Before that it is first in, first out, and nobody waits
-    /// longer than `interval`; when the line has become empty, it is so again. Time in which a pause or the rate holds the
-    /// line does not count. `target` is above zero, `interval` from `target` to 366 days.
+    /// Once the line has not been empty for a whole `interval`, the lane is *backlogged*: a freed slot goes
+    /// to the newest, and a waiter that has waited for `target` is refused (`queue-timeout`). Before that it
+    /// is first in, first out, and nobody waits longer than `interval`; when the line has become empty, it is
+    /// so again. Time in which a pause or the rate holds the line does not count. `target` is above zero,
+    /// `interval` from `target` to 366 days.
     #[must_use]
     pub fn codel(mut self, target: Duration, interval: Duration) -> Self {
         self.codel = Some((target, interval));
         self
     }
 
-    /// Nobody waits at all: who cannot start at once is refused.
+    /// Nobody waits: an entrant that cannot start at once is refused.
     #[must_use]
     pub fn reject(mut self) -> Self {
         self.reject = true;

@@ -116,9 +116,9 @@ impl Rate {
         Ok(rate)
     }
 
-    /// `rate` starts per `period`, spread evenly: a bucket whose burst is what refills in 10 ms, at least one. So in *any*
-    /// stretch of a period's length at most `rate` start, where that is up to 100 a second; beyond that one can be as many
-    /// more as 10 ms allow, for nobody is woken every few microseconds.
+    /// `rate` starts per `period`, spread evenly: a bucket whose burst is what refills in 10 ms, at least
+    /// one. So in *any* stretch of a period's length at most `rate` start, for rates of up to 100 a second;
+    /// beyond that, as many more as 10 ms allow, for no waiter is woken every few microseconds.
     pub fn smooth(rate: u32, period: Period) -> Result<Self, OptionError> {
         let burst = u64::from(rate).saturating_mul(SMOOTH_NANOS) / period.as_nanos();
         Rate::bucket(rate, period, u32::try_from(burst).unwrap_or(u32::MAX).max(1))

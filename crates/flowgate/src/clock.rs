@@ -16,7 +16,8 @@ use flowgate_core::Tick;
 
 /// Tells the time and rings alarms. Implement it to move time by hand in tests.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now. Never less than it said before, and never [`Tick::ZERO`], which stands for a time that nobody took.
+    /// The time now. It is never less than before, and never [`Tick::ZERO`], which stands for a time that was
+    /// not taken.
     fn now(&self) -> Tick;
 
     /// Rings `alarm` once, soon after `at`, without a lock held that `now` or `wake_at` take. A call for an alarm that is

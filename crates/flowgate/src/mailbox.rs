@@ -15,8 +15,8 @@ use crate::gate::{Notice, wake};
 /// How many events a subscriber may lag behind before it loses the oldest.
 const BACKLOG: usize = 1024;
 
-/// Events, from the moment of subscribing on. Holds the newest 1,024: one that lags further loses the oldest and is told how
-/// many ([`Subscription::lost`]).
+/// Events, from the moment of subscribing on. It holds the newest 1,024: a reader that lags further loses the
+/// oldest, and is told how many ([`Subscription::lost`]).
 #[derive(Debug)]
 pub struct Subscription<T = Notice> {
     mailbox: Arc<Mailbox<T>>,
