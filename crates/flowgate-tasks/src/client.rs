@@ -77,7 +77,7 @@ impl Client {
         answered.await.map_err(|_| gone())?
     }
 
-    /// What is known of a task. `None`: it never was, or it is done and left no trace.
+    /// What is known of a task. `None`: there never was such a task, or it is done and left no trace.
     pub async fn look(&self, id: TaskId) -> Result<Option<TaskLook>, StoreError> {
         self.store.look_at_task(id).await
     }
@@ -87,7 +87,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`StoreError::ReEntrant`] in a handler whose own task has the slot that the other one waits for: it would wait for itself.
+    /// [`StoreError::ReEntrant`] in a handler whose own task holds the slot that the awaited task waits for:
+    /// it would wait for itself.
     pub async fn wait(&self, id: TaskId) -> Result<Option<State>, StoreError> {
         let mut wakes = self.store.wakes();
         loop {

@@ -20,11 +20,11 @@ const A_FEW: usize = 64;
 /// What a worker would run, if somebody sent it now.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// Who offers.
+    /// The worker that offers.
     pub worker: WorkerId,
-    /// At most so many tasks.
+    /// How many tasks at most.
     pub slots: u32,
-    /// At most so many of one queue.
+    /// How many of one queue at most.
     pub per_queue: u32,
     /// The queues it serves. Empty: all but [`SERVER_QUEUE`](crate::SERVER_QUEUE).
     pub queues: Vec<String>,
@@ -131,7 +131,7 @@ impl Offered {
         self.place.take_down()
     }
 
-    /// What a send claimed for it. Pending for as long as no send takes the offer.
+    /// What a send claimed for it. It is pending for as long as no send takes the offer.
     ///
     /// # Cancel safety
     /// Dropped before it is complete, nothing is lost: it may be asked again.

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// So much of an error is told.
 const LINE: usize = 200;
 
-/// Something whoever runs a worker wants to know. As text it is one line.
+/// News of a worker for its operator. As text it is one line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum News {

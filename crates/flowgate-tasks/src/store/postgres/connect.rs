@@ -38,8 +38,8 @@ const WAKES: usize = 1024;
 /// How a store connects.
 #[derive(Clone, Default)]
 pub struct PostgresOptions {
-    /// What tells the time instead of the server's own clock. For tests, which move time by hand; else every process of a
-    /// fleet had better agree, which they do by asking the server.
+    /// A clock instead of the server's own: for tests, which move time by hand. Otherwise leave it out, so
+    /// that every process of a fleet agrees on the server's time.
     pub clock: Option<Arc<dyn Wall>>,
 }
 

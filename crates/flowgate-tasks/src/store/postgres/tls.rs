@@ -53,8 +53,8 @@ impl std::fmt::Debug for Address {
 }
 
 impl Address {
-    /// Reads a URL: `sslmode` and `sslrootcert` here, all else as PostgreSQL's clients do. What it does not say is set so that a
-    /// server which is gone is noticed.
+    /// Reads a URL: `sslmode` and `sslrootcert` here, everything else as PostgreSQL's clients do. Timeouts
+    /// and keep-alives that it does not set are set so that a server which is gone is noticed.
     pub fn parse(url: &str) -> Result<Self, StoreError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
