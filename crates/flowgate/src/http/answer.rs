@@ -117,7 +117,7 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// As seed 003 has it: 429 with the JSON envelope.
+    /// 429 with the JSON envelope that a gateway's clients know.
     pub fn envelope() -> Self {
         Answer {
             status: StatusCode::TOO_MANY_REQUESTS,
