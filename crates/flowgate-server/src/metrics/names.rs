@@ -1,7 +1,7 @@
 //! Every metric: its name, its kind, its labels and what it means.
 //!
 //! Owns the table. The page, its reference and the tests of the dashboard are made from it, so that they
-//! cannot disagree. Names are stable: one that is to change is kept beside its successor for a release.
+//! cannot disagree. Names are stable: a name that changes is kept beside its successor for a release.
 
 /// A metric.
 #[derive(Debug)]

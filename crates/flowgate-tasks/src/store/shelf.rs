@@ -1,7 +1,7 @@
-//! What a store keeps beside tasks: notes about them, and documents of whoever uses the store.
+//! What a store keeps beside tasks: notes about them, and documents of the server that uses the store.
 //!
-//! Owns the words of that second seam. Nothing here decides whether a task may start: a server that never uses it claims and
-//! settles just the same.
+//! Owns the words of that second seam. Nothing here decides whether a task may start: a server that never
+//! uses it claims and settles just the same.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! What a worker tells whoever runs it: that its store fails, that it answers again, which tasks are dead.
+//! What a worker tells its operator: that its store fails, that it answers again, which tasks are dead.
 //!
-//! Owns how often something is told, and the task that tells it: a listener that is slow or panics holds up
-//! no task. A store that fails is told once until it answers, dead tasks ten in a second; more of them are
+//! Owns how often news is told, and the task that tells it: a listener that is slow or panics holds up no
+//! task. A store that fails is told once until it answers, dead tasks ten in a second; more of them are
 //! counted.
 
 use std::{

@@ -1,7 +1,7 @@
-//! Who a request comes from.
+//! Which client a request comes from.
 //!
-//! Owns the ways to tell one client from another. What a client could have written itself is never believed: forwarding
-//! headers count only as far as declared proxies wrote them, read from the right.
+//! Owns the ways to tell one client from another. A header that a client could have written itself is never
+//! believed: forwarding headers count only as far as declared proxies wrote them, read from the right.
 
 use std::{fmt, net::IpAddr, net::SocketAddr, str, sync::Arc};
 
