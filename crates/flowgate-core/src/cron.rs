@@ -1,7 +1,7 @@
 //! Cron expressions: when something is next due.
 //!
-//! Owns the text form and the arithmetic of the calendar. It reads no clock and knows no time zones: whoever asks says what
-//! time it is, and, where local time is meant, how far it is from UTC ([`Cron::next_after_in`]).
+//! Owns the text form and the arithmetic of the calendar. It reads no clock and knows no time zones: the
+//! caller says what time it is, in UTC.
 
 use std::{fmt, str::FromStr};
 
@@ -86,26 +86,6 @@ impl Cron {
             second = 0;
         }
         None
-    }
-
-    /// The same by local time, which is `offset_at(moment)` seconds ahead of UTC at each moment. A local time that a clock
-    /// change skips is not due that day, one that it repeats is due both times.
-    pub fn next_after_in(&self, after: i64, offset_at: impl Fn(i64) -> i64) -> Option<i64> {
-        let mut after = after;
-        loop {
-            let offset = offset_at(after.checked_add(1)?);
-            let found = self.next_after(after.checked_add(offset)?)? - offset;
-            if offset_at(found) == offset {
-                return Some(found);
-            }
-            // The clock is changed on the way there: go on from the last moment of the old offset.
-            let (mut old, mut new) = (after + 1, found);
-            while new - old > 1 {
-                let middle = old + (new - old) / 2;
-                if offset_at(middle) == offset { old = middle } else { new = middle }
-            }
-            after = old;
-        }
     }
 
     fn matches_day(&self, day: i64) -> bool {

@@ -1,7 +1,8 @@
-//! The discipline of a line: who in it is next, and how long one may stand in it.
+//! The discipline of a line: which waiter is next, and how long a waiter may stand in line.
 //!
-//! Owns the rule of CoDel with newest first ("controlled delay, adaptive LIFO"), as pure functions of a [`Backlog`]. It keeps
-//! no line and no waiters: those are the caller's, who says when a line begins, what holds it, and when it is over.
+//! Owns the rule of CoDel with newest first ("controlled delay, adaptive LIFO"), as pure functions of a
+//! [`Backlog`]. It keeps no line and no waiters: the caller has those, and says when a line begins, what
+//! holds it, and when it is over.
 
 use std::{fmt, time::Duration};
 
@@ -9,15 +10,16 @@ use crate::{Hold, OptionError, Tick};
 
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// In which order a line moves, and how long one may stand in it beside the timeout. Built, and checked, by
-/// [`LimitsBuilder::codel`](crate::LimitsBuilder::codel).
+/// In which order a line moves, and how long a waiter may stand in it, apart from the timeout. It is built
+/// and checked by [`LimitsBuilder::codel`](crate::LimitsBuilder::codel).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Discipline {
     /// First in, first out, for as long as the timeout allows.
     #[default]
     Fifo,
-    /// First in, first out, until the line has stood for a whole `interval`: then the lane is *backlogged*. While it is, the
-    /// newest is next, and nobody waits longer than `target`. When the line has become empty, it is no longer.
+    /// First in, first out, until the line has stood for a whole `interval`: then the lane is *backlogged*.
+    /// While it is, the newest waiter is next, and nobody waits longer than `target`. The backlog ends when
+    /// the line has become empty.
     #[non_exhaustive]
     Codel {
         /// How long one may wait while the lane is backlogged; above zero.
@@ -38,8 +40,8 @@ pub enum End {
 
 /// Since when the line of one lane has stood: not empty, and held by nothing but slots. It lives as long as the line does.
 ///
-/// What a pause or the rate holds back says nothing about load, so that time does not count: neither for the lane, nor for
-/// those who spend it in line.
+/// Time under a pause or a spent rate says nothing about load, so it does not count: neither for the lane,
+/// nor for its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
     since: Tick,
@@ -51,7 +53,7 @@ impl Backlog {
         Backlog { since: now }
     }
 
-    /// `hold` is what holds back the one who is next. To be told whenever the line comes to a halt.
+    /// Notes what holds back the next waiter. Call it whenever the line comes to a halt.
     pub fn held(&mut self, hold: Hold, now: Tick) {
         self.since = match hold {
             // Not before the rate allows one more does anybody wait for a slot.
@@ -85,12 +87,13 @@ impl Discipline {
         }
     }
 
-    /// At which end the one stands who is next.
+    /// At which end the next waiter stands.
     pub fn next(&self, backlog: Backlog, now: Tick) -> End {
         if self.is_backlogged(backlog, now) { End::Newest } else { End::Oldest }
     }
 
-    /// When one who came at `since` has waited too long, as things are now. The timeout of the limits holds beside it.
+    /// When a waiter that came at `since` has waited too long, as things are now. The timeout of the limits
+    /// holds as well.
     pub fn deadline(&self, backlog: Backlog, since: Tick, now: Tick) -> Tick {
         match self {
             Discipline::Fifo => Tick::NEVER,
@@ -101,8 +104,9 @@ impl Discipline {
         }
     }
 
-    /// When a line whose longest-waiting one came at `oldest` has to be looked at again, if nothing else happens: the lane
-    /// becomes backlogged, or the longest-waiting one has waited too long. After `now`, if those too late now are gone.
+    /// When a line whose oldest waiter came at `oldest` has to be looked at again, if nothing else happens:
+    /// the lane becomes backlogged, or the oldest waiter has waited too long. It is after `now`, if waiters
+    /// that are too late now are gone.
     pub fn look_at(&self, backlog: Backlog, oldest: Tick, now: Tick) -> Tick {
         match self {
             Discipline::Codel { interval, .. } if !self.is_backlogged(backlog, now) => {

@@ -22,7 +22,7 @@ pub enum Code {
     Invalid,
     /// RC5003: misconfigured; trying again cannot help.
     Misconfigured,
-    /// RC5004: nobody takes in what was sent to this name.
+    /// RC5004: nothing takes in what is sent to this name.
     NoHandler,
     /// RC5010: the other side could not be reached.
     Unreachable,

@@ -1,6 +1,6 @@
 //! What happens at a gate, told as it happens.
 //!
-//! Owns the events' names and what each carries. How they reach anyone is the gate's.
+//! Owns the names of events and what each carries. The gate brings them to its listeners.
 
 use std::{fmt, time::Duration};
 

@@ -1,7 +1,7 @@
-//! A lane: the live state of one key, and the one decision everything obeys.
+//! A lane: the live state of one key, and the one decision that everything obeys.
 //!
-//! Owns who may start ([`Lane::decide`], [`Lane::hold`]) and what each step changes. It keeps counts, never the
-//! entrants themselves: who waits, and how they are woken, is the caller's.
+//! Owns who may start ([`Lane::decide`], [`Lane::hold`]) and what each step changes. It keeps counts, never
+//! the entrants themselves: the caller keeps the line and wakes the waiters.
 
 use crate::{Limits, Overflow, RateState, Reason, Tick};
 
@@ -44,7 +44,7 @@ pub enum Hold {
 }
 
 impl Hold {
-    /// The reason given to one who will not wait.
+    /// The reason given to an entrant that will not wait.
     pub const fn reason(self) -> Reason {
         match self {
             Hold::Paused => Reason::Paused,
@@ -73,7 +73,7 @@ impl Lane {
         }
     }
 
-    /// What holds back the head of the line, or one for whom there is no line.
+    /// What holds back the head of the line, or an entrant where there is no line.
     #[inline]
     pub fn hold(&self, limits: &Limits, weight: u32, now: Tick) -> Option<Hold> {
         if self.is_paused() {
@@ -129,7 +129,7 @@ impl Lane {
         self.waiting -= 1;
     }
 
-    /// So many wait, where that was counted elsewhere.
+    /// Sets how many wait, where that was counted elsewhere.
     #[inline]
     pub fn set_waiting(&mut self, waiting: u32) {
         debug_assert!(waiting < PAUSED, "more wait than a line can hold");
@@ -144,11 +144,6 @@ impl Lane {
     /// Ends a pause.
     pub fn resume(&mut self) {
         self.waiting &= !PAUSED;
-    }
-
-    /// Forgets what of the rate was spent.
-    pub fn reset_rate(&mut self) {
-        self.rate = RateState::default();
     }
 
     /// Other limits now hold here: what was spent under `old` stays spent under `new`.

@@ -1,12 +1,14 @@
 //! The rules of Flowgate, pure.
 //!
-//! This crate owns every rule that says whether work may start: limits and how they are checked, lanes and how
-//! they change, rates, adaptive maxima, when a schedule is next due, and the words for a refusal. It must never read a clock, spawn, lock,
-//! allocate a queue or do I/O: whoever calls it says what time it is ([`Tick`]) and keeps the state.
+//! This crate owns every rule that says whether work may start: limits and how they are checked, lanes and
+//! how they change, rates, adaptive maxima, when a schedule is next due, and the words for a refusal. It must
+//! never read a clock, spawn, lock, allocate a queue or do I/O: the caller says what time it is ([`Tick`])
+//! and keeps the state.
 //!
-//! The one decision everything obeys is [`Lane::decide`]: given [`Limits`], a [`Lane`] and `now`, work is
-//! admitted, waits, or is refused. The in-process gates of the `flowgate` crate call it under their lock; stores
-//! call it inside their claim transaction or restate it in SQL and are checked against it.
+//! The one decision that everything obeys is [`Lane::decide`]: given [`Limits`], a [`Lane`] and `now`, work
+//! is admitted, waits, or is refused. The gates of the `flowgate` crate call it under their lock. The stores
+//! of `flowgate-tasks` call its half for the head of a line, [`Lane::hold`], inside their claim transaction.
+//! No limit is restated in SQL.
 
 mod adaptive;
 mod cron;
@@ -28,7 +30,7 @@ pub use error::{Code, OptionError};
 pub use event::{Event, Ident, What};
 pub use key::Key;
 pub use lane::{Decision, Hold, Lane};
-pub use limits::{Limits, LimitsBuilder, MAX_MAX, MAX_QUEUE, Overflow, Terms};
+pub use limits::{Limits, LimitsBuilder, MAX_MAX, MAX_QUEUE, Overflow};
 pub use period::Period;
 pub use rate::{Rate, RateLook, RateState, Shape};
 pub use refusal::{Details, Reason, Refusal, Spot};

@@ -73,7 +73,7 @@ impl Limits {
         self.rate.as_ref()
     }
 
-    /// What becomes of those that cannot start at once.
+    /// What becomes of entrants that cannot start at once.
     #[inline]
     pub const fn overflow(&self) -> Overflow {
         self.overflow
@@ -146,49 +146,7 @@ impl std::fmt::Display for Limits {
     }
 }
 
-/// Limits as they were sent, and the pinned ones that overrule them while there are any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
-    sent: Limits,
-    pinned: Option<Limits>,
-}
-
-impl Terms {
-    /// Terms with nothing pinned.
-    pub const fn new(sent: Limits) -> Self {
-        Terms { sent, pinned: None }
-    }
-
-    /// The limits that hold.
-    pub const fn in_force(&self) -> &Limits {
-        match &self.pinned {
-            Some(pinned) => pinned,
-            None => &self.sent,
-        }
-    }
-
-    /// Whether the limits in force are pinned ones.
-    pub const fn is_pinned(&self) -> bool {
-        self.pinned.is_some()
-    }
-
-    /// From now on these hold, whatever is sent.
-    pub fn pin(&mut self, limits: Limits) {
-        self.pinned = Some(limits);
-    }
-
-    /// From now on what is sent holds again.
-    pub fn unpin(&mut self) {
-        self.pinned = None;
-    }
-
-    /// Other limits were sent; they hold unless some are pinned.
-    pub fn send(&mut self, limits: Limits) {
-        self.sent = limits;
-    }
-}
-
-/// Collects the options of a [`Limits`]; what is wrong with them is told by [`LimitsBuilder::build`].
+/// Collects the options of a [`Limits`]. [`LimitsBuilder::build`] tells the first mistake.
 #[derive(Clone, Debug, Default)]
 pub struct LimitsBuilder {
     max: Option<u32>,
@@ -236,8 +194,8 @@ impl LimitsBuilder {
         self
     }
 
-    /// Spreads the rate's starts evenly instead of counting them in windows, so that no burst of twice the rate crosses the
-    /// edge of a window: see [`Rate::smooth`]. A `burst` goes before it.
+    /// Spreads the rate's starts evenly instead of counting them in windows, so that no burst of twice the
+    /// rate crosses the edge of a window: see [`Rate::smooth`]. A `burst` overrules it.
     #[must_use]
     pub fn smooth(mut self) -> Self {
         self.smooth = true;
@@ -260,17 +218,18 @@ impl LimitsBuilder {
 
     /// The line's discipline is CoDel, newest first. Not set: first in, first out, whatever happens.
     ///
-    /// Once the line has not been empty for a whole `interval`, the lane is *backlogged*: a freed slot goes to the newest, and
-    /// whoever has waited for `target` is refused (`queue-timeout`). Before that it is first in, first out, and nobody waits
-    /// longer than `interval`; when the line has become empty, it is so again. Time in which a pause or the rate holds the
-    /// line does not count. `target` is above zero, `interval` from `target` to 366 days.
+    /// Once the line has not been empty for a whole `interval`, the lane is *backlogged*: a freed slot goes
+    /// to the newest, and a waiter that has waited for `target` is refused (`queue-timeout`). Before that it
+    /// is first in, first out, and nobody waits longer than `interval`; when the line has become empty, it is
+    /// so again. Time in which a pause or the rate holds the line does not count. `target` is above zero,
+    /// `interval` from `target` to 366 days.
     #[must_use]
     pub fn codel(mut self, target: Duration, interval: Duration) -> Self {
         self.codel = Some((target, interval));
         self
     }
 
-    /// Nobody waits at all: who cannot start at once is refused.
+    /// Nobody waits: an entrant that cannot start at once is refused.
     #[must_use]
     pub fn reject(mut self) -> Self {
         self.reject = true;

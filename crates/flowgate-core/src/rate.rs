@@ -1,20 +1,22 @@
 //! Rates: how many may start per period.
 //!
-//! Owns the two shapes, `window` and `bucket`, and their state, which is one 64-bit word either way: so a rate check
-//! in memory is one compare-and-swap and a store keeps one integer. It never reads a clock.
+//! Owns the two shapes, `window` and `bucket`, and their state, which is one 64-bit word either way: so a
+//! rate check in memory is one compare-and-swap, and a store has one number to keep for each rate. It never
+//! reads a clock.
 //!
-//! **Window.** At most `rate` starts per period, counted from the period's first start. The word is the end of the
-//! running window in nanoseconds with its low bits replaced by the count of starts; for that the end is rounded *up*
-//! to a multiple of the *grain*, the power of two above `rate`, in nanoseconds. So a window is never shorter than its
-//! period, and longer by less than two nanoseconds per start it allows.
+//! **Window.** At most `rate` starts per period, counted from the period's first start. The word is the end
+//! of the running window in nanoseconds with its low bits replaced by the count of starts; for that the end
+//! is rounded *up* to a multiple of the *grain*, the power of two above `rate`, in nanoseconds. So a window
+//! is never shorter than its period, and longer by less than two nanoseconds per start it allows.
 //!
-//! **Bucket.** `burst` tokens, refilled one per `period / rate`. The word is the moment at which the bucket will be
-//! full again (known as GCRA).
+//! **Bucket.** `burst` tokens, refilled one per `period / rate`. The word is the moment at which the bucket
+//! will be full again (known as GCRA).
 //!
-//! **Clocks that are set back.** In memory time only goes on. In a store it is the database's, which an operator or a failover
-//! may set back, and then a word lies further ahead than anybody could have written by the clock of today. Up to one span (a
-//! period, or a whole bucket) beyond that it still holds: a small step back must not give a window away. Beyond that it says
-//! nothing: so nobody waits longer than two spans, and each such step costs at most one window or bucket too much.
+//! **Clocks that are set back.** In memory time only goes on. In a store it is the database's, which an
+//! operator or a failover may set back, and then a word lies further ahead than anybody could have written by
+//! the clock of today. Up to one span (a period, or a whole bucket) beyond that it still holds: a small step
+//! back must not give a window away. Beyond that it says nothing: so nobody waits longer than two spans, and
+//! each such step costs at most one window or bucket too much.
 
 use std::{fmt, num::NonZeroU32};
 
@@ -114,9 +116,9 @@ impl Rate {
         Ok(rate)
     }
 
-    /// `rate` starts per `period`, spread evenly: a bucket whose burst is what refills in 10 ms, at least one. So in *any*
-    /// stretch of a period's length at most `rate` start, where that is up to 100 a second; beyond that one can be as many
-    /// more as 10 ms allow, for nobody is woken every few microseconds.
+    /// `rate` starts per `period`, spread evenly: a bucket whose burst is what refills in 10 ms, at least
+    /// one. So in *any* stretch of a period's length at most `rate` start, for rates of up to 100 a second;
+    /// beyond that, as many more as 10 ms allow, for no waiter is woken every few microseconds.
     pub fn smooth(rate: u32, period: Period) -> Result<Self, OptionError> {
         let burst = u64::from(rate).saturating_mul(SMOOTH_NANOS) / period.as_nanos();
         Rate::bucket(rate, period, u32::try_from(burst).unwrap_or(u32::MAX).max(1))

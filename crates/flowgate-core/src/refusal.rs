@@ -124,7 +124,8 @@ impl fmt::Debug for Spot {
 #[error("{0}")]
 pub struct Refusal(Box<Details>);
 
-/// The fields of a [`Refusal`]. Kept behind a pointer, for a refusal travels beside every pass and must not weigh on it.
+/// The fields of a [`Refusal`]. They are kept behind a pointer, for a refusal shares its place with every
+/// pass and must not make it larger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {

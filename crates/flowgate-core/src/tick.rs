@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-/// A moment in nanoseconds since the origin of whoever tells the time. It only goes on, by contract; where a store's clock is set
-/// back all the same, a [`Rate`](crate::Rate) says what that means.
+/// A moment, in nanoseconds since an origin that the clock chose. By contract, time only goes on; a
+/// [`Rate`](crate::Rate) says what happens where a store's clock is set back all the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(u64);
 

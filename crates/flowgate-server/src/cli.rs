@@ -48,7 +48,7 @@ Paths:
   GET /tenant/{key}   the same with a lane for each key, and never waits
   GET /figures        what the page shows, as JSON
 
-Times are text like 250ms, 10s, 1m or 1h30m. An option goes before its variable.";
+Times are text like 250ms, 10s, 1m or 1h30m. An option overrules its variable.";
 
 const CHECK_HELP: &str = "\
 Exit status: 0 all is well, 2 something is wrong; then every error is told, with its place.";

@@ -1,7 +1,7 @@
 //! How many files this process may have open: as many as the system lets it.
 //!
-//! Every connection is one, and so is every pipe of a worker to a child. What a process gets unless it asks is 1,024 on most systems,
-//! for the sake of programs that cannot count further; this one can.
+//! Every connection is a file, and so is every pipe of a worker to a child. Unless it asks, a process gets
+//! 1,024 on most systems, for the sake of programs that cannot count further; this one can.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

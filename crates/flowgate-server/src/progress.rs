@@ -1,7 +1,8 @@
-//! How far a command has come, for whoever watches it.
+//! How far a command has come, on the terminal.
 //!
-//! One line on standard error, drawn over itself, and gone when the command has its answer. Only on a terminal: a pipe or a
-//! file gets nothing of it. Owns how often it is drawn, so that whoever does the work may tell as often as it likes.
+//! One line on standard error, drawn over itself, and gone when the command has its answer. Only on a
+//! terminal: a pipe or a file gets nothing of it. Owns how often it is drawn, so that the work may report as
+//! often as it likes.
 
 use std::{
     io::{self, IsTerminal, Write},

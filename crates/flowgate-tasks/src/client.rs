@@ -1,8 +1,8 @@
 //! The sender's side: tasks go in, results come out.
 //!
-//! Owns coalescing: what many callers send at the same time is stored in one transaction, and each is answered when that has
-//! committed. Nobody waits for a batch to fill: a send that finds nothing under way goes at once, or as soon as others that are ready
-//! had their turn to join it.
+//! Owns coalescing: tasks that many callers send at the same time are stored in one transaction, and each
+//! caller is answered when that has committed. Nobody waits for a batch to fill: a send that finds nothing
+//! under way goes at once, or as soon as others that are ready had their turn to join it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,6 +36,12 @@ struct Send {
     answer: oneshot::Sender<Result<Vec<Sent>, StoreError>>,
 }
 
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
 impl Client {
     /// A client of this store. Needs a tokio runtime.
     pub fn new(store: Arc<dyn Store>) -> Self {
@@ -59,7 +65,7 @@ impl Client {
     /// # Cancel safety
     /// Dropped, all of the tasks may be stored, or none.
     pub async fn send_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Sent>, StoreError> {
-        // Here, for a slip of one caller is no fault of the others.
+        // Checked here, before tasks of several callers are put together: a mistake of one fails no other.
         tasks.iter().try_for_each(NewTask::check)?;
         if tasks.is_empty() {
             return Ok(Vec::new());
@@ -73,7 +79,7 @@ impl Client {
         answered.await.map_err(|_| gone())?
     }
 
-    /// What is known of a task. `None`: it never was, or it is done and left no trace.
+    /// What is known of a task. `None`: there never was such a task, or it is done and left no trace.
     pub async fn look(&self, id: TaskId) -> Result<Option<TaskLook>, StoreError> {
         self.store.look_at_task(id).await
     }
@@ -83,7 +89,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`StoreError::ReEntrant`] in a handler whose own task has the slot that the other one waits for: it would wait for itself.
+    /// [`StoreError::ReEntrant`] in a handler whose own task holds the slot that the awaited task waits for:
+    /// it would wait for itself.
     pub async fn wait(&self, id: TaskId) -> Result<Option<State>, StoreError> {
         let mut wakes = self.store.wakes();
         loop {

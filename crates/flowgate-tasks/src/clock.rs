@@ -1,6 +1,7 @@
 //! The time of day, as stores know it.
 //!
-//! The only file of this crate that reads the system's time. A store that keeps its own clock does not use it.
+//! The only file of this crate that reads the system's time. A store that keeps its own clock does not use
+//! it.
 
 use std::{
     sync::LazyLock,
@@ -14,8 +15,9 @@ pub trait Wall: Send + Sync + 'static {
     /// What it shows.
     fn now(&self) -> Tick;
 
-    /// How much time has passed since any moment, by a clock that nobody sets: beside it one sees that this one was. By default this one's own
-    /// time, which then never was.
+    /// How much time has passed since some moment, by a clock that nobody sets: compared with it, a wall
+    /// clock that was set shows. The default is this clock's own time, which then never seems to have been
+    /// set.
     fn passed(&self) -> Duration {
         Duration::from_nanos(self.now().as_nanos())
     }

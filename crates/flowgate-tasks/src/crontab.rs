@@ -67,8 +67,8 @@ impl Crontab {
         Ok(self)
     }
 
-    /// The last moment of each line is made up for, if it passed no longer ago than this, at most a day, while nobody was there
-    /// to send it. Default: none is.
+    /// Makes up for the last moment of each line, if it passed no longer ago than this while no process was
+    /// there to send it. At most a day; default: nothing is made up for.
     #[must_use]
     pub fn backfill(mut self, backfill: Duration) -> Self {
         self.backfill = backfill.min(REMEMBERED);
@@ -77,8 +77,7 @@ impl Crontab {
 
     /// Sends what is due, for as long as it is polled. Run it beside a worker, in as many processes as you like.
     ///
-    /// # Cancel safety
-    /// Dropped, what was due may be sent or not; whoever goes on sends it once.
+    /// # Cancel safety Dropped, a due task may be sent or not; a process that goes on sends it once.
     pub async fn run(self, store: Arc<dyn Store>, wall: Arc<dyn Wall>) -> Result<(), StoreError> {
         let mut after = wall.now().as_nanos().saturating_sub(nanos(self.backfill));
         loop {

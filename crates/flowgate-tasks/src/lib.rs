@@ -1,10 +1,45 @@
 //! Durable work: tasks that wait in a store until their limits let them start.
 //!
-//! A task is sent, waits in the lane of its queue, key and priority, is claimed by a worker under a lease, and is settled. The
-//! limits hold at three levels at once: the worker's own slots, the queue, the cluster; and for each key.
+//! A task is sent, waits in the lane of its queue, key and priority, is claimed by a worker under a lease,
+//! and is settled. The limits hold at three levels at once (the worker's own slots, the queue, the cluster),
+//! and for each key.
 //!
-//! This crate owns the state machine, the one claim rule, the stores and the workers.
-//! It knows no HTTP: who runs a task is a handler.
+//! ```
+//! # #[cfg(feature = "sqlite")]
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::{sync::Arc, time::Duration};
+//!
+//! use flowgate_tasks::{
+//!     Client, Limits, NewTask,
+//!     store::{Sqlite, State, Store},
+//!     worker::{Failure, Handlers, Worker, WorkerOptions},
+//! };
+//!
+//! let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory()?); // or a file, or PostgreSQL
+//! let client = Client::new(Arc::clone(&store));
+//!
+//! // At most two of this tenant at once, over all workers of all machines.
+//! let limits = Limits::builder().max(2).build()?;
+//! let task = NewTask::json("double", &21)?.key("tenant-42").limits(limits).keep_result(Duration::from_secs(60));
+//! let sent = client.send(task).await?;
+//!
+//! let handlers = Handlers::new().on("double", |number: i64| async move { Ok::<_, Failure>(number * 2) });
+//! let worker = Worker::new(store, handlers, WorkerOptions::default())?;
+//! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+//! let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
+//!
+//! assert_eq!(client.wait(sent.id).await?, Some(State::Done { result: b"42".to_vec() }));
+//! drop(stop); // what runs ends, and is settled
+//! working.await??;
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "sqlite"))]
+//! # fn main() {}
+//! ```
+//!
+//! This crate owns the state machine, the one claim rule, the stores and the workers. It knows no HTTP: a
+//! handler runs a task.
 
 #![cfg_attr(
     not(all(feature = "sqlite", feature = "postgres")),

@@ -213,7 +213,7 @@ impl Scene {
         plan
     }
 
-    /// Tasks of these weights were taken for a grant. Gives how many of its key's slots they hold.
+    /// Books tasks of these weights, which were taken for a grant: in the cluster, the queue and the key.
     pub(crate) fn book(&mut self, grant: Grant, weights: &[u32]) {
         let lane = &self.lanes[grant.lane];
         let count = weights.len() as u32;

@@ -1,7 +1,8 @@
 //! Work that would wait for itself.
 //!
-//! Owns what is known of it: which task runs here. A handler that waits for another task gives up no slot of its own meanwhile; if that
-//! task waits for the very slot, neither ever ends. It is known only in the handler itself: what it spawns is work of its own.
+//! Owns which task runs here. A handler that waits for another task keeps its own slot meanwhile; if that
+//! task waits for the very slot, neither ever ends. This is known only in the handler itself: work that it
+//! spawns is work of its own.
 
 use std::sync::Arc;
 

@@ -10,8 +10,8 @@ use crate::record::Record;
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
-/// The queue of a server's own work: a task of it is a message to deliver, and no worker's. Who serves all queues does not serve
-/// this one; who names it does. The statements of PostgreSQL have its name as well.
+/// The queue of a server's own work: its tasks are messages to deliver. A worker that serves all queues does
+/// not serve this one; a worker that names it does. The statements of PostgreSQL have its name as well.
 pub const SERVER_QUEUE: &str = "flowgate:messages";
 /// The longest name of a queue, key, kind or dedupe id, in bytes.
 pub const MAX_NAME: usize = 512;
@@ -33,7 +33,7 @@ impl fmt::Display for TaskId {
 /// A moment, or a span from when the store accepts the task. Spans are measured by the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// So long after the task is accepted.
+    /// This long after the task is accepted.
     After(Duration),
     /// At this moment: nanoseconds since the Unix epoch.
     At(Tick),
@@ -175,7 +175,7 @@ impl NewTask {
         self
     }
 
-    /// It joins the line so long after it was sent.
+    /// It joins the line this long after it was sent.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.start = Some(When::After(delay));
@@ -224,7 +224,8 @@ impl NewTask {
         self
     }
 
-    /// Its result can be asked for until so long after it ended. Default: it leaves no trace when it is done.
+    /// Its result can be asked for until this long after it ended. Default: it leaves no trace when it is
+    /// done.
     #[must_use]
     pub fn keep_result(mut self, keep: Duration) -> Self {
         self.record.keep = Some(keep);
@@ -258,7 +259,8 @@ impl NewTask {
         &self.record.kind
     }
 
-    /// With its key and its dedupe id under other names: for whoever shares a store between several that name things alike.
+    /// The same with other names for its key and its dedupe id: for a store that is shared by namespaces
+    /// whose names may be alike.
     #[must_use]
     pub fn renamed(mut self, rename: impl Fn(String) -> String) -> Self {
         self.key = self.key.map(&rename);

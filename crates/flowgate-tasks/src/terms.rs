@@ -98,4 +98,20 @@ mod tests {
         assert!(from_text("max=0").is_err() && from_text("min=1").is_err() && from_text("rate=5").is_err());
         Ok(())
     }
+
+    #[test]
+    fn f3_a_pinned_half_overrules_what_was_sent() -> Result<(), OptionError> {
+        // Seen to fail: with what was sent before what is pinned in `over`.
+        let sent = Limits::builder().max(2).rate(20, "1m").build()?;
+        let max = Limits::builder().max(1).build()?;
+        let rate = Limits::builder().rate(5, "1s").burst(3).build()?;
+        let text = |pinned, sent| to_text(in_force(pinned, sent).as_ref());
+        assert_eq!(text(None, None), "");
+        assert_eq!(text(None, Some(sent)), "max=2;rate=20/60000");
+        assert_eq!(text(Some(max), None), "max=1");
+        assert_eq!(text(Some(max), Some(sent)), "max=1;rate=20/60000");
+        assert_eq!(text(Some(rate), Some(sent)), "max=2;rate=5/1000;burst=3");
+        assert_eq!(text(Some(sent), Some(max)), "max=2;rate=20/60000");
+        Ok(())
+    }
 }

@@ -1,7 +1,8 @@
 //! What Flowgate's tests share.
 //!
-//! A clock moved by hand ([`FakeClock`]), a future polled by hand ([`Driven`]), a counting allocator ([`Memory`]), a
-//! PostgreSQL of one's own ([`postgres`]), a Redis ([`Redis`]), and scripts of other languages ([`scripts`]). Nothing here is part of the product.
+//! A clock moved by hand ([`FakeClock`]), a future polled by hand ([`Driven`]), a counting allocator
+//! ([`Memory`]), a PostgreSQL of one's own ([`postgres`]), a Redis ([`Redis`]), and scripts of other
+//! languages ([`scripts`]). Nothing here is part of the product.
 
 mod clock;
 mod cpu;

@@ -1,7 +1,8 @@
 //! A Redis of one's own, for tests and benchmarks.
 //!
-//! Owns a server on a free port of loopback, which writes down what it is told, unless it is a forgetful one. It may be killed and
-//! started again, empty in either case, and is gone with us, however we end: a shell that waits for our end kills it.
+//! Owns a server on a free port of loopback, which writes down what it is told, unless it is a forgetful one.
+//! It may be killed and started again, empty in either case, and is gone with us, however we end: a shell
+//! that waits for our end kills it.
 
 use std::{
     io::{self, BufRead, BufReader},

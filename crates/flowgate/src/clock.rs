@@ -1,8 +1,9 @@
-//! The only file that reads time.
+//! The clock of gates and routes.
 //!
-//! Owns the [`Clock`] seam, the system's clock behind it, and the one thread that rings alarms when they are due. Gates
-//! hold at most one alarm per desk, set only while somebody waits, so a fast entry touches no timer. Works under any
-//! async runtime, and under none.
+//! Owns the [`Clock`] seam, the system's clock behind it, and the one thread that rings alarms when they are
+//! due. A gate holds at most one alarm for each desk, set only while something is due there, so a fast entry
+//! touches no timer. It works under any async runtime, and under none. The other clocks of this crate are
+//! files of the same name in the rooms that have a time of their own.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,7 +16,8 @@ use flowgate_core::Tick;
 
 /// Tells the time and rings alarms. Implement it to move time by hand in tests.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now. Never less than it said before, and never [`Tick::ZERO`], which stands for a time that nobody took.
+    /// The time now. It is never less than before, and never [`Tick::ZERO`], which stands for a time that was
+    /// not taken.
     fn now(&self) -> Tick;
 
     /// Rings `alarm` once, soon after `at`, without a lock held that `now` or `wake_at` take. A call for an alarm that is
@@ -61,6 +63,12 @@ impl Time {
 pub struct SystemClock {
     clock: quanta::Clock,
     origin: u64,
+}
+
+impl std::fmt::Debug for SystemClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SystemClock").finish_non_exhaustive()
+    }
 }
 
 static ORIGIN: LazyLock<(quanta::Clock, u64)> = LazyLock::new(|| {

@@ -1,8 +1,13 @@
 //! One gate for everything in flight.
 //!
-//! Flowgate bounds how much work runs at once and how often it starts. This crate is the library: [`gate`] has the gates,
-//! `http` (a feature) the layers that stand on them at an HTTP edge, `route` (a feature) pipelines with the whole resilience
-//! chain around them, `shared` (features `shared-postgres`, `shared-redis`) gates whose limits hold over many processes.
+//! Flowgate bounds how much work runs at once and how often it starts. This crate is the library:
+//!
+//! - [`gate`]: gates in the process.
+//! - `http` (features `http`, `axum`): limits at an HTTP edge, as `tower` layers, and a client that respects
+//!   them.
+//! - `route` (features `route`, `route-http`, `route-queue`): pipelines with retry, timeout, breaker and
+//!   limits.
+//! - `shared` (features `shared-postgres`, `shared-redis`): gates whose limits hold over many processes.
 //!
 //! ```
 //! use flowgate::Gate;

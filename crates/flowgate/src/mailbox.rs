@@ -1,6 +1,7 @@
-//! Events kept for whoever reads them later.
+//! Events kept for a reader that takes them later.
 //!
-//! Owns a bounded box of events and the one who empties it. It never makes the sender wait: one that lags loses the oldest.
+//! Owns a bounded box of events and the reader that empties it. It never makes the sender wait: a reader that
+//! lags loses the oldest.
 
 use std::{
     collections::VecDeque,
@@ -14,8 +15,8 @@ use crate::gate::{Notice, wake};
 /// How many events a subscriber may lag behind before it loses the oldest.
 const BACKLOG: usize = 1024;
 
-/// Events, from the moment of subscribing on. Holds the newest 1,024: one that lags further loses the oldest and is told how
-/// many ([`Subscription::lost`]).
+/// Events, from the moment of subscribing on. It holds the newest 1,024: a reader that lags further loses the
+/// oldest, and is told how many ([`Subscription::lost`]).
 #[derive(Debug)]
 pub struct Subscription<T = Notice> {
     mailbox: Arc<Mailbox<T>>,

@@ -1,4 +1,4 @@
-//! Who may, and where: whoever has a token, in the namespace of that token.
+//! Who may do what: the bearer of a token, in the namespace of that token.
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -157,7 +157,7 @@ impl One {
                 Value::Null => {}
                 Value::String(text) => given.add(&name, text),
                 Value::Number(_) | Value::Bool(_) => given.add(&name, value.to_string()),
-                _ => return Err(Problem::bad(format!("the header {name} is no text; send a string"))),
+                _ => return Err(Problem::bad(format!("the header {name} is not text; send a string"))),
             }
         }
         let queue = self.queue.filter(|queue| !queue.is_empty());

@@ -1,8 +1,9 @@
 //! A request that may change something is carried to its end, whether or not its client waits for it.
 //!
-//! Owns the one place where a hang-up and the work part ways: [`carry`] stands outside of the API's gate, so that the pass lives
-//! as long as the work, and [`begin`] right inside of it. Whoever hangs up while still in line leaves the line and changes
-//! nothing; from then on nothing stops between two writes but the end of the process.
+//! Owns the one place where a hang-up and the work part ways: [`carry`] stands outside of the API's gate, so
+//! that the pass lives as long as the work, and [`begin`] right inside of it. A client that hangs up while
+//! still in line leaves the line and changes nothing. After that, only the end of the process can stop the
+//! work between two writes.
 
 use std::sync::{
     Arc,

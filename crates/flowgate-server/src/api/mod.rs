@@ -1,8 +1,15 @@
 //! The API of the flow-control server: the QStash v2 protocol, so that its official clients work unmodified.
 //!
-//! Reading order: [`router`] says which path is whose; [`auth`] who may; [`carried`] what goes on when its client has gone; [`reply`] is what is told when something cannot be;
-//! [`path`], [`asked`] and [`filter`] are what requests say in their path and beside it. The rest is one file for each family of paths. Handlers
-//! decide nothing about limits: they read, ask the desk or the store, and write JSON.
+//! Reading order:
+//!
+//! - [`router`] maps paths to handlers. [`auth`] checks the token.
+//! - [`carried`] carries a change to its end when its client has gone.
+//! - [`path`], [`asked`] and [`filter`] read the path and the query; [`sent`] reads the body.
+//! - [`reply`] is the answer when a request cannot be answered as it was meant.
+//! - [`table`] has all paths; [`openapi`] and [`reference`] are made from it.
+//! - The rest is one file for each family of paths.
+//!
+//! Handlers decide nothing about limits: they read, ask the desk or the store, and write JSON.
 
 mod asked;
 mod auth;

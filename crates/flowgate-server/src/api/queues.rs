@@ -27,7 +27,7 @@ struct Body {
 pub(super) async fn put(State(desk): State<Desk>, Sent(body): Sent) -> Answer {
     let form = r#"send {"queueName": "name", "parallelism": 1, "paused": false}"#;
     let body: Body = serde_json::from_slice(&body)
-        .map_err(|error| Problem::bad(format!("the body is no queue ({error}); {form}")))?;
+        .map_err(|error| Problem::bad(format!("the body is not a queue ({error}); {form}")))?;
     let queue = name("queueName", &body.queue_name)?;
     if let Some(count) = body.parallelism.filter(|count| !(1..=1_000_000_000).contains(count)) {
         return Err(Problem::bad(format!(

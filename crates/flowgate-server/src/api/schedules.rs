@@ -98,8 +98,7 @@ pub(super) async fn rest(
             Err(name("the schedule", id).map_or_else(Problem::from, |id| Problem::missing("schedule", id)))
         }
         _ => {
-            let problem =
-                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is not asked with this method");
+            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not have this method");
             Ok(([(ALLOW, "GET, POST, DELETE, PATCH")], problem).into_response())
         }
     }

@@ -153,7 +153,7 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) delay: Option<Duration>,
 
-    /// It has to start within so long, or never does
+    /// How long it may wait for its start; after that it never starts
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) good_until: Option<Duration>,
 
@@ -169,11 +169,11 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Another task of this id is not stored
+    /// Store no other task of this id
     #[arg(long, value_name = "ID")]
     pub(crate) dedupe: Option<String>,
 
-    /// For how long
+    /// For how long no other task of the id is stored
     #[arg(long, value_name = "TIME", default_value = "1h", requires = "dedupe", value_parser = time)]
     pub(crate) dedupe_window: Duration,
 

@@ -121,7 +121,7 @@ fn the_defaults_are_those_that_were_promised() {
     assert_eq!(limit.limits, Limits::builder().max(30).reject().build().expect("they are valid"));
     assert_eq!((limit.overrides.len(), limit.max_keys), (0, 1));
     assert_eq!((limit.release, limit.headers), (ReleaseAt::Body, true));
-    assert_eq!(limit.refusal, Answer::envelope(), "what seed 003 says");
+    assert_eq!(limit.refusal, Answer::envelope(), "the envelope");
 }
 
 #[test]

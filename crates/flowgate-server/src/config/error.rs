@@ -46,7 +46,7 @@ pub(crate) enum Problem {
     #[error("cannot read the file: {0}")]
     Unreadable(#[source] io::Error),
 
-    #[error("the file has more than {0} bytes: that is no config file")]
+    #[error("the file has more than {0} bytes: that is not a config file")]
     TooLarge(u64),
 
     #[error("this is not TOML: {0}")]

@@ -191,7 +191,7 @@ impl Clients {
         let hops = fields.optional("proxy_hops", |entry| entry.integer(1..=MOST_HOPS));
         match (trusted?, hops?) {
             (Some(_), Some(_)) => {
-                Err(fields.misplaced("proxy_hops", "goes not with `trusted_proxies`: drop one of them"))
+                Err(fields.misplaced("proxy_hops", "does not go with `trusted_proxies`: drop one of them"))
             }
             (Some(networks), None) => Ok(Clients::Trusted(networks)),
             (None, Some(hops)) => {

@@ -56,7 +56,7 @@ impl KeyFrom {
         match key.unwrap_or_else(constant) {
             KeyFrom::Header(header, _) => Ok(KeyFrom::Header(header, missing?)),
             _ if fields.has("missing_key") => {
-                Err(fields.misplaced("missing_key", "has no meaning where `key` is no header: drop it"))
+                Err(fields.misplaced("missing_key", "has no meaning where `key` is not a header: drop it"))
             }
             key => missing.map(|_| key),
         }

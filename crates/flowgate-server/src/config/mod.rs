@@ -1,12 +1,17 @@
 //! The one config file of the program, `flowgate.toml`, as checked types.
 //!
-//! Reading order: [`Config`] has the sections; [`Server`], [`Gateway`], [`Route`] and [`RouteLimit`] are what they say. How it
-//! comes to be: [`Sources`] finds the file and what goes before it; [`options`] declares every option once; [`read`] walks the
-//! file by these declarations, and collects what is wrong. What is built has been checked, together and alone; nobody behind it
-//! checks again.
+//! Reading order:
 //!
-//! A new section: its options in [`options`], a file with its checked type and how it is read, and a field of [`Config`]. The
-//! reference page, the variables of the environment and the suggestions for slips come by themselves.
+//! - [`Config`] has the sections; [`Server`], [`Gateway`], [`Route`] and [`RouteLimit`] are what they say.
+//! - [`Sources`] finds the file, and the environment and flags that overrule it.
+//! - [`options`] declares every option once.
+//! - [`read`] walks the file by these declarations, and collects what is wrong.
+//!
+//! A built configuration has been checked, alone and together; nothing behind it checks again.
+//!
+//! A new section: its options in [`options`], a file with its checked type and how it is read, and a field of
+//! [`Config`]. The reference page, the variables of the environment and the suggestions for slips come by
+//! themselves.
 
 #[cfg(test)]
 mod declared;

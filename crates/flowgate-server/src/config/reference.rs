@@ -18,8 +18,8 @@ One file for the whole program, `flowgate.toml`: the one that `--config` or `FLO
 directory, if there is one. `flowgate check` says whether it is right and what it comes to. There is a [whole
 example](../examples/flowgate.toml).
 
-A value on the command line (`--listen`, `--gateway-listen`, `--store` and the options of `flowgate worker`) goes before one in the
-environment, that before the file, and the file before the default. Variables of the environment are named in the tables below. Unknown options are errors, and so are
+A value on the command line (`--listen`, `--gateway-listen`, `--store` and the options of `flowgate worker`) overrules one in the
+environment, which overrules the file, which overrules the default. Variables of the environment are named in the tables below. Unknown options are errors, and so are
 variables that look like a slip in the name of one.
 
 **Times** are texts like `\"250ms\"`, `\"10s\"`, `\"1m\"` or `\"1h30m\"`, from `1ms` to `366d`. A number without a unit is an error.

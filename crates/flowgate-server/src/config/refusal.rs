@@ -1,6 +1,7 @@
-//! `refusal`: what one who is refused is told.
+//! `refusal`: what a refused request is told.
 //!
-//! Owns reading it; the words and the wire are `flowgate::http`'s, which also says which places a message may have.
+//! Owns reading it; the words and the wire are `flowgate::http`'s, which also says which places a message may
+//! have.
 
 use std::time::Duration;
 

@@ -72,7 +72,9 @@ fn queues(entry: &Entry<'_>, known: Option<&Vec<Queue>>) -> Read<Vec<String>> {
         }
         if !is_known(name) {
             let known = known.map(|known| names(known)).unwrap_or_default();
-            return Err(entry.misplaced(format!("names {name:?}, which is no [[queue]]; accepted: {known}")));
+            return Err(
+                entry.misplaced(format!("names {name:?}, which is not a [[queue]]; accepted: {known}"))
+            );
         }
         if !queues.iter().any(|queue| queue == name) {
             queues.push(name.to_owned());

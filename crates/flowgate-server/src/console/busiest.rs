@@ -1,7 +1,7 @@
-//! The keys with the most to do, for whoever opens the list of keys.
+//! The keys with the most to do, for the first page of the list of keys.
 //!
-//! Owns one look for all who ask. To find the busiest, everything that waits is counted once; so the look is kept for a while, and
-//! for longer the longer it took.
+//! Owns one look for all pages. To find the busiest, everything that waits is counted once; so the look is
+//! kept for a while, and for longer the longer it took.
 
 use std::time::Duration;
 

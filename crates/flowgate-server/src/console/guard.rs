@@ -1,6 +1,7 @@
-//! Who may: whoever is logged in, and for a change only from the console's own page.
+//! Who may use the console: whoever is logged in, and for a change only from the console's own page.
 //!
-//! Owns the cookie, the log-in and the two checks of a change: it comes from this origin, and it knows the session's token.
+//! Owns the cookie, the log-in and the two checks of a change: it comes from this origin, and it knows the
+//! session's token.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,7 +1,7 @@
-//! One look at the store for all who watch, however many they are; none while nobody does.
+//! One look at the store for all pages that watch, however many; none while nobody watches.
 //!
-//! Owns how often it is looked, and who watches what. A look that takes long is followed by a longer rest, so that watching never
-//! takes more than a tenth of what the store can do.
+//! Owns how often it looks, and which page watches what. A look that takes long is followed by a longer rest,
+//! so that watching never takes more than a tenth of what the store can do.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,4 +1,4 @@
-//! Keys by search and page by page, and one of them with who holds its slots and who waits for them.
+//! Keys by search and page by page, and one key with the holders of its slots and its waiters.
 
 use std::collections::BTreeMap;
 

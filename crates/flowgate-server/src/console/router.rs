@@ -1,4 +1,4 @@
-//! Which path is whose.
+//! The paths of the console, and their handlers.
 
 use std::sync::Arc;
 

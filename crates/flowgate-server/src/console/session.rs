@@ -1,7 +1,8 @@
-//! Who is logged in: kept in the store, so that every server of a fleet knows it, and as hashes, so that who reads the store cannot
-//! be anybody.
+//! Sessions: who is logged in.
 //!
-//! Owns their number and their end: a session ends after half a day, with its token, or with a log-out.
+//! They are kept in the store, so that every server of a fleet knows them, and as hashes, so that a reader of
+//! the store cannot use them. Owns their number and their end: a session ends after half a day, with its
+//! token, or with a log-out.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! The way out: one client for all deliveries. Plain endpoints are asked by hand ([`super::plain`]), those behind TLS by hyper.
+//! The way out: one client for all deliveries. Plain endpoints are asked by hand ([`super::plain`]), those
+//! behind TLS by hyper.
 //!
-//! Owns the time an answer may take, the bounds on what it may be, and connections behind TLS. It follows no redirect and decides
-//! nothing but whom not to connect to.
+//! Owns the time an answer may take, the bounds on its size, and connections behind TLS. It follows no
+//! redirect, and decides only to which addresses it does not connect.
 
 use std::{
     path::PathBuf,

@@ -1,8 +1,10 @@
-//! Messages of a queue, one after the other: the next starts when this one has ended, its retries and its callbacks included.
+//! Messages of a queue, one after the other: the next starts when this one has ended, its retries and its
+//! callbacks included.
 //!
-//! Nothing of this holds a slot. A message that is to be tried again goes back to its place, and its queue's key rests until
-//! then; one whose callbacks are still out has its queue rest until they end. Whoever wanted a rest and is lost in a crash
-//! has asked for a short one, and asks again as long as it goes on.
+//! Nothing of this holds a slot. A message that is to be tried again goes back to its place, and its queue's
+//! key rests until then; while callbacks of a message are out, its queue rests until they end. A callback
+//! asks for a short rest at a time, and asks again for as long as it goes on: so a crash leaves a short rest
+//! behind at most.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Connections to plain endpoints that are idle, kept for the next request to the same place.
 //!
-//! Owns how many there are and how long they stay. Their age is counted in rounds of one sweeper, which lives while there are any:
-//! so nobody reads the time or arms a timer for a delivery.
+//! Owns how many there are and how long they stay. Their age is counted in rounds of one sweeper, which lives
+//! while there are any: so nobody reads the time or arms a timer for a delivery.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},

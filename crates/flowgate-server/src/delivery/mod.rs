@@ -1,10 +1,16 @@
 //! Messages become requests: one attempt after the other, until one works or none is left.
 //!
-//! Reading order: [`handler`] is what a worker runs for each message; [`request`] writes the request, [`sign`] signs it and
-//! [`egress`] sends it, by the [`road`] there is: to plain endpoints by hand ([`plain`], on [`lines`] that are kept); [`verdict`] says
-//! what the answer means and when to try again; [`callback`] tells others.
-//! [`in_order`] keeps the messages of a queue one after the other.
-//! [`run`] does what is different for the messages of a workflow's run.
+//! Reading order:
+//!
+//! - [`handler`] is what a worker runs for each message.
+//! - [`request`] writes the request, and [`sign`] signs it.
+//! - [`egress`] sends it, by the [`road`] there is: to plain endpoints by hand ([`plain`], on connections
+//!   that [`lines`] keeps), to others by hyper. [`resolver`] and [`trust`] say whom to connect to and whose
+//!   certificates are believed.
+//! - [`verdict`] says what the answer means and when to try again.
+//! - [`callback`] tells others.
+//! - [`in_order`] keeps the messages of a queue one after the other.
+//! - [`run`] does what is different for the messages of a workflow's run.
 
 mod callback;
 mod egress;

@@ -1,7 +1,7 @@
 //! A message as the request that its endpoint gets.
 //!
-//! Owns the headers, as the lines that a plain endpoint reads: most are written once and never looked up, and a map of them costs more than
-//! writing them.
+//! Owns the headers, as the lines that a plain endpoint reads: most are written once and never looked up, and
+//! a map of them costs more than writing them.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
@@ -81,7 +81,8 @@ pub(super) fn request(message: &Message, said: &Said<'_>) -> Result<Written, htt
     };
     for (name, value) in &head.spec.headers {
         let name = HeaderName::from_bytes(name.as_bytes())?;
-        // One that was forwarded stays where there is none of ours; the state of another trace would be wrong beside ours.
+        // A forwarded header stays unless we write it ourselves. With a trace of ours both trace headers go: the
+        // state of another trace would be wrong beside ours.
         let is_ours = OWN.contains(&name) || said.trace.is_some() && TRACE.contains(&name);
         if !is_ours {
             put(&name, value)?;

@@ -1,7 +1,8 @@
 //! The page's load maker.
 //!
-//! Owns a burst of requests made inside the server, because a browser opens only six connections to it and could never fill
-//! a line. They take the same way as those from outside, handler and all. When the one who asked hangs up, all of them do.
+//! Owns a burst of requests made inside the server, because a browser opens only six connections to it and
+//! could never fill a line. They take the same way as those from outside, handler and all. When the page that
+//! asked for them hangs up, all of them do.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,8 +1,13 @@
 //! The demo: two gates behind HTTP, with a page that shows them live.
 //!
-//! Reading order: [`serve`] starts and stops it; [`app`] has the gates; [`routes`] says which path is whose; [`guarded`] is
-//! the work behind the gates; [`asked`] is what requests may say and [`answer`] what they are told instead; [`figures`] and
-//! [`tally`] are what the page shows; [`control`] and [`load`] are its buttons. It has no login: what it guards is a nap.
+//! Reading order:
+//!
+//! - [`serve`] starts and stops it. [`app`] has the gates, and [`routes`] maps paths to handlers.
+//! - [`guarded`] is the work behind the gates; [`held`] keeps the pass to the end of the response.
+//! - [`asked`] is what requests may say, and [`answer`] what they are told instead.
+//! - [`figures`] and [`tally`] are what the page shows; [`control`] and [`load`] are its buttons.
+//!
+//! It has no login: what it guards is a nap.
 
 mod answer;
 mod app;

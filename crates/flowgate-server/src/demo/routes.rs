@@ -1,6 +1,6 @@
-//! Which path is whose.
+//! The paths of the demo, and their handlers.
 //!
-//! Owns the table of routes and the page itself, which is one document that asks nobody else for anything.
+//! Owns the table of routes and the page itself, which is one document that loads nothing from elsewhere.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! What the program's own server says of its gateway, and does to it.
 //!
-//! Owns two paths: the figures, for whoever has a token or for everybody, and the reload, which always needs a token.
+//! Owns two paths: the figures, with a token or open to everybody, and the reload, which always needs a
+//! token.
 
 use axum::{
     Json, Router,

@@ -77,7 +77,7 @@ fn host_of(head: &impl Head) -> Result<&[u8], Fault> {
     let mut hosts = head.values(&header::HOST);
     match (hosts.next(), hosts.next()) {
         (Some(host), None) if host.iter().all(|byte| OF_A_HOST[usize::from(*byte)]) => Ok(host),
-        (Some(_), None) => Err(Fault::Request("The header Host is no host.")),
+        (Some(_), None) => Err(Fault::Request("The header Host is not a host.")),
         (Some(_), Some(_)) => Err(Fault::Request("The header Host is there more than once.")),
         (None, _) if head.version() < Version::HTTP_11 => Ok(b""),
         (None, _) => Err(Fault::Request("The header Host is missing.")),

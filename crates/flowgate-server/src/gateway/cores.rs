@@ -1,8 +1,9 @@
 //! Which processor a worker stays on.
 //!
-//! Where there is one worker for each processor, each has its own, for as long as that pays. Left to itself the system wakes a
-//! worker where its client ran last, so both workers of a small machine often queue for one processor while the other has time.
-//! But a worker that cannot move waits behind whatever is run before it there; one that has to wait long is let go for a while.
+//! Where there is one worker for each processor, each has its own, for as long as that pays. Left to itself
+//! the system wakes a worker where its client ran last, so both workers of a small machine often queue for
+//! one processor while the other has time. But a worker that cannot move waits behind other programs there; a
+//! worker that has to wait long is let go for a while.
 
 #[cfg(target_os = "linux")]
 use std::fs;

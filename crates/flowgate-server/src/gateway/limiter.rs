@@ -243,5 +243,5 @@ pub(super) fn with_all(figures: (Option<Figures>, Option<Figures>), put: impl Fn
 fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>, Fault> {
     let text = str::from_utf8(bytes);
     text.map(Cow::Borrowed)
-        .map_err(|_| Fault::Request("The header by which requests are counted is no text."))
+        .map_err(|_| Fault::Request("The header by which requests are counted is not text."))
 }

@@ -1,10 +1,22 @@
 //! The gateway: a reverse proxy that bounds what its routes let through.
 //!
-//! Reading order: [`service`] starts and ends it, [`worker`] is one of its threads (on one of the [`cores`]) and [`connection`] one client there ([`spare`] has the buffers). A
-//! request is an [`exchange`]: [`asked`] and [`table`] (with [`router`] and [`path`]) find its route, [`limiter`] its pass,
-//! [`forward`] asks an [`upstream`] ([`outgoing`] is what it gets), [`upload`] and [`relay`] are the two bodies, [`tunnel`] what a connection may become;
-//! [`fault`] is what is told when that fails. [`watch`] and [`clock`] keep all deadlines ([`frames`] says when something is half said). [`reload`] and [`admin`] are for
-//! operators. HTTP itself is hyper's, and limits are `flowgate`'s.
+//! Reading order:
+//!
+//! - [`service`] starts and ends it. [`beside`] runs it beside the server.
+//! - [`worker`] is one of its threads, on one of the [`cores`]. [`connection`] is one client there; [`spare`]
+//!   has the buffers.
+//! - [`plain`] reads and answers plain HTTP/1.1 requests by hand. All others are hyper's to read, whatever is
+//!   wrong with them included.
+//! - [`exchange`] is one request. [`asked`] and [`table`] (with [`router`] and [`path`]) find its route,
+//!   [`limiter`] its pass.
+//! - [`forward`] asks an [`upstream`]; [`outgoing`] is the request that it gets. [`upload`] and [`relay`] are
+//!   the two bodies, and [`tunnel`] is what a connection may become. [`fault`] is the answer when asking
+//!   fails.
+//! - [`watch`] and [`clock`] keep all deadlines; [`frames`] says when an HTTP/2 client has said only half of
+//!   something.
+//! - [`reload`] and [`admin`] are for operators.
+//!
+//! Limits are `flowgate`'s.
 
 mod admin;
 mod asked;

@@ -1,7 +1,8 @@
-//! Deadlines, and who is to be woken when one is over.
+//! Deadlines, and which task is woken when one is over.
 //!
-//! Owns one small record for each task of a worker: where it stands, and until when it may stand there. Setting a deadline is
-//! a store; the worker's loop looks at all records once for each tick and wakes those that are due.
+//! Owns one small record for each task of a worker: where it stands, and until when it may stand there.
+//! Setting a deadline is a store; the worker's loop looks at all records once for each tick and wakes those
+//! that are due.
 
 use std::{
     cell::{Cell, RefCell},

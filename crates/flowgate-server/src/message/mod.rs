@@ -1,9 +1,16 @@
-//! A message: an HTTP request that somebody wants to be made later, under limits, until it works.
+//! A message: an HTTP request that is to be made later, under limits, until it works.
 //!
-//! Reading order: [`spec`] is what a sender may say about one, and [`headers`] reads it from request headers; [`span`],
-//! [`names`], [`flow`], [`expression`] and [`redact`] are its parts; [`destination`] is where it goes. [`form`] has the message
-//! itself and its bytes in a store ([`plain`]: those of a usual one), [`number`] its name, [`view`] what is told of it. All of it is pure: no store, no clock, no
-//! network. What cannot be accepted is a [`Fault`], which says what to send instead.
+//! Reading order:
+//!
+//! - [`spec`] is what a sender may say about a message, and [`headers`] reads it from request headers.
+//! - [`span`], [`names`], [`flow`], [`expression`] and [`redact`] are its parts; [`destination`] is where it
+//!   goes.
+//! - [`form`] has the message itself and its bytes in a store; [`plain`] writes and reads those of a usual
+//!   message by hand.
+//! - [`number`] is its name, [`view`] what is told of it.
+//!
+//! All of it is pure: no store, no clock, no network. A message that cannot be accepted is a [`Fault`], which
+//! says what to send instead.
 
 mod destination;
 mod expression;

@@ -1,7 +1,8 @@
 //! The head of a usual message, written and read by hand.
 //!
-//! The bytes are those that serde writes, and what is not usual is left to serde: so there is one form, and no version that cannot read it.
-//! A head is written once and read with every attempt, and a general reader takes three times as many instructions for it.
+//! The bytes are those that serde writes, and what is not usual is left to serde: so there is one form, and
+//! no version that cannot read it. A head is written once and read with every attempt, and a general reader
+//! takes three times as many instructions for it.
 
 use super::{Flow, Head, Spec, put_decimal};
 

@@ -1,7 +1,7 @@
 //! What the store says, not asked more often than it should be.
 //!
-//! Owns the figures of the last look. Whoever asks while a look is under way waits for that one; a store that does not answer in time
-//! is away, and then nothing old is told as if it were new.
+//! Owns the figures of the last look. A scrape that comes while a look is under way waits for that one. A
+//! store that does not answer in time is away; old figures are never told as if they were new.
 
 use std::{sync::Arc, time::Duration};
 

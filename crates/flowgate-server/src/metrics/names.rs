@@ -1,7 +1,7 @@
 //! Every metric: its name, its kind, its labels and what it means.
 //!
-//! Owns the table. The page, its reference and the tests of the dashboard are made from it, so that they cannot disagree. Names are
-//! stable: one that is to change is kept beside its successor for a release.
+//! Owns the table. The page, its reference and the tests of the dashboard are made from it, so that they
+//! cannot disagree. Names are stable: a name that changes is kept beside its successor for a release.
 
 /// A metric.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub(super) static DURATION: Metric = histogram(
 );
 pub(super) static WAIT: Metric = histogram(
     "flowgate_delivery_wait_seconds",
-    "How long messages waited, from when they might start to the begin of their first attempt.",
+    "How long messages waited, from when they might start to the beginning of their first attempt.",
 );
 pub(super) static REQUESTS: Metric = counter(
     "flowgate_api_requests_total",
@@ -126,8 +126,11 @@ pub(super) static FIGURES_AGE: Metric = gauge(
 );
 pub(super) static CLUSTER_IN_USE: Metric =
     gauge("flowgate_cluster_in_use", &[], "Tasks that are claimed or running, over all servers and workers.");
-pub(super) static CLUSTER_CAP: Metric =
-    gauge("flowgate_cluster_cap", &[], "How many tasks may be, over all; left out while there is no cap.");
+pub(super) static CLUSTER_CAP: Metric = gauge(
+    "flowgate_cluster_cap",
+    &[],
+    "How many tasks may be claimed or running, over all; left out while there is no cap.",
+);
 pub(super) static QUEUE_IN_USE: Metric =
     gauge("flowgate_queue_in_use", &[QUEUE], "Tasks of a queue that are claimed or running.");
 pub(super) static QUEUE_WAITING: Metric = gauge(
@@ -143,7 +146,7 @@ pub(super) static QUEUE_DELAYED: Metric = gauge(
 pub(super) static QUEUE_MAX: Metric = gauge(
     "flowgate_queue_max",
     &[QUEUE],
-    "How many tasks of a queue may be in use; left out for one without a max.",
+    "How many tasks of a queue may be in use; left out for a queue without a max.",
 );
 pub(super) static QUEUE_PAUSED: Metric =
     gauge("flowgate_queue_paused", &[QUEUE], "1 if nothing of a queue starts because it is paused.");

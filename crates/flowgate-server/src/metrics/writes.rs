@@ -1,7 +1,8 @@
 //! Whether the store takes what is written, as it answered last.
 //!
-//! Owns the one bit. A store may answer every question and take nothing more: its disk is full, or it is a replica. Nothing is asked
-//! of it for this: a server writes all the time, the renewals of its lease if nothing else.
+//! Owns the one bit. A store may answer every question and take nothing more: its disk is full, or it is a
+//! replica. Nothing is asked of it for this: a server writes all the time, the renewals of its lease if
+//! nothing else.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,9 +1,17 @@
-//! What the API, the deliveries and the schedules have in common: one way in for messages, their log, and what is kept.
+//! What the API, the deliveries and the schedules have in common: one way in for messages, their log, and
+//! what is kept.
 //!
-//! Reading order: [`desk`] takes messages in; [`posting`] makes them tasks, [`traced`] puts them in a trace; [`journal`] writes what happens to them, in the
-//! form that [`note`] owns, and [`service_times`] reads from it how long deliveries take; [`secrets`] has tokens and signing keys, and [`trouble`] says when the store it reads them from is away; [`queues`], [`groups`] and [`schedules`] are documents ([`shelved`] lists them), and
-//! [`cron`] says when a schedule is due. [`runs`] are runs of workflows. All of them see the store through [`scoped`], as one
-//! namespace has it.
+//! Reading order:
+//!
+//! - [`desk`] takes messages in. [`posting`] makes them tasks, and [`traced`] puts them in a trace.
+//! - [`journal`] writes the log, in the form that [`note`] owns. [`service_times`] reads from it how long
+//!   deliveries take.
+//! - [`secrets`] has tokens and signing keys. [`trouble`] says when the store is away.
+//! - [`queues`], [`groups`] and [`schedules`] are documents; [`shelved`] lists them, and [`cron`] says when a
+//!   schedule is due.
+//! - [`recent`] remembers keys that were used a moment ago.
+//! - [`runs`] are runs of workflows.
+//! - [`scoped`] is the store as one namespace sees it; all others see the store through it.
 
 mod cron;
 mod desk;

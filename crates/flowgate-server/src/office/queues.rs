@@ -1,7 +1,7 @@
 //! FIFO queues, as documents: their parallelism is a pinned limit of the queue's key.
 //!
-//! Owns that the two agree. A change is written into the document first, as one that is under way, then made to the key, then
-//! marked as made: whoever finds one under way, after a crash for instance, makes it.
+//! Owns that the two agree. A change is written into the document first, as under way, then made to the key,
+//! then marked as made. Whoever finds a change under way, after a crash for instance, makes it.
 
 use flowgate_core::Limits;
 use flowgate_tasks::store::{Document, KeyChange, KeyLook, Shelf, StoreError};

@@ -1,7 +1,8 @@
 //! Keys that were used a moment ago.
 //!
-//! The store forgets a key when nothing of it is left to count, which is a moment after its last delivery. Whoever has just used a
-//! key wants to see it all the same. Owns what this server remembers of such keys, and for how long; it decides nothing.
+//! The store forgets a key when nothing of it is left to count, which is a moment after its last delivery. A
+//! user who has just used a key wants to see it all the same. Owns what this server remembers of such keys,
+//! and for how long; it decides nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

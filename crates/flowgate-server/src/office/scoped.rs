@@ -1,8 +1,9 @@
 //! A store as one namespace sees it.
 //!
-//! Owns the one place where names change: on the way in, keys, dedupe ids, documents and runs get the namespace's mark, and
-//! messages are stamped with it; on the way out, what is another's is not there. What is asked for by a task's number is not
-//! looked at here: whoever reads its message sees whose it is ([`super::Desk::message_of`]).
+//! Owns the one place where names change: on the way in, keys, dedupe ids, documents and runs get the
+//! namespace's mark, and messages are stamped with it; on the way out, other namespaces' names are not there.
+//! A task that is asked for by its number is not checked here: the reader of its message sees whose it is
+//! ([`super::Desk::message_of`]).
 
 use std::{sync::Arc, time::Duration};
 

@@ -93,7 +93,8 @@ impl Secrets {
         }
     }
 
-    async fn refresh(&self) -> Result<(), StoreError> {
+    /// Reads again what the store has.
+    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         let known = read(&*self.store, self.is_dev).await?;
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
         Ok(())
@@ -223,11 +224,6 @@ impl Secrets {
             (Some(one), None) => store.remove_document(TOKEN.into(), one.name).await,
             _ => Ok(false),
         }
-    }
-
-    /// Reads again, because this process has just changed something.
-    pub(crate) async fn reread(&self) -> Result<(), StoreError> {
-        self.refresh().await
     }
 }
 

@@ -1,6 +1,6 @@
-//! How long deliveries took lately, from the log: who waits is told from it when to expect its turn.
+//! How long deliveries took lately, by the log: from it, a waiting message is told when to expect its turn.
 //!
-//! Owns how much of the log is read for that. It reads the newest part of it, a bounded one, whatever else there is.
+//! Owns how much of the log is read for that: its newest part, a bounded one, whatever else there is.
 
 use std::{collections::HashMap, time::Duration};
 

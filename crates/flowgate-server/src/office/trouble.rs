@@ -1,6 +1,6 @@
 //! What the server says of a store that fails, on its own output.
 //!
-//! Owns the words and how often they are said. Clients are told nothing of it, for it has words of the database in it.
+//! Owns the words and how often they are said. Clients are told nothing of it, for it quotes the database.
 
 use std::sync::{Mutex, PoisonError};
 

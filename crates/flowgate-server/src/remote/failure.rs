@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Refused(String),
 
-    #[error("{0} is no address of a server; accepted: a URL like http://127.0.0.1:8080")]
+    #[error("{0} is not the address of a server; accepted: a URL like http://127.0.0.1:8080")]
     Url(String),
 
     #[error(transparent)]

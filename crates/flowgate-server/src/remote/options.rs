@@ -41,7 +41,7 @@ impl std::fmt::Debug for ServerOptions {
 #[derive(Clone, Debug, Args)]
 #[command(group(clap::ArgGroup::new("limits").args(["parallelism", "rate"]).multiple(true)))]
 pub(super) struct Settings {
-    /// What is sent
+    /// The body
     #[arg(long, short, value_name = "TEXT", default_value = "")]
     pub(super) body: String,
 
@@ -49,7 +49,7 @@ pub(super) struct Settings {
     #[arg(long, short = 'H', value_name = "NAME: VALUE")]
     pub(super) header: Vec<String>,
 
-    /// With this method [default: POST]
+    /// The method [default: POST]
     #[arg(long, value_name = "METHOD")]
     pub(super) method: Option<String>,
 
@@ -77,7 +77,7 @@ pub(super) struct Settings {
     #[arg(long, value_name = "N", value_parser = between::<0, MOST_RETRIES>)]
     pub(super) retries: Option<u32>,
 
-    /// Not before so long from now
+    /// How long the first attempt is delayed
     #[arg(long, value_name = "TIME")]
     pub(super) delay: Option<String>,
 
@@ -85,7 +85,7 @@ pub(super) struct Settings {
     #[arg(long, value_name = "TIME")]
     pub(super) timeout: Option<String>,
 
-    /// Who is told of every attempt
+    /// The URL that is told of every attempt
     #[arg(long, value_name = "URL")]
     pub(super) callback: Option<String>,
 
@@ -99,7 +99,7 @@ pub(crate) struct PublishOptions {
     /// A URL, or the name of a URL group
     pub(super) destination: String,
 
-    /// Through this FIFO queue
+    /// The FIFO queue that it goes through
     #[arg(long, value_name = "QUEUE", conflicts_with = "key")]
     pub(super) queue: Option<String>,
 
@@ -126,13 +126,13 @@ pub(crate) struct KeysOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum KeyAction {
-    /// What is known of a key
+    /// Show what is known of a key
     Show(OneKey),
-    /// Nothing of it starts
+    /// Pause a key: nothing of it starts
     Pause(OneKey),
-    /// It goes on
+    /// Resume a key
     Resume(OneKey),
-    /// Limits that overrule those of the messages
+    /// Pin limits that overrule those of the messages
     Pin {
         #[command(flatten)]
         key: OneKey,
@@ -149,7 +149,7 @@ pub(super) enum KeyAction {
         #[arg(long, requires = "rate")]
         smooth: bool,
     },
-    /// The limits of the messages hold again, at once
+    /// Unpin a key: the limits of the messages hold again, at once
     Unpin {
         #[command(flatten)]
         key: OneKey,
@@ -160,14 +160,14 @@ pub(super) enum KeyAction {
         #[arg(long)]
         rate: bool,
     },
-    /// Whose limits govern what waits: the newest sent, or each message's own
+    /// Choose whose limits govern what waits: the newest sent, or each message's own
     Latest {
         #[command(flatten)]
         key: OneKey,
         /// on: the newest sent; off: each message's own; default: as for all keys
         mode: crate::cli::Latest,
     },
-    /// A new window begins now
+    /// Begin a new window of the rate now
     ResetRate(OneKey),
 }
 
@@ -188,22 +188,22 @@ pub(crate) struct DlqOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum DlqAction {
-    /// Messages that no attempt is left for, the newest first
+    /// List messages that no attempt is left for, the newest first
     List {
         /// Only those with this label
         #[arg(long, value_name = "LABEL")]
         label: Option<String>,
-        /// At most so many
+        /// How many at most
         #[arg(long, value_name = "N", default_value = "20", value_parser = between::<1, 1000>)]
         count: u32,
         #[command(flatten)]
         server: ServerOptions,
     },
-    /// One of them
+    /// Show a dead letter
     Show(Letter),
-    /// Sends it again, as a new message
+    /// Send a dead letter again, as a new message
     Retry(Letter),
-    /// Removes it
+    /// Delete a dead letter
     Delete(Letter),
 }
 
@@ -224,14 +224,14 @@ pub(crate) struct ScheduleOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum ScheduleAction {
-    /// Sends a message again and again
+    /// Send a message again and again
     Create {
         /// A URL, or the name of a URL group
         destination: String,
         /// When: five fields like "0 9 * * 1-5", with CRON_TZ=Europe/Berlin before them if it is not UTC
         #[arg(long, value_name = "CRON")]
         cron: String,
-        /// Its id; one that is there is replaced
+        /// Its id; a schedule that has it is replaced
         #[arg(long, value_name = "ID")]
         id: Option<String>,
         #[command(flatten)]
@@ -239,18 +239,18 @@ pub(super) enum ScheduleAction {
         #[command(flatten)]
         server: ServerOptions,
     },
-    /// All schedules
+    /// List all schedules
     List {
         #[command(flatten)]
         server: ServerOptions,
     },
-    /// One of them
+    /// Show a schedule
     Show(OneSchedule),
-    /// It is not due any more
+    /// Pause a schedule: it is not due any more
     Pause(OneSchedule),
-    /// It goes on
+    /// Resume a schedule
     Resume(OneSchedule),
-    /// Removes it
+    /// Delete a schedule
     Delete(OneSchedule),
 }
 
@@ -269,7 +269,7 @@ pub(crate) struct RunsOptions {
     #[arg(long, value_name = "STATE", ignore_case = true)]
     pub(super) state: Option<RunState>,
 
-    /// Only runs of workflows whose URL begins so
+    /// Only runs of workflows whose URL begins with this
     #[arg(long, value_name = "URL")]
     pub(super) workflow: Option<String>,
 
@@ -277,7 +277,7 @@ pub(crate) struct RunsOptions {
     #[arg(long, value_name = "LABEL")]
     pub(super) label: Option<String>,
 
-    /// At most so many, the newest first
+    /// How many at most, the newest first
     #[arg(long, value_name = "N", default_value = "20", value_parser = between::<1, 1000>)]
     pub(super) count: u32,
 
@@ -314,13 +314,13 @@ pub(crate) struct RunOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum RunAction {
-    /// Its steps, one after the other, and when each was done
+    /// Show the steps of a run, one after the other, and when each was done
     Show(OneRun),
-    /// Nothing more of it starts
+    /// Cancel a run: nothing more of it starts
     Cancel(OneRun),
-    /// A failed run goes on as a new one, from the step that failed
+    /// Go on with a failed run as a new one, from the step that failed
     Resume(OneRun),
-    /// A failed run begins again as a new one
+    /// Begin a failed run again, as a new one
     Restart(OneRun),
 }
 
@@ -341,7 +341,7 @@ pub(crate) struct TokenOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum TokenAction {
-    /// Makes a token, and shows it this once
+    /// Make a token, and show it this once
     Create {
         /// What it is called in the list
         #[arg(long, value_name = "NAME", default_value = "token")]
@@ -352,12 +352,12 @@ pub(super) enum TokenAction {
         #[command(flatten)]
         store: StoreOptions,
     },
-    /// The tokens of the store: their ids and names, not themselves
+    /// List the tokens of the store: their ids and names, not themselves
     List {
         #[command(flatten)]
         store: StoreOptions,
     },
-    /// From now on a token is not accepted any more
+    /// Revoke a token: it is not accepted any more
     Revoke {
         /// Its id, as the list has it
         id: String,

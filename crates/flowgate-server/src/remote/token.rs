@@ -1,6 +1,6 @@
 //! `flowgate token …`: who may use the API.
 //!
-//! Tokens are made in the store itself: whoever can open that needs no token.
+//! Tokens are made in the store itself, and opening the store needs no token.
 
 use super::{
     client::say,

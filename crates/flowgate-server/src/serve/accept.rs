@@ -1,7 +1,7 @@
 //! The server's own connections.
 //!
-//! Owns how many there are at once, how long one may be open without saying what it wants, and how they end: who has a request
-//! under way gets its answer first.
+//! Owns how many there are at once, how long a connection may be open without a request, and how they end: a
+//! connection with a request under way gets its answer first.
 
 use std::{io, net::SocketAddr, pin::pin, time::Duration};
 

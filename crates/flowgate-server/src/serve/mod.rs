@@ -1,7 +1,7 @@
 //! `flowgate serve`: the flow-control server, with the gateway beside it.
 //!
-//! Reading order: [`run`] starts and stops everything; [`accept`] has its connections; [`store_at`] opens the store; [`greeting`] is what
-//! is said on the terminal.
+//! Reading order: [`run`] starts and stops everything; [`accept`] has its connections; [`store_at`] opens the
+//! store; [`greeting`] is what it says on the terminal.
 
 mod accept;
 mod failure;

@@ -234,7 +234,7 @@ async fn token(options: &ServeOptions, desk: &Desk) -> Result<Token, StoreError>
     } else {
         Token::New(Secrets::create(&*desk.store, "first", Space::default()).await?)
     };
-    desk.secrets.reread().await?;
+    desk.secrets.refresh().await?;
     Ok(token)
 }
 

@@ -1,9 +1,15 @@
 //! `flowgate simulate`: what limits would do to a workload, in virtual time.
 //!
-//! Reading order: [`options`] is the question; [`workload`] says who comes when and for how long, drawn ([`random`],
-//! [`durations`]) or recorded ([`trace`]); [`engine`] plays it under one set of limits; [`tally`] counts; [`report`] and [`plot`]
-//! tell; [`run`] does one after the other; [`real`] plays the same workload through a gate of the library, by the clock on the
-//! wall. Who may start is decided by the core's `Lane`, `Rate` and `Discipline` alone: there is no rule here.
+//! Reading order:
+//!
+//! - [`options`] is the question.
+//! - [`workload`] says who comes when and for how long, drawn ([`random`], [`durations`]) or recorded
+//!   ([`trace`]).
+//! - [`engine`] plays the workload under one set of limits, and [`tally`] counts.
+//! - [`report`] and [`plot`] tell; [`run`] does one after the other.
+//! - [`real`] plays the same workload through a gate of the library, by the clock on the wall.
+//!
+//! Who may start is decided by the core's `Lane`, `Rate` and `Discipline` alone: there is no rule here.
 
 mod durations;
 mod engine;

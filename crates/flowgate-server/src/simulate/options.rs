@@ -51,7 +51,7 @@ pub(crate) struct SimulateOptions {
     #[arg(long, value_name = "N", value_parser = whole::<1>, requires = "rate", help_heading = "Limits")]
     burst: Option<u32>,
 
-    /// Spaces the starts of the rate evenly, instead of all at the begin of a period
+    /// Spaces the starts of the rate evenly, instead of all at the beginning of a period
     #[arg(long, requires = "rate", conflicts_with = "burst", help_heading = "Limits")]
     smooth: bool,
 

@@ -1,7 +1,7 @@
 //! The same workload through a real gate, by the clock on the wall.
 //!
-//! Owns the proof that a simulation can be believed: who comes sleeps until its time, enters a gate of the library, works by
-//! sleeping, and gives its pass back. It takes as long as the workload does.
+//! Owns the proof that a simulation can be believed: each arrival sleeps until its time, enters a gate of the
+//! library, works by sleeping, and gives its pass back. It takes as long as the workload does.
 
 use std::{sync::Arc, time::Duration};
 

@@ -31,7 +31,7 @@ pub(crate) enum TraceError {
         "line 1: the heading has no column `{column}`; it needs at_ms and duration_ms, and may have key and weight"
     )]
     Heading { column: &'static str },
-    #[error("line {line} is no JSON object: {why}")]
+    #[error("line {line} is not a JSON object: {why}")]
     Json { line: usize, why: String },
     #[error("line {line} is longer than {MOST_OF_A_LINE} bytes")]
     Long { line: usize },
@@ -249,7 +249,7 @@ mod tests {
             ("at_ms,duration_ms\n1,-2\n", "line 2: column `duration_ms` is \"-2\""),
             ("at_ms,duration_ms\n1\n", "line 2: column `duration_ms` is missing"),
             ("at_ms,duration_ms,weight\n1,2,0\n", "line 2: column `weight` is \"0\""),
-            ("{\"at_ms\":1,\n", "line 1 is no JSON object"),
+            ("{\"at_ms\":1,\n", "line 1 is not a JSON object"),
             ("{\"at_ms\":1}\n", "line 1: column `duration_ms` is missing"),
             ("at_ms,duration_ms\nNaN,2\n", "line 2: column `at_ms` is \"NaN\""),
             // One that came after the end of time was left out, and the answer was about another workload.

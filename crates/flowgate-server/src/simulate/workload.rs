@@ -1,7 +1,7 @@
-//! Who comes, when, under which key, and how long its work takes.
+//! The arrivals: when each comes, under which key, and how long its work takes.
 //!
-//! Owns workloads: drawn by a seed, or recorded. The same one is played again for each candidate, so that candidates differ by
-//! their limits and by nothing else.
+//! Owns workloads: drawn by a seed, or recorded. The same one is played again for each candidate, so that
+//! candidates differ by their limits and by nothing else.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -1,7 +1,10 @@
 //! `flowgate top`: keys, queues and gates of a running server, live.
 //!
-//! Reading order: [`view`] is what the server tells at `/top`, [`routes`] to whom; on the other side [`run`] asks once a second,
-//! [`snapshot`] reads the answer, [`screen`] makes lines of it, and [`terminal`] owns the terminal while they are shown.
+//! Reading order:
+//!
+//! - On the server, [`view`] is the answer at `/top`, and [`routes`] says who gets it.
+//! - In the terminal, [`run`] asks once a second, [`snapshot`] reads the answer, [`screen`] makes lines of
+//!   it, and [`terminal`] owns the terminal while they are shown.
 
 mod options;
 mod routes;

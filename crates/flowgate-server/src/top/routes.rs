@@ -1,4 +1,4 @@
-//! `GET /top`, for whoever has a token.
+//! `GET /top`, with a token.
 
 use axum::{Json, Router, extract::State, middleware, routing::get};
 use serde_json::Value;

@@ -1,6 +1,7 @@
 //! What the server tells at `/top`.
 //!
-//! Owns its JSON. All who watch share one look, made at most once a second; of the keys the busiest are told, however many there are.
+//! Owns its JSON. All who watch share one look, made at most once a second; of the keys the busiest are told,
+//! however many there are.
 
 use std::{sync::Arc, time::Duration};
 

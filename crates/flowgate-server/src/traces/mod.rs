@@ -1,9 +1,13 @@
-//! Traces: publish → dispatch → attempt, as OpenTelemetry collectors take them, off unless an address is given.
+//! Traces: publish → dispatch → attempt, as OpenTelemetry collectors take them, off unless an address is
+//! given.
 //!
-//! Reading order: [`context`] is what travels in a `traceparent`, from the publisher through the store to the endpoint, and [`above`] how it is
-//! kept; [`span`] is one
-//! stretch of the way; [`tracer`] takes spans and sends them in batches, and drops rather than ever holds up a delivery; [`otlp`] is the
-//! form they are sent in.
+//! Reading order:
+//!
+//! - [`context`] is what travels in a `traceparent`, from the publisher through the store to the endpoint;
+//!   [`above`] is how it is kept.
+//! - [`span`] is one stretch of the way.
+//! - [`tracer`] takes spans and sends them in batches. It drops spans rather than ever hold up a delivery.
+//! - [`otlp`] is the form in which they are sent.
 
 mod above;
 mod context;

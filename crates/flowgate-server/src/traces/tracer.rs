@@ -1,7 +1,7 @@
 //! Takes spans, and sends them in batches beside the work.
 //!
-//! Owns the one queue between them. It is bounded, and whoever has a span never waits: what does not fit, and what the collector does
-//! not take, is dropped and counted.
+//! Owns the one queue between them. It is bounded, and whoever has a span never waits: what does not fit, and
+//! what the collector does not take, is dropped and counted.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,9 +1,10 @@
-//! One HTTP/1.1 connection to who is asked.
+//! One HTTP/1.1 connection to the server that is asked.
 //!
-//! Owns the connection and the protocol on it. No task drives it: whoever asks polls it, so an exchange is woken by its own
-//! sockets alone, and dropping the exchange drops the connection. It is written by hand because it is the half of a proxy, and
-//! of a delivery, that a general client makes expensive: see `docs/figures/http.md` and `flow.md`. What clients send is hyper's
-//! to read.
+//! Owns the connection and the protocol on it. No task drives it: the exchange that asks polls it, so it is
+//! woken by its own sockets alone, and dropping the exchange drops the connection. It is written by hand
+//! because it is the half of a proxy, and of a delivery, that a general client makes expensive: see
+//! `docs/figures/http.md` and `flow.md`. It reads answers only: requests of the gateway's clients are read in
+//! `gateway/plain` or by hyper.
 
 use std::{
     fmt,
@@ -102,7 +103,7 @@ pub(crate) enum BodyError {
 pub(crate) enum Broken {
     #[error("the connection was closed before the end of the answer")]
     Closed,
-    #[error("the answer is no HTTP that can be read in one way only")]
+    #[error("the answer is not HTTP that can be read in only one way")]
     Malformed,
     #[error("{0}")]
     Connection(#[from] io::Error),

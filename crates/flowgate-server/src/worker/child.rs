@@ -59,7 +59,7 @@ pub(super) enum Broken {
     Unread(String),
     #[error("its process ended ({0}) before it had answered")]
     Ended(String),
-    #[error("its process wrote a line of more than {LONGEST_ANSWER} bytes, which is no answer")]
+    #[error("its process wrote a line of more than {LONGEST_ANSWER} bytes, which is not an answer")]
     TooLong,
     #[error("its process answered before it had read the task")]
     TooEarly,

@@ -61,7 +61,7 @@ pub(super) fn answer(context: &Context, line: &[u8]) -> Result<Result<Vec<u8>, F
     let wrong = |why: String| {
         let id = context.id;
         format!(
-            "its process wrote {}, which is no answer ({why}); accepted: {{\"id\": {id}, \"result\": …}} or {{\"id\": {id}, \
+            "its process wrote {}, which is not an answer ({why}); accepted: {{\"id\": {id}, \"result\": …}} or {{\"id\": {id}, \
              \"error\": \"…\"}} on one line, and anything else on standard error",
             shown(line)
         )
@@ -156,7 +156,7 @@ mod tests {
             (r#"{"id":17,"result":1,"error":"no"}"#, "it has a `result` and an `error`"),
             (r#"{"id":17,"retry":true}"#, "`retry` and `retry_after_ms` go with an `error`"),
         ] {
-            let told = format!("its process wrote `{line}`, which is no answer ({why}){accepted}");
+            let told = format!("its process wrote `{line}`, which is not an answer ({why}){accepted}");
             assert_eq!(ends(line), Err(told));
         }
         let long = ends(&"x".repeat(1000)).expect_err("it is no answer");

@@ -1,8 +1,9 @@
 //! What a worker says on standard error, its own words and those of its children.
 //!
-//! Owns the one thread that writes it. Whoever reads standard error may stall for as long as they like: leases are renewed all the
-//! same, for nobody else here waits for a write. Of the worker's own words those that find no room are lost, and counted; a child
-//! whose words find none waits, as it would with a pipe of its own.
+//! Owns the one thread that writes it. Whoever reads standard error may stall for as long as they like:
+//! leases are renewed all the same, for nobody else here waits for a write. Of the worker's own words those
+//! that find no room are lost, and counted; a child whose words find none waits, as it would with a pipe of
+//! its own.
 
 use std::{
     io::{self, Write as _},

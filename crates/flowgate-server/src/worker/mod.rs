@@ -1,9 +1,14 @@
 //! A worker that runs tasks in child processes of any language.
 //!
-//! Reading order: [`run`] is the worker from its start to its end; [`caps`] brings the configuration's caps and the store's
-//! together; [`pool`] has a seat for each child process; [`child`] is one process, and [`line`] the two lines that a task is
-//! there: a question and an answer; [`log`] is what all of them say. [`shim`] is how a child comes not to outlive its worker, and
-//! [`warden`] how what the child started does not.
+//! Reading order:
+//!
+//! - [`run`] is the worker from its start to its end. [`caps`] brings the configuration's caps and the
+//!   store's together.
+//! - [`pool`] has a seat for each child process. [`child`] is one process, and [`line`] its two lines for a
+//!   task: a question and an answer.
+//! - [`log`] is what all of them say on standard error.
+//! - [`shim`] sees to it that a child does not outlive its worker, and [`warden`] that what the child started
+//!   does not either.
 
 mod caps;
 mod child;

@@ -1,10 +1,17 @@
 //! Runs of workflows: what their messages ask for, what a step is, and what is told of them.
 //!
-//! Reading order: [`ask`] says what part in a run a request wants; [`step`] reads steps and names them, so that each is stored
-//! once; [`run`] is what is kept of a run; [`inherit`] gives later messages what the run was started with, and [`own_limits`]
-//! what one of its steps has of its own; [`slice`] writes the
-//! steps that a delivery carries; [`waiting`] has events and those who wait for them; [`log`] tells a run. All of it is pure: no
-//! store, no clock, no network.
+//! Reading order:
+//!
+//! - [`ask`] says what part in a run a request wants.
+//! - [`step`] reads steps and names them, so that each is stored once.
+//! - [`run`] is what is kept of a run.
+//! - [`inherit`] gives later messages what the run was started with, and [`own_limits`] the limits that one
+//!   of its steps has of its own.
+//! - [`slice`] writes the steps that a delivery carries.
+//! - [`waiting`] has events and the runs that wait for them.
+//! - [`log`] tells a run.
+//!
+//! All of it is pure: no store, no clock, no network.
 
 mod ask;
 mod inherit;

@@ -65,7 +65,7 @@ impl WaitAsk {
     pub(crate) fn read(event: &str, body: &[u8], now: u64) -> Result<Self, Fault> {
         let event = event_id(event)?.to_owned();
         let wrong =
-            |error: serde_json::Error| Fault::text(format!("the body is no wait ({error}); send {FORM}"));
+            |error: serde_json::Error| Fault::text(format!("the body is not a wait ({error}); send {FORM}"));
         let map: Map<String, Value> = serde_json::from_slice(body).map_err(wrong)?;
         let body: Body = serde_json::from_value(Value::Object(map)).map_err(wrong)?;
         let Ok(Destination::Url(url)) = Destination::read(&body.url) else {

@@ -78,7 +78,7 @@ fn a_file_that_is_no_text_or_is_not_there_or_is_too_large_is_said_to_be() {
     for (name, error) in [
         ("no.toml", "no.toml: cannot read the file: No such file or directory (os error 2)"),
         ("bytes.toml", "bytes.toml: cannot read the file: invalid utf-8 sequence of 1 bytes from index 19"),
-        ("large.toml", "large.toml: the file has more than 16777216 bytes: that is no config file"),
+        ("large.toml", "large.toml: the file has more than 16777216 bytes: that is not a config file"),
     ] {
         assert_eq!(folder.flowgate(&["check", "--config", name], &[]).errors(), [error]);
     }

@@ -75,10 +75,10 @@ fn t7_a_line_that_is_no_answer_fails_its_task_with_the_line() {
     for (kind, told) in [
         (
             "rubbish",
-            "its process wrote `\"hello\"`, which is no answer (invalid type: string \"hello\", expected struct Answer",
+            "its process wrote `\"hello\"`, which is not an answer (invalid type: string \"hello\", expected struct Answer",
         ),
-        ("other", "which is no answer (it is for task "),
-        ("long", "its process wrote a line of more than 16778240 bytes, which is no answer"),
+        ("other", "which is not an answer (it is for task "),
+        ("long", "its process wrote a line of more than 16778240 bytes, which is not an answer"),
         ("close", "its process ended (it closed its standard output) before it had answered"),
         ("fail", "it is broken"),
     ] {

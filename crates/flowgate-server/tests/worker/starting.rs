@@ -123,7 +123,7 @@ fn t2_what_cannot_be_is_told_before_anything_starts() {
         (
             custom,
             &["--queue=stripe", "--queue=mail"],
-            config("1 error", "--queue: worker.queues names \"mail\", which is no [[queue]]; accepted: \"stripe\", \"email\""),
+            config("1 error", "--queue: worker.queues names \"mail\", which is not a [[queue]]; accepted: \"stripe\", \"email\""),
         ),
         (
             "",

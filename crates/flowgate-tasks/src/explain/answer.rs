@@ -108,7 +108,7 @@ pub enum Limit {
         /// How many it wants.
         weight: u32,
     },
-    /// One that stands before it wants more slots of their key than are free, and nobody overtakes it.
+    /// A task before it wants more slots of their key than are free, and nobody overtakes that one.
     KeyHead {
         /// The key.
         key: String,
@@ -173,7 +173,7 @@ pub struct Spot {
     pub ahead_in_other_queues: u64,
 }
 
-/// One who holds a slot.
+/// A task that holds a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Running {
     /// The task.
@@ -186,9 +186,10 @@ pub struct Running {
     pub key: Option<String>,
     /// Who runs it.
     pub worker: String,
-    /// Since so long.
+    /// For how long it has run, in milliseconds.
     pub for_ms: u64,
-    /// For so long its worker's lease lasts, unless it is renewed. `None`: the worker is gone, and its tasks are taken back.
+    /// How long its worker's lease lasts, in milliseconds, unless it is renewed. `None`: the worker is gone,
+    /// and its tasks are taken back.
     pub lease_ms: Option<u64>,
 }
 

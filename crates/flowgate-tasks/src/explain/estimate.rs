@@ -14,7 +14,7 @@ use super::{
 /// A moment in the future, as well as it can be known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Estimate {
-    /// In so long.
+    /// In how many milliseconds.
     pub in_ms: u64,
     /// Whether it is no guess.
     pub is_exact: bool,

@@ -1,8 +1,9 @@
 //! Why something waits.
 //!
-//! [`explain`] asks a store and gives an [`Explanation`]: the limit that holds a task, who holds it, the place in line, when it
-//! should start, and what would help. Every surface shows the same one. Who has a record of how long work took gives it to
-//! [`explain_with`], and the estimate is made from that.
+//! [`explain`] asks a store and gives an [`Explanation`]: the limit that holds a task, who holds its slots,
+//! the place in line, when it should start, and what would help. Every surface shows the same explanation. A
+//! caller that has a record of how long work took gives it to [`explain_with`], and the estimate is made from
+//! that.
 
 mod answer;
 mod ask;

@@ -9,16 +9,18 @@ use crate::store::{Of, Reply, TaskLook};
 pub struct Served {
     /// The mean.
     pub mean: Duration,
-    /// Of so many.
+    /// How many were looked at.
     pub count: u32,
 }
 
-/// A record of how long work took. A store keeps none for tasks that are done; who notes more about them has one.
+/// A record of how long work took. A store keeps none for tasks that are done; a server that logs its
+/// deliveries has one.
 pub trait ServiceTimes: Sync {
     /// What was done lately of a key, a queue or all. `None`: nothing is known of it.
     fn recent(&self, of: Of) -> Reply<'_, Option<Served>>;
 
-    /// What a command has to call this key. Where names are told without their namespace, its name in the store.
+    /// The name of this key for a command. Where names are told without their namespace, it is the name in
+    /// the store.
     fn key_named(&self, key: &str) -> String {
         key.to_owned()
     }

@@ -1,4 +1,7 @@
 //! Where tasks wait: one seam, two stores.
+//!
+//! `seam` says what a store must do, `shelf` and `runs` what a server needs beside tasks. A store has no
+//! rules of its own: the crate's plan decides, inside the store's transaction.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod alike;

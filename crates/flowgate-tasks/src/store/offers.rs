@@ -1,7 +1,8 @@
-//! Workers with nothing to do, as the senders of their own process see them.
+//! Idle workers, as the senders of their own process see them.
 //!
-//! Owns who has an offer: the board, one send, or nobody. A send that takes one claims for that worker in the transaction that
-//! stores its tasks, and answers; a worker that wants to take a turn withdraws its own first. Never both.
+//! Owns who has an offer: the board, one send, or nobody. A send that takes an offer claims for that worker
+//! in the transaction that stores its tasks, and answers; a worker that wants to take a turn withdraws its
+//! own offer first. Never both.
 
 use std::{
     collections::VecDeque,
@@ -19,11 +20,11 @@ const A_FEW: usize = 64;
 /// What a worker would run, if somebody sent it now.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// Who offers.
+    /// The worker that offers.
     pub worker: WorkerId,
-    /// At most so many tasks.
+    /// How many tasks at most.
     pub slots: u32,
-    /// At most so many of one queue.
+    /// How many of one queue at most.
     pub per_queue: u32,
     /// The queues it serves. Empty: all but [`SERVER_QUEUE`](crate::SERVER_QUEUE).
     pub queues: Vec<String>,
@@ -117,6 +118,12 @@ pub struct Offered {
     answered: oneshot::Receiver<Answer>,
 }
 
+impl std::fmt::Debug for Offered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Offered").finish_non_exhaustive()
+    }
+}
+
 impl Offered {
     /// Takes the offer back. `false`: a send has it, and will answer.
     #[must_use]
@@ -124,7 +131,7 @@ impl Offered {
         self.place.take_down()
     }
 
-    /// What a send claimed for it. Pending for as long as no send takes the offer.
+    /// What a send claimed for it. It is pending for as long as no send takes the offer.
     ///
     /// # Cancel safety
     /// Dropped before it is complete, nothing is lost: it may be asked again.

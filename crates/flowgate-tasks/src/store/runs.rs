@@ -20,7 +20,7 @@ pub(crate) const LAST: &str = "~";
 /// What became of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// It goes on.
+    /// It has not ended.
     Live,
     /// It did what it should.
     Done,
@@ -65,7 +65,7 @@ pub struct Run {
     pub created: Tick,
     /// When it ended.
     pub ended: Option<Tick>,
-    /// What whoever runs it keeps about it.
+    /// What the server keeps about it.
     pub head: Vec<u8>,
 }
 
@@ -134,7 +134,7 @@ pub struct RunChange {
     pub write: RunWrite,
     /// Steps, in this order. Those whose names are known are left out, with their tasks.
     pub steps: Vec<NewStep>,
-    /// What is sent beside them.
+    /// Tasks that are sent beside them.
     pub tasks: Vec<NewTask>,
 }
 
@@ -159,7 +159,7 @@ pub enum RunOutcome {
     Ended(RunState),
     /// It is not the version that was asked for.
     Stale,
-    /// It has as many steps as a run may have, or they are as large.
+    /// It has as many steps as a run may have, or its steps are as large as they may be.
     Full,
 }
 
@@ -172,6 +172,6 @@ pub struct RunQuery {
     pub id: Option<String>,
     /// Only those that go on.
     pub is_live: bool,
-    /// At most so many.
+    /// How many at most.
     pub most: u32,
 }

@@ -73,7 +73,7 @@ impl std::fmt::Display for WorkerId {
 /// What became of a task that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Its number, or that of the one that was sent before with the same dedupe id.
+    /// Its number, or the number of the task that was sent before with the same dedupe id.
     pub id: TaskId,
     /// Whether it was not stored, because of that other one.
     pub is_duplicate: bool,
@@ -152,16 +152,16 @@ impl Settle {
 /// What a worker would like to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
-    /// At most so many tasks.
+    /// How many tasks at most.
     pub slots: u32,
-    /// At most so many of one queue.
+    /// How many of one queue at most.
     pub per_queue: u32,
-    /// Whether the counters of capped queues and of the cluster are locked first. Only a turn that does may take more than
-    /// it gives back; only a turn that gives nothing back may.
+    /// Whether the counters of capped queues and of the cluster are locked first. Only a turn that locks them may
+    /// take more tasks than it gives back, and only a turn that gives nothing back may lock them.
     pub with_locks: bool,
 }
 
-/// So long dead tasks are kept, and then forgotten.
+/// How long dead tasks are kept.
 pub const DEAD_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// What is waited for until then need not be doubted when a process begins.
@@ -173,15 +173,16 @@ pub(crate) const CANCELLING: Duration = Duration::from_secs(60);
 /// A key that is in use has at most so many lanes with nothing in them, for about as long as an upkeep takes to come by.
 pub(crate) const MOST_IDLE: u32 = 16;
 
-/// What a worker would like to have at hand when something of its own ends (soft caps). Only of queues of which the worker holds
-/// something: each starts in the place of a task of its queue that ended here, so that what runs never exceeds a cap. One with a key
-/// starts in the place of one of its key, too, and is had at hand only where the key is full, has no rate, and all that runs of it
-/// runs here: so nobody else can overtake it. Until it starts it counts nowhere.
+/// Tasks that a worker would like to have at hand when tasks of its own end (soft caps), only of queues of
+/// which it holds something. Each starts in the place of a task of its queue that ended here, so the running
+/// tasks never exceed a cap. A task with a key also starts in the place of one of its key, and is had at hand
+/// only where the key is full, has no rate, and all of its running tasks run here: so nobody else can
+/// overtake it. Until it starts it counts nowhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
-    /// At most so many tasks.
+    /// How many tasks at most.
     pub most: u32,
-    /// For how long. What has not started by then goes back to its line.
+    /// For how long. A task that has not started by then goes back to its line.
     pub lease: Duration,
 }
 
@@ -292,8 +293,8 @@ pub enum KeyChange {
     LatestAsOthers,
     /// Forgets what was spent of its rates.
     ResetRate,
-    /// Nothing of it starts for so long, or until a [`Wake`](KeyChange::Wake) by the same number. It keeps its line, and holds no
-    /// slot meanwhile.
+    /// Nothing of it starts for this long, or until a [`Wake`](KeyChange::Wake) by the same number. It keeps
+    /// its line, and holds no slot meanwhile.
     Rest {
         /// Whose rest it is: several may want one at the same time.
         by: u32,
@@ -362,7 +363,7 @@ pub struct QueueLook {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// In line, behind so many of its own lane.
+    /// In line, behind this many of its own lane.
     Waiting {
         /// How many stand before it.
         ahead: u64,
@@ -420,9 +421,9 @@ pub enum Of {
     /// All.
     #[default]
     All,
-    /// Those of one queue.
+    /// The tasks of one queue.
     Queue(String),
-    /// Those of one key.
+    /// The tasks of one key.
     Key(String),
 }
 
@@ -533,7 +534,8 @@ pub enum Wake {
     Work,
     /// A task was delayed: what upkeep waits for may have changed.
     Due,
-    /// A lane rests for so long, until its rate lets the next one start: what upkeep waits for may have changed.
+    /// A lane rests for this long, until its rate lets the next task start: upkeep may have to wake up
+    /// earlier.
     Rests(Duration),
     /// This task should be stopped.
     Cancel(TaskId),
@@ -565,8 +567,8 @@ pub trait Store: Send + Sync + 'static {
     /// store claim for nobody.
     fn offer(&self, offer: Offer) -> Option<Offered>;
 
-    /// Whether a transaction for what several callers send costs so much less than one for each that those who are about to send are let
-    /// join it first.
+    /// Whether one transaction for the tasks of several callers costs so much less than one for each that
+    /// callers about to send may join it first.
     fn gathers_sends(&self) -> bool {
         false
     }
@@ -582,8 +584,8 @@ pub trait Store: Send + Sync + 'static {
     /// Any number of processes may do it at the same time.
     fn upkeep(&self) -> Reply<'_, Kept>;
 
-    /// Of upkeep only this, in few steps, for rates that let somebody start many times a second: lanes whose rest is over are looked at
-    /// again. How long the next of them still rests.
+    /// The part of upkeep that rates with many starts a second need, in few steps: looks again at lanes whose
+    /// rest is over. Gives how long the next lane still rests.
     fn wake_rested(&self) -> Reply<'_, Option<Duration>>;
 
     /// Sets how many tasks may be claimed or running in all.
@@ -628,7 +630,8 @@ pub trait Store: Send + Sync + 'static {
     /// The same for many at once: what became of each, in their order. If it fails, some may have been cancelled.
     fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>>;
 
-    /// Which of these tasks somebody cancelled while they ran, a minute ago at most: for whoever may have missed the wake-up.
+    /// Which of these tasks somebody cancelled while they ran, a minute ago at most: for a worker that may
+    /// have missed the wake-up.
     fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>>;
 
     /// Tasks that will not run again, the newest first, before the one given.
@@ -652,6 +655,6 @@ pub trait Store: Send + Sync + 'static {
     /// Recounts everything that is counted and gives what did not agree, in words. Empty: all is well.
     fn audit(&self) -> Reply<'_, Vec<String>>;
 
-    /// Wake-ups from now on. One that cannot keep up misses some, and is told so by the channel.
+    /// Wake-ups from now on. A receiver that cannot keep up misses some, and is told so by the channel.
     fn wakes(&self) -> tokio::sync::broadcast::Receiver<Wake>;
 }

@@ -1,7 +1,7 @@
-//! What a store keeps beside tasks: notes about them, and documents of whoever uses the store.
+//! What a store keeps beside tasks: notes about them, and documents of the server that uses the store.
 //!
-//! Owns the words of that second seam. Nothing here decides whether a task may start: a server that never uses it claims and
-//! settles just the same.
+//! Owns the words of that second seam. Nothing here decides whether a task may start: a server that never
+//! uses it claims and settles just the same.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::task::TaskId;
 
-/// Something that happened to a task, in the words of whoever handles it.
+/// Something that happened to a task, in the words of the server that handles it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewNote {
     /// The task.
@@ -44,11 +44,11 @@ pub struct NoteQuery {
     pub tasks: Vec<TaskId>,
     /// Written before this one.
     pub before: Option<i64>,
-    /// At most so many.
+    /// How many at most.
     pub most: u32,
 }
 
-/// A small text under a name, for whoever uses the store.
+/// A small text under a name, for the server that uses the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     /// What sort of document it is: its own name space.
@@ -90,13 +90,13 @@ pub enum KeySort {
 pub struct KeyQuery {
     /// Those with this in their name, whatever the case of its ASCII letters. Empty: all.
     pub search: String,
-    /// Without those whose name begins so. Empty: none are left out.
+    /// Leaves out keys whose name begins with this. Empty: none.
     pub without: String,
     /// Which of them.
     pub sort: KeySort,
     /// From behind this one.
     pub after: String,
-    /// At most so many.
+    /// How many at most.
     pub most: u32,
 }
 
@@ -126,18 +126,17 @@ pub struct Census {
     pub dead: u64,
 }
 
-/// What is left undone, for whoever has to see to it. It costs the same however much there is.
+/// What is left undone, for operators. Asking costs the same however much there is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrears {
     /// Of the newest [`MOST_COUNTED`] tasks that will not run again, how many are of which queue.
     pub dead: Vec<(String, u64)>,
-    /// The task in line of the queue that was asked for that was sent before all others, if it is one of the
-    /// [`OLDEST_LOOKED_AT`] that were sent before all others of the store and that nobody holds. Its place is not counted:
-    /// `ahead` is 0.
+    /// The oldest task in line of the queue that was asked for, if it is one of the [`OLDEST_LOOKED_AT`]
+    /// oldest tasks of the store that nobody holds. Its place is not counted: `ahead` is 0.
     pub oldest: Option<TaskLook>,
 }
 
-/// The oldest in line is looked for among so many tasks: those that are delayed for long may stand before it.
+/// Among how many tasks the oldest in line is looked for: tasks with long delays may stand before it.
 pub const OLDEST_LOOKED_AT: u32 = 1000;
 
 /// What no store of tasks needs and every server does: logs, settings, lists.
@@ -145,7 +144,7 @@ pub trait Shelf: Store {
     /// The time, by the clock that decides when something is due.
     fn now(&self) -> Reply<'_, Tick>;
 
-    /// Writes notes. They are shared, so that whoever has to try again needs no copy of them.
+    /// Writes notes. They are shared, so that a caller that has to try again needs no copy.
     fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()>;
 
     /// Notes, the newest first.
@@ -185,14 +184,14 @@ pub trait Shelf: Store {
     /// These keys, as far as they are known. Their counts end at [`MOST_COUNTED`].
     fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>>;
 
-    /// How much there is; of keys, all but those whose names begin so, if anything is said.
+    /// How much there is; of keys, all but those whose names begin with `without`, unless it is empty.
     fn census(&self, without: String) -> Reply<'_, Census>;
 
     /// What is left undone, in all and in this queue.
     fn arrears(&self, queue: String) -> Reply<'_, Arrears>;
 
-    /// Cancels tasks as [`Store::cancel_all`] does; of those that had not started nothing is left, as if each had been removed from the dead at the
-    /// same moment.
+    /// Cancels tasks as [`Store::cancel_all`] does; tasks that had not started leave nothing behind, as if
+    /// each had been removed from the dead at the same moment.
     fn call_off(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>>;
 
     /// Removes a dead task. `false`: there was none.

@@ -1,7 +1,7 @@
 //! Whether a task that was handed to its handler has begun.
 //!
-//! Owns what a handler says that has to wait for something before it can begin. Till then the task's timeout does not count, and a
-//! worker that stops gives the task back as one that never started.
+//! Owns the word of a handler that has to wait for something before it can begin. Till then the task's
+//! timeout does not count, and a worker that stops gives the task back as one that never started.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Cancellations that a worker did not hear, asked for.
 //!
-//! Wake-ups are told to whoever listens at that moment: one who is far behind misses some, and one who is told of a task whose claim is still
-//! on its way does not know it yet. The store remembers what was cancelled, so both ask it.
+//! Wake-ups reach whoever listens at that moment. A worker that is far behind misses some, and a worker that
+//! hears of a task whose claim is still on its way does not know it yet. The store remembers what was
+//! cancelled, so both ask it.
 
 use std::{pin::Pin, sync::Arc};
 

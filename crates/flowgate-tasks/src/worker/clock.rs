@@ -1,4 +1,4 @@
-//! The only file of this crate that reads a clock which nobody sets.
+//! The monotonic clock, by which leases and timeouts of this crate are counted.
 
 use tokio::time::Instant;
 

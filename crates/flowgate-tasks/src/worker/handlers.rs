@@ -35,8 +35,8 @@ impl Failure {
         Failure { is_final: true, ..Failure::new(error) }
     }
 
-    /// What should have run the task could not begin with it. No attempt is used up, so whoever says this has to see to it that
-    /// it is not said again and again without a rest.
+    /// The task could not begin. No attempt is used up, so a handler must not say this again and again
+    /// without a rest.
     pub fn not_begun(error: impl fmt::Display) -> Self {
         Failure { is_not_begun: true, ..Failure::new(error) }
     }
@@ -112,7 +112,7 @@ impl Handlers {
         self.on_with(kind, move |_, argument| function(argument))
     }
 
-    /// The same, with what is known about the run.
+    /// The same, with a [`Context`] that says what is known about the run.
     #[must_use]
     pub fn on_with<T, R, E, F, Fut>(self, kind: &str, function: F) -> Self
     where
@@ -160,8 +160,9 @@ impl Handlers {
         self
     }
 
-    /// These handlers may have to wait for what runs a task, and say when it has begun: `context.begun.say()`. The task's timeout counts
-    /// from then on, and one that a worker stops before that uses up no attempt.
+    /// Declares that these handlers may have to wait before a task begins, and say when it has:
+    /// `context.begun.say()`. The task's timeout counts from then on, and a task that is stopped before that
+    /// uses up no attempt.
     #[must_use]
     pub fn say_when_begun(mut self) -> Self {
         self.say_when_begun = true;

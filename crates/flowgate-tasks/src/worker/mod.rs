@@ -1,4 +1,12 @@
 //! Workers: processes that claim tasks, run them, and settle them.
+//!
+//! For readers of the code, in reading order:
+//!
+//! - `service`: the worker itself, one turn at a time. `options` are checked once, `handlers` run the tasks.
+//! - `held`: the tasks that a worker holds; `stock`: tasks claimed ahead; `begun`: whether a task has begun.
+//! - `lease`: taken, renewed, and known to be over in time. `under_way`: a turn that the store has not
+//!   answered yet.
+//! - `catch_up`: cancellations that the worker did not hear. `news`: what it tells whoever runs it.
 
 mod begun;
 mod catch_up;

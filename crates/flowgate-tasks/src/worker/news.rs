@@ -1,7 +1,8 @@
-//! What a worker tells whoever runs it: that its store fails, that it answers again, which tasks are dead.
+//! What a worker tells its operator: that its store fails, that it answers again, which tasks are dead.
 //!
-//! Owns how often something is told, and the task that tells it: a listener that is slow or panics holds up no task. A store that fails is
-//! told once until it answers, dead tasks ten in a second; more of them are counted.
+//! Owns how often news is told, and the task that tells it: a listener that is slow or panics holds up no
+//! task. A store that fails is told once until it answers, dead tasks ten in a second; more of them are
+//! counted.
 
 use std::{
     fmt,
@@ -31,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// So much of an error is told.
 const LINE: usize = 200;
 
-/// Something whoever runs a worker wants to know. As text it is one line.
+/// News of a worker for its operator. As text it is one line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum News {

@@ -1,19 +1,19 @@
 //! The options of a worker, checked once.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use flowgate_core::OptionError;
 
 /// Claiming ahead of what can start (soft caps).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefetch {
-    /// At most so many tasks beyond those that run.
+    /// How many tasks at most, beyond those that run.
     pub buffer: u32,
     /// How long a task may wait here before another worker may have it. One is started in the first half of this only.
     pub lease: Duration,
 }
 
-/// How a worker works. The defaults are those of the seed: as many tasks at once as there are processors, hard caps.
+/// How a worker works. The defaults: as many tasks at once as there are processors, and hard caps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
     /// What people call it. Default: `worker`.
@@ -22,9 +22,10 @@ pub struct WorkerOptions {
     pub processes: u32,
     /// The queues it serves. Empty, the default: all but [`SERVER_QUEUE`](crate::SERVER_QUEUE), whose tasks are a server's.
     pub queues: Vec<String>,
-    /// At most so many claims of one queue in one pass. 0, the default: no such bound.
+    /// How many tasks of one queue are claimed in one pass at most. 0, the default: no such bound.
     pub max_claim_batch: u32,
-    /// At most so many claimed or running tasks. 0, the default: `processes`, and what may be claimed ahead.
+    /// How many tasks are claimed or running at most. 0, the default: `processes`, and what may be claimed
+    /// ahead.
     pub max_claim_per_worker: u32,
     /// Whether tasks are claimed ahead. `None`, the default: caps are hard, and what is claimed runs at once.
     pub prefetch: Option<Prefetch>,
@@ -98,15 +99,8 @@ impl WorkerOptions {
     }
 }
 
-/// The line a worker begins its log with, but for what only the store knows.
-impl fmt::Display for WorkerOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "processes={}, max_claim_per_worker={}, max_claim_batch={}",
-            self.processes,
-            self.most(),
-            self.max_claim_batch
-        )
+impl std::fmt::Debug for super::Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
     }
 }

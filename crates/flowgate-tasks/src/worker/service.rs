@@ -46,7 +46,7 @@ pub struct Ending {
     pub lost: u64,
     /// The tasks that were stopped, because they had not ended at the drain deadline, and are tried again.
     pub stopped: Vec<TaskId>,
-    /// Those of which that was the last attempt.
+    /// The stopped tasks that have no attempt left.
     pub stopped_dead: Vec<TaskId>,
 }
 
@@ -69,7 +69,7 @@ impl Worker {
         Ok(Worker { store, handlers, options, listener: None })
     }
 
-    /// Tells this function what whoever runs the worker wants to know, one thing at a time: that the store fails, that it answers
+    /// Tells this function the news of the worker, one at a time: that the store fails, that it answers
     /// again, which tasks are dead. `worker.listen(|news| eprintln!("{news}"))` is enough for a log.
     #[must_use]
     pub fn listen(self, listener: impl Fn(&News) + Send + Sync + 'static) -> Self {

@@ -1,8 +1,9 @@
 //! Tasks claimed ahead, under soft caps: at hand, so that one starts the moment another of its queue ends.
 //!
-//! Owns when one may start without asking the store: in the place of a task of its queue that ended here, and if it has a key, of
-//! its key and at least its weight; in the first half of its lease. The store hears of it with the next turn; what it has not heard of when the lease ends is stopped, for then
-//! somebody else may have it.
+//! Owns when one may start without asking the store: in the place of a task of its queue that ended here, and
+//! if it has a key, of its key and at least its weight; in the first half of its lease. The store hears of it
+//! with the next turn; what it has not heard of when the lease ends is stopped, for then somebody else may
+//! have it.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -94,7 +94,7 @@ fn s2_a_file_that_cannot_be_opened_is_told_with_what_is_in_the_way() {
     let cases = [
         (within.join("missing/store.db"), "there is no folder "),
         (within, " is a folder; name a file in it"),
-        (folder.file(), " is no SQLite file; name another"),
+        (folder.file(), " is not an SQLite file; name another"),
     ];
     for (path, told) in cases {
         let error = Sqlite::open(&path).map(drop).expect_err("no store").to_string();

@@ -1,7 +1,8 @@
-//! A pooler of transactions before PostgreSQL, the smallest that is one: a single connection, which whoever asks next is given until its
-//! transaction is over.
+//! A pooler of transactions before PostgreSQL, the smallest that is one: a single connection, which whoever
+//! asks next is given until its transaction is over.
 //!
-//! Owns nothing of what is said: it reads where a message ends, and when the server has nothing open any more.
+//! Owns nothing of what is said: it reads where a message ends, and when the server has nothing open any
+//! more.
 
 use std::{
     io::{self, Read, Write},

@@ -1,8 +1,10 @@
-//! The short way at a desk: what nearly every step is, where nothing unusual goes on.
+//! The short way at a desk: nearly every step, where nothing unusual goes on.
 //!
-//! Owns five steps in as few instructions as they can be: into a lane that has room, a check of a lane that has a start left, into a line behind others, out of it from
-//! behind others, and out of a lane, handing over to the head of the row. Whatever is not plain it leaves as it was, for [`State`] to see to; who may start is asked
-//! of [`Lane::decide`] and [`Lane::hands_over`] here too. Nothing here sets a moment or takes the counts from the express lane.
+//! Owns five steps in as few instructions as they can be: into a lane that has room, a check of a lane that
+//! has a start left, into a line behind others, out of it from behind others, and out of a lane, handing over
+//! to the head of the row. It leaves everything unusual as it was, for [`State`] to see to. Who may start is
+//! asked of [`Lane::decide`] and [`Lane::hands_over`] here too. Nothing here sets a moment or takes the
+//! counts from the express lane.
 
 use std::{sync::Arc, task::Waker};
 

@@ -1,7 +1,7 @@
 //! How a gate is built.
 //!
-//! Owns the options of a gate that are not limits, and hands the limits' own to [`LimitsBuilder`]. What is wrong is told by
-//! `build`, one option at a time, before anything exists.
+//! Owns the options of a gate that are not limits, and hands the others to [`LimitsBuilder`]. `build` tells
+//! the first mistake, before anything exists.
 
 use std::{marker::PhantomData, sync::Arc, thread, time::Duration};
 
@@ -114,8 +114,8 @@ impl<K> GateBuilder<K> {
         self
     }
 
-    /// Spreads the rate's starts evenly: in any stretch of a period's length at most `rate` start (up to 100 a second; beyond
-    /// that, what 10 ms allow more). A `burst` goes before it.
+    /// Spreads the rate's starts evenly: in any stretch of a period's length at most `rate` start (up to 100
+    /// a second; beyond that, as many more as 10 ms allow). A `burst` overrules it.
     pub fn smooth(mut self) -> Self {
         self.limits = self.limits.smooth();
         self
@@ -135,16 +135,17 @@ impl<K> GateBuilder<K> {
 
     /// The line's discipline (per key) is CoDel, newest first. Not set: first in, first out, whatever happens.
     ///
-    /// Once the line has not been empty for a whole `interval`, a freed slot goes to the newest, and whoever has waited for
-    /// `target` is refused (`queue-timeout`), until the line has become empty. Before that it is first in, first out, and
-    /// nobody waits longer than `interval`. Time in which a pause or the rate holds the line does not count. `target` is
-    /// above zero, `interval` from `target` to 366 days; it takes a `max`, and goes not with `reject`.
+    /// Once the line has not been empty for a whole `interval`, a freed slot goes to the newest, and a waiter
+    /// that has waited for `target` is refused (`queue-timeout`), until the line has become empty. Before
+    /// that it is first in, first out, and nobody waits longer than `interval`. Time in which a pause or the
+    /// rate holds the line does not count. `target` is above zero, `interval` from `target` to 366 days; it
+    /// needs a `max`, and excludes `reject`.
     pub fn codel(mut self, target: Duration, interval: Duration) -> Self {
         self.limits = self.limits.codel(target, interval);
         self
     }
 
-    /// Nobody waits: who cannot start at once is refused.
+    /// Nobody waits: an entrant that cannot start at once is refused.
     pub fn reject(mut self) -> Self {
         self.limits = self.limits.reject();
         self

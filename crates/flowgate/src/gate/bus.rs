@@ -1,7 +1,7 @@
 //! Events on their way to listeners.
 //!
-//! Owns who listens. With nobody listening it costs one load of one flag. Listeners are called with no lock held; one that
-//! panics is counted and otherwise ignored: no slot depends on it.
+//! Owns the listeners. With nobody listening it costs one load of one flag. Listeners are called with no lock
+//! held; a panic of a listener is counted and otherwise ignored: no slot depends on it.
 
 use std::{
     fmt,

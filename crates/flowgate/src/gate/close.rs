@@ -13,8 +13,8 @@ use flowgate_core::Tick;
 
 use super::engine::Engine;
 
-/// A gate that closes: await it to know when nothing is in flight and nobody waits, or the deadline has come. Of a gate that
-/// is closed more than once, the soonest deadline holds for all.
+/// A gate that closes. Await it to know when nothing is in flight and nobody waits, or the deadline has come.
+/// If a gate is closed more than once, the soonest deadline holds for all.
 ///
 /// Cancel safety: dropping it changes nothing; the gate stays closed.
 #[must_use = "the gate is closed already; await this to know when it is empty"]

@@ -1,6 +1,7 @@
 //! What an operator does at a desk: other limits, pins, pause, resume, close.
 //!
-//! Owns the live changes. Those who wait are never lost or reordered by one; whoever may start after it starts at once.
+//! Owns the live changes. A change never loses or reorders a waiter, and whoever may start after it starts at
+//! once.
 
 use std::{sync::Arc, task::Waker};
 

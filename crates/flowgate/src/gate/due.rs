@@ -1,7 +1,7 @@
 //! Moments at which a lane wants to be looked at.
 //!
-//! Owns a heap of (moment, lane). Entries of lanes that are gone stay until their moment comes or [`Due::tidy`] is called;
-//! who takes an entry out checks that the lane is still the same one.
+//! Owns a heap of (moment, lane). Entries of lanes that are gone stay until their moment comes or
+//! [`Due::tidy`] is called; the code that takes an entry out checks that the lane is still the same one.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 

@@ -1,6 +1,7 @@
-//! A gate's desks and how an entrant finds its own.
+//! A gate's desks, and how an entrant finds its own.
 //!
-//! Owns what all handles of one gate share, and turns what a desk says into passes, refusals and events. It holds no counts.
+//! Owns what all handles of one gate share, and turns a desk's answer into passes, refusals and events. It
+//! holds no counts.
 
 use std::{hash::BuildHasher, sync::Arc, task::Poll, time::Duration};
 

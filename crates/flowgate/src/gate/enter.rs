@@ -35,7 +35,8 @@ pub struct Enter<'a> {
     attempt: Attempt,
 }
 
-/// As [`Enter`], borrowing nothing: for futures that have to be `'static`, such as those of an HTTP service.
+/// As [`Enter`], borrowing nothing: for futures that have to be `'static`, such as the future of an HTTP
+/// service.
 ///
 /// Cancel safety: as [`Enter`].
 #[must_use = "an entry does nothing unless awaited"]
@@ -67,8 +68,8 @@ impl<'a> Enter<'a> {
         Enter { engine, key: key.map(Name::Text), attempt: Attempt::new(spot) }
     }
 
-    /// Asks for `weight` slots at once; they are given and come back together. Nothing weighs less than 1. One that weighs
-    /// more than `max` is refused (`too-heavy`).
+    /// Asks for `weight` slots at once; they are given and come back together. A weight of 0 counts as 1. An
+    /// entry that weighs more than `max` is refused (`too-heavy`).
     #[inline]
     pub fn weight(mut self, weight: u32) -> Self {
         self.attempt.weight = weight.max(1);

@@ -1,7 +1,8 @@
-//! What a pass that is more than a slot carries along: what it needs to tell of its end, when it began, a great weight.
+//! A pass that carries more than a slot: a listener to tell of its end, the moment it began, or a weight
+//! above one.
 //!
-//! Owns one small allocation for each such pass, kept for a later pass of the thread: where somebody listens, making and freeing
-//! it each time would be an eighth of an entry.
+//! Owns one small allocation for each such pass, kept for a later pass of the thread: where somebody listens,
+//! making and freeing it each time would be an eighth of an entry.
 
 use std::{
     cell::{Cell, RefCell},

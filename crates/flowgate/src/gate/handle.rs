@@ -182,8 +182,8 @@ impl KeyedGate {
         async move { Ok(enter.await?.scope_at(spot, work).await) }
     }
 
-    /// Pins limits to one key: from now on they hold there, for those who wait as well, whatever the gate's limits are. How
-    /// long one may wait stays the gate's. `false` if there is no room for another lane.
+    /// Pins limits to one key: from now on they hold there, for waiters as well, whatever the gate's limits
+    /// are. How long an entrant may wait stays the gate's. `false` if there is no room for another lane.
     pub fn pin(&self, key: &str, limits: Limits) -> Result<bool, OptionError> {
         check_keyed(&limits)?;
         Ok(self.engine.pin(key, limits))
@@ -206,7 +206,7 @@ impl KeyedGate {
         self.engine.look_lanes(limit)
     }
 
-    /// Other limits, at once, for those who wait as well.
+    /// Sets other limits, at once, for waiters as well.
     pub fn set_limits(&self, limits: Limits) -> Result<(), OptionError> {
         check_keyed(&limits)?;
         self.engine.set_limits(limits);
@@ -215,7 +215,8 @@ impl KeyedGate {
 }
 
 impl Gate {
-    /// Other limits, at once, for those who wait as well. Nobody in line is lost or reordered; passes that are out stay out.
+    /// Sets other limits, at once, for waiters as well. Nobody in line is lost or reordered; passes that are
+    /// out stay out.
     pub fn set_limits(&self, limits: Limits) {
         self.engine.set_limits(limits);
     }
@@ -323,7 +324,7 @@ impl<K> fmt::Debug for Gate<K> {
 pub enum EntryError {
     /// The gate refused.
     Refused(Refusal),
-    /// The key could not be told: a mistake in the configuration, and no slot was touched.
+    /// The key could not be found: a mistake in the configuration. No slot was touched.
     Key {
         /// Which gate.
         gate: String,

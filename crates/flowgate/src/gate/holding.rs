@@ -1,8 +1,9 @@
-//! What the work being polled right now holds.
+//! The passes that the work being polled right now holds.
 //!
-//! Owns a list per thread, filled for as long as a [`Scoped`](super::Scoped) future is being polled: so an entry asked for
-//! inside knows which passes its own work holds. Noting one is a few plain writes, for it is done at every poll of everything
-//! that holds a pass; only who would have to wait reads what was noted.
+//! Owns a list per thread, filled for as long as a [`Scoped`](super::Scoped) future is being polled: so an
+//! entry that is asked for inside knows which passes its own work holds. Noting a pass is a few plain writes,
+//! for it is done at every poll of everything that holds one; only an entrant that would have to wait reads
+//! the list.
 
 use std::cell::{Cell, RefCell};
 

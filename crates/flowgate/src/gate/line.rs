@@ -1,8 +1,8 @@
-//! The line: those who wait, in the order they came.
+//! The line: the waiters, in the order they came.
 //!
-//! Owns the waiters of one desk: for each lane a row, and across lanes the order of arrival, which is also the order of the
-//! timeout's deadlines, for all wait equally long. A row is in the order of arrival too, whichever end of it is next. Joining
-//! and leaving anywhere is constant time. It decides nothing.
+//! Owns the waiters of one desk: for each lane a row, and across lanes the order of arrival, which is also
+//! the order of the timeout's deadlines, for all wait equally long. A row is in the order of arrival too,
+//! whichever end of it is next. Joining and leaving anywhere is constant time. It decides nothing.
 
 use std::{sync::Arc, task::Waker};
 

@@ -1,13 +1,25 @@
 //! Gates in the process: bounded, fair, keyed, live.
 //!
-//! Build a [`Gate`], or one with keys ([`KeyedGate`]), and ask it for a [`Pass`]: the slot is taken for as long as the pass lives.
-//! Who gets none has a [`Refusal`](crate::Refusal) that says why. [`Gate::look`] has the figures of this moment, a [`Listener`] or
-//! a [`Subscription`] hears what happens.
+//! Build a [`Gate`], or one with keys ([`KeyedGate`]), and ask it for a [`Pass`]: the slot is taken for as
+//! long as the pass lives. An entry that gets no pass gets a [`Refusal`](crate::Refusal), which says why.
+//! [`Gate::look`] has the figures of this moment, and a [`Listener`] or a [`Subscription`] hears what
+//! happens.
 //!
-//! For readers of the code: `handle` is what users hold; `engine` finds the desk; `desk` is the lock with the `express` lane
-//! beside it; `state` is what happens under the lock (`timing` because time passes, `control` because an operator says
-//! so, `reentry` because work would wait for itself), and `brisk` the short way through it; `lanes` (with its `table`) and `line` keep the lanes and who waits; `pass` and
-//! `enter` are the two ends of an entry. Who may start is decided in `flowgate-core` only.
+//! For readers of the code, in reading order:
+//!
+//! - `handle`: what users hold, built by `builder`.
+//! - `enter` and `pass`: the two ends of an entry. `full` is what a few passes carry beside their slot,
+//!   `wait` what a waiter brings along, `seat` where it reads its fate.
+//! - `engine`: finds the desk of a key, and turns its answer into passes, refusals and events (`bus`).
+//! - `desk`: a lock, with the `express` lane beside it; `wakes` is what is done when the lock is gone.
+//! - `state`: what happens under the lock. `brisk` is the short way through it, `timing` what happens because
+//!   time passes (`due` has the moments), `control` what an operator does, `reentry` (with `holding`) work
+//!   that would wait for itself, `backlogs` lines under CoDel.
+//! - `lanes` (with its `table`) and `line`: the lanes, and the waiters. `slab` is their memory, `quota` how
+//!   many lanes there may be.
+//! - `look`, `meta`, `close`, `name`: figures, what desks share, draining, and the form of a key.
+//!
+//! Who may start is decided in `flowgate-core` only.
 
 mod backlogs;
 mod brisk;

@@ -1,6 +1,6 @@
-//! The key an entrant comes with.
+//! The key that an entrant comes with.
 //!
-//! Owns the two forms it may have: text, or a [`Key`] that somebody made already, which is shared and not made again.
+//! Owns its two forms: text, or a [`Key`] that was made before, which is shared and not made again.
 
 use flowgate_core::Key;
 

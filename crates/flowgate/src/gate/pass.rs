@@ -1,8 +1,8 @@
 //! Passes: proof of admission.
 //!
-//! Owns the end of an entry: the slot lives exactly as long as its pass, whatever becomes of the work. A pass is two words, and so
-//! is what an entry gives, pass or refusal: it travels in registers. One that is written to memory and read again at once is
-//! waited for, which took longer than all the rest of an entry.
+//! Owns the end of an entry: the slot lives exactly as long as its pass, however the work ends. A pass is two
+//! words, and so is the result of an entry, pass or refusal: it travels in registers. A pass that is written
+//! to memory and read again at once has to be waited for, which took longer than all the rest of an entry.
 
 use std::{
     fmt,

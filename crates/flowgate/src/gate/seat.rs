@@ -1,7 +1,7 @@
-//! The seat of one who waits: where its fate is written, and read without a lock.
+//! The seat of a waiter: where its fate is written, and read without a lock.
 //!
-//! Owns one small allocation per wait, kept for a later wait of the thread. Written once, under the desk's lock; read by the
-//! entrant whenever it is polled.
+//! Owns one small allocation for each wait, kept for a later wait of the thread. It is written once, under
+//! the desk's lock, and read by the entrant whenever that is polled.
 
 use std::{cell::RefCell, sync::Arc};
 

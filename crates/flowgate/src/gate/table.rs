@@ -1,8 +1,9 @@
 //! Which lane a hash leads to.
 //!
-//! Owns a table with a hash and the lane beside each other in every place: to find a lane takes one look here and one at the lane, where
-//! a table that keeps its marks apart from its entries takes two here. With 100,000 keys each of these looks waits for memory. It knows
-//! no keys: whoever asks says which of the lanes of one hash it is.
+//! Owns a table with a hash and the lane beside each other in every place. Finding a lane takes one look here
+//! and one at the lane; a table that keeps its marks apart from its entries takes two here. With 100,000 keys
+//! each of these looks waits for memory. It knows no keys: the caller says which of the lanes of one hash it
+//! is.
 
 use super::slab::NONE;
 

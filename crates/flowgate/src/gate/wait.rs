@@ -1,7 +1,7 @@
 //! What it takes to wait.
 //!
-//! Owns what one who may have to wait brings along: the time, a waker, a seat. None of it is made under a desk's lock where waiting
-//! is likely, for a waker is code of others.
+//! Owns what an entrant that may have to wait brings along: the time, a waker, a seat. None of it is made
+//! under a desk's lock where waiting is likely, for a waker is user code.
 
 use std::{cell::Cell, sync::Arc, task::Waker};
 

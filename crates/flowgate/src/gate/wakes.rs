@@ -1,6 +1,7 @@
 //! What is done when the lock is gone.
 //!
-//! Owns the wakers that a step at a desk has to wake or to drop: both run code of others, which must find no lock held.
+//! Owns the wakers that a step at a desk has to wake or to drop: both run user code, which must find no lock
+//! held.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,8 +1,8 @@
 //! How a refusal is answered.
 //!
-//! Owns status, headers and bodies of refused requests: problem documents (RFC 9457), the JSON envelope of seed 003, and
-//! gRPC's own form. Every refusal carries `Cache-Control: no-store` and the marker [`REFUSAL`], by which a client knows that
-//! the request did not run.
+//! Owns status, headers and bodies of refused requests: problem documents (RFC 9457), a JSON envelope, and
+//! gRPC's own form. Every refusal carries `Cache-Control: no-store` and the marker [`REFUSAL`], by which a
+//! client knows that the request did not run.
 
 use std::{borrow::Cow, fmt::Write, time::Duration};
 
@@ -51,8 +51,8 @@ pub enum Format {
     Envelope,
 }
 
-/// A refusal as it is told. A server that writes the heads of its responses itself takes it from here; all others have it as a
-/// response from [`Answer::refuse`], which says the same.
+/// A refusal in its parts. A server that writes the heads of its responses itself takes it from here; all
+/// others get a response from [`Answer::refuse`], which says the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     status: StatusCode,
@@ -117,7 +117,7 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// As seed 003 has it: 429 with the JSON envelope.
+    /// 429 with the JSON envelope that a gateway's clients know.
     pub fn envelope() -> Self {
         Answer {
             status: StatusCode::TOO_MANY_REQUESTS,
@@ -317,7 +317,7 @@ impl Told {
         Told { status, kind: GRPC, grpc, reason: None, retry_after: None, body }
     }
 
-    /// Whether whoever sends a body of this `Content-Type` speaks gRPC.
+    /// Whether a client that sends a body of this `Content-Type` speaks gRPC.
     pub fn is_for_grpc(content_type: &[u8]) -> bool {
         content_type.starts_with(GRPC.as_bytes())
     }
@@ -332,7 +332,7 @@ impl Told {
         &self.body
     }
 
-    /// Writes its headers as lines of HTTP/1.1: all but those of the body's length and of the connection.
+    /// Writes its headers as lines of HTTP/1.1: all but the body's length and the connection.
     pub fn write_lines(&self, text: &mut Vec<u8>) {
         text.extend_from_slice(b"content-type: ");
         text.extend_from_slice(self.kind.as_bytes());

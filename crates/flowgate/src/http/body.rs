@@ -44,7 +44,7 @@ impl Slot {
 }
 
 pin_project! {
-    /// The body of a response that passed a layer, with its pass; or that of a refusal.
+    /// The body of a response that passed a layer, with its pass; or the body of a refusal.
     pub struct GatedBody<B> {
         #[pin]
         kind: Kind<B>,

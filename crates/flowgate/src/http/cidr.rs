@@ -1,6 +1,6 @@
 //! Address blocks, as written in lists of trusted proxies.
 //!
-//! Owns their text form and who is inside. It never resolves names.
+//! Owns their text form and which addresses are inside. It never resolves names.
 
 use std::{
     fmt,

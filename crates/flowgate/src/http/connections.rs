@@ -52,13 +52,14 @@ impl Connections {
         Ok(Connections { gate: Gate::builder().name("connections").max(max).reject().build()? })
     }
 
-    /// At most so many from now on. If more are open, they stay, and the next may come when enough of them have gone.
+    /// At most this many connections from now on. If more are open, they stay, and the next may come when
+    /// enough of them have gone.
     pub fn set_max(&self, max: u32) -> Result<(), OptionError> {
         self.gate.set_limits(self.gate.limits().with_max(max)?);
         Ok(())
     }
 
-    /// Counts a stream; `None`, and the stream is closed, if there are as many as may be.
+    /// Counts a stream. `None`, and the stream is closed, if the cap is reached.
     pub fn admit<T>(&self, stream: T) -> Option<Connection<T>> {
         let pass = self.gate.try_enter().ok()?;
         Some(Connection { stream, pass })
@@ -66,7 +67,7 @@ impl Connections {
 
     /// The next connection that may stay.
     ///
-    /// Cancel safety: dropped, no accepted connection is lost but one that was to be closed.
+    /// Cancel safety: dropped, no accepted connection is lost, except one that was to be closed.
     pub async fn accept(&self, listener: &TcpListener) -> io::Result<(Connection<TcpStream>, SocketAddr)> {
         loop {
             let (stream, peer) = listener.accept().await?;

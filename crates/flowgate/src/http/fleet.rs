@@ -1,7 +1,8 @@
 //! What layers on shared gates have in common.
 //!
-//! Owns the way of a request through one: its gate is asked when the response is first waited for, and the request waits for the answer, which comes from
-//! a store. What is asked, and what a refusal says of it, each layer knows itself.
+//! Owns the way of a request through such a layer. Its gate is asked when the response is first waited for,
+//! and the request waits for the answer, which comes from a store. Each layer knows what it asks, and what a
+//! refusal says.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! What every layer asks of a request before it asks its gate.
 //!
-//! Owns the options the layers share: scope, identity, exemptions, how a refusal is answered and who hears of it; and the
-//! mark by which a request is counted once, however often one layer is mounted.
+//! Owns the options the layers share: scope, identity, exemptions, how a refusal is answered and which hook
+//! hears of it; and the mark by which a request is counted once, however often one layer is mounted.
 
 use std::{
     fmt,

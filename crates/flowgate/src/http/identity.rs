@@ -1,7 +1,7 @@
-//! Who a request comes from.
+//! Which client a request comes from.
 //!
-//! Owns the ways to tell one client from another. What a client could have written itself is never believed: forwarding
-//! headers count only as far as declared proxies wrote them, read from the right.
+//! Owns the ways to tell one client from another. A header that a client could have written itself is never
+//! believed: forwarding headers count only as far as declared proxies wrote them, read from the right.
 
 use std::{fmt, net::IpAddr, net::SocketAddr, str, sync::Arc};
 
@@ -50,10 +50,11 @@ impl Identity {
         Identity(Source::Peer)
     }
 
-    /// Behind exactly `hops` proxies of yours, each of which appends to `X-Forwarded-For`: the entry that the first of them
-    /// wrote, counted from the right. A request with fewer entries did not come through all of them, and is known by the
-    /// address of its connection. Nobody else may be able to connect: whoever can, writes as many entries as it likes; where that
-    /// is not certain, [`Identity::trusted`] is the one to use. With 0, as [`Identity::peer`].
+    /// Behind exactly `hops` proxies of yours, each of which appends to `X-Forwarded-For`: the entry that the
+    /// first of them wrote, counted from the right. A request with fewer entries did not come through all of
+    /// them, and is known by the address of its connection. Nobody else may be able to connect, for a client
+    /// that can writes as many entries as it likes. Where that is not certain, use [`Identity::trusted`].
+    /// With 0, as [`Identity::peer`].
     pub fn hops(hops: usize) -> Self {
         Identity(Source::Hops { hops: hops.min(MOST_HOPS), header: X_FORWARDED_FOR })
     }
@@ -88,8 +89,9 @@ impl Identity {
         self.address(request).map_or_else(|| Key::new(UNKNOWN), |address| Key::new(&text_of(address)))
     }
 
-    /// The same of a head that is no request yet: by the address of its connection, and the values of a header in the order of
-    /// their lines. A function ([`Identity::by`]) has nothing to ask there, and knows nobody.
+    /// The same for a head that is not a request yet: by the address of its connection, and the values of a
+    /// header in the order of their lines. A function ([`Identity::by`]) has no request to ask, so the client
+    /// is unknown.
     pub fn key_of<'h, V>(&'h self, peer: SocketAddr, values: impl FnOnce(&'h HeaderName) -> V) -> String
     where
         V: DoubleEndedIterator<Item = &'h [u8]>,

@@ -1,14 +1,21 @@
 //! Limits at an HTTP edge: plain `tower` layers for axum, hyper and tonic.
 //!
-//! The layer to begin with is [`ConcurrencyLimit`]; [`Scope`] says whose budget it is, [`Identity`] who a client is, [`Answer`] what
-//! the refused are told.
+//! Begin with [`ConcurrencyLimit`]. [`Scope`] says whose budget it is, [`Identity`] tells clients apart, and
+//! [`Answer`] says what refused requests are told.
 //!
-//! For readers of the code: [`ConcurrencyLimit`], [`RateLimit`] and [`LoadShed`] are the layers, each in a room of its own, and
-//! [`Connections`] caps the accept loop before them; they stack in the order connections → shedding → concurrency → rate.
-//! What they share: `scope` and `identity` find the key, `front` asks all that is asked of a request first, `answer`
-//! writes a refusal in the words of `wording`, `figures` the headers, `fleet` takes a request through a layer on a shared gate, `body` carries the pass to the end of the response, `upgrade` to the end of
-//! a connection that became something else. [`client`] is the other side: a layer for callers of such an API. Who may start
-//! is decided by gates only.
+//! For readers of the code, in reading order:
+//!
+//! - [`ConcurrencyLimit`], [`RateLimit`] and [`LoadShed`] are the layers, each in a folder of its own.
+//!   [`Connections`] caps the accept loop before them. They stack in the order connections → shedding →
+//!   concurrency → rate.
+//! - `front`: what every layer asks of a request before it asks its gate. `scope` and `identity` (with
+//!   `cidr`) find the key.
+//! - `answer`: writes a refusal, in the words of `wording`; `figures` writes the headers.
+//! - `future`: a request on its way. `body` carries the pass to the end of the response, `upgrade` to the end
+//!   of a connection that became something else. `fleet` takes a request through a layer on a shared gate.
+//! - [`client`]: the other side, a layer for callers of such an API.
+//!
+//! Who may start is decided by gates only.
 
 pub(crate) mod answer;
 mod body;

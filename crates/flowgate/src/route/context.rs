@@ -48,8 +48,8 @@ type LogFn = Box<dyn Fn(&str) + Send + Sync>;
 /// How many exchanges of a route's source are under way at once, at most, unless told otherwise.
 const INTAKE: u32 = 1_024;
 
-/// Routes that run together: they call each other by id, are heard on one bus, and stop together. Dropped, its sources stop;
-/// what is under way goes on.
+/// Routes that run together: they call each other by id, are heard on one bus, and stop together. Dropped,
+/// its sources stop; exchanges under way go on.
 pub struct Context {
     shared: Arc<Shared>,
     state: Mutex<State>,
@@ -269,11 +269,11 @@ impl Context {
         }
     }
 
-    /// Stops: takes nothing in any more, lets what is under way go on within its bounds until `drain` is over, and cancels the
-    /// rest, which the report names.
+    /// Stops the context: it takes nothing in any more, lets exchanges under way go on within their bounds
+    /// until `drain` is over, and cancels the rest, which the report names.
     ///
-    /// Cancel safety: nothing happens before the first poll. Dropped later, intake stays stopped, and what is under way goes
-    /// on.
+    /// Cancel safety: nothing happens before the first poll. Dropped later, intake stays stopped, and
+    /// exchanges under way go on.
     pub async fn shutdown(&self, drain: Duration) -> Report {
         let sites = self.stop_intake();
         let mut over = pin!(self.shared.timers.sleep(drain));

@@ -75,7 +75,8 @@ impl<R: Send + 'static, I: Send + 'static, O: Send + 'static> Draft<R, I, O> {
         self
     }
 
-    /// At most so many exchanges start per period. Outside of retries: each exchange spends one start. Several stack.
+    /// Bounds how many exchanges start per period. Outside of retries: each exchange spends one start.
+    /// Several stack.
     pub fn throttle(mut self, throttle: Throttle<I>) -> Self {
         let limiter = self.plan.gate(throttle.split(Scope::Route));
         self.around.throttles.push(limiter);
@@ -109,15 +110,16 @@ impl<R: Send + 'static, I: Send + 'static, O: Send + 'static> Draft<R, I, O> {
         self
     }
 
-    /// At most so many exchanges at once. Inside of retries and timeouts: a slot is taken for each attempt. Several nest, the
-    /// first declared outermost.
+    /// Bounds how many exchanges run at once. Inside of retries and timeouts: a slot is taken for each
+    /// attempt. Several nest, the first declared outermost.
     pub fn concurrency(mut self, concurrency: Concurrency<I>) -> Self {
         let limiter = self.plan.gate(concurrency.split(Scope::Route));
         self.around.limiters.push(limiter);
         self
     }
 
-    /// Remembers what came of exchanges. The innermost: what is known is given without running the steps.
+    /// Remembers the outcome of exchanges. It is the innermost wrapper: a known outcome is given without
+    /// running the steps.
     pub fn cache(mut self, cache: Cache<I>) -> Self
     where
         O: Clone + Sync,

@@ -44,7 +44,8 @@ impl Error {
         Error(Box::new(Inner { code, message: message.into(), is_retryable, refusal: None, source: None }))
     }
 
-    /// What a step of the user's returned: an [`Error`] stays what it is, all else is RC5001.
+    /// Makes an error of what a user's step returned: an [`Error`] stays what it is, everything else is
+    /// RC5001.
     pub fn of(error: impl Into<BoxError>) -> Self {
         Error::coded(Code::StepFailed, error.into())
     }

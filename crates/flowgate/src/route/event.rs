@@ -60,7 +60,7 @@ pub enum What {
         /// With which code.
         code: Code,
     },
-    /// `route:exchange:cancelled`: whoever waited for it is gone, or the context has shut down.
+    /// `route:exchange:cancelled`: its caller is gone, or the context has shut down.
     Cancelled,
     /// `route:concurrency:queued`, `acquired`, `released`, `rejected`, `left`: at a gate of `concurrency`.
     Concurrency(AtGate),
@@ -148,7 +148,7 @@ pub enum What {
         /// Where it was declared.
         scope: Scope,
     },
-    /// `route:tap:failed`: which goes no further.
+    /// `route:tap:failed`: the failure goes no further.
     TapFailed {
         /// With which code.
         code: Code,

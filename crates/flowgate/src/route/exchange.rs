@@ -22,7 +22,7 @@ use crate::sync::{Mutex, lock};
 pub struct Exchange<B> {
     /// What is being worked on.
     pub body: B,
-    /// What is known beside it.
+    /// What is known beside the body.
     pub headers: Headers,
     id: ExchangeId,
     more: Option<Box<More>>,

@@ -1,8 +1,8 @@
 //! An exchange in flight.
 //!
-//! Owns the future that takes an exchange through its route, and the roster of those under way: how many there are, who can
-//! be woken to be cancelled, and whether newcomers are taken in. An exchange that never has to wait is counted and nothing
-//! else.
+//! Owns the future that takes an exchange through its route, and the roster of exchanges under way: how many
+//! there are, which can be woken to be cancelled, and whether newcomers are taken in. An exchange that never
+//! has to wait is counted and nothing else.
 
 use std::{
     future::Future,

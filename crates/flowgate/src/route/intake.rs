@@ -124,7 +124,7 @@ pub struct Place<B, O> {
 }
 
 impl<B: Send + 'static, O: Send + 'static> Place<B, O> {
-    /// Runs an exchange as a task. What comes of it is told as an event.
+    /// Runs an exchange as a task. Its outcome is told as an event.
     pub fn launch(self, exchange: Exchange<B>) {
         self.launch_then(exchange, drop);
     }

@@ -1,7 +1,7 @@
 //! Gates of a route.
 //!
-//! Owns the way from the options of `concurrency` and `throttle` to a gate, and from an exchange to its key. Who may start is
-//! the gate's to say: nothing is counted here.
+//! Owns the way from the options of `concurrency` and `throttle` to a gate, and from an exchange to its key.
+//! The gate decides who may start: nothing is counted here.
 
 use std::{
     fmt,

@@ -1,12 +1,17 @@
 //! Routes: pipelines from a source through steps, with the whole resilience chain.
 //!
-//! Begin with [`Route::new`], end with `build`, and add the [`Route`] to a [`Context`]: what is declared before `.from()` covers the
-//! whole route, what comes after it the next step.
+//! Begin with [`Route::new`], end with `build`, and add the [`Route`] to a [`Context`]. A wrapper that is
+//! declared before `.from()` covers the whole route; a wrapper after it covers the next step.
 //!
-//! For readers of the code: `draft` is a route before its source (wrappers around the whole of it, in their fixed order), `steps` what
-//! follows; both end in a `definition`, which has no state. `context` builds a `site` for each route, the state; a
-//! `flight` is one exchange on its way. `wrap` has the wrappers, `op` the operations, `source` and `destination` the
-//! two ends. Limits are gates (`limiter`): nothing is counted here.
+//! For readers of the code, in reading order:
+//!
+//! - `draft`: a route before its source, with the wrappers around the whole of it in their fixed order.
+//! - `steps`: a route after its source. Both end in a `definition`, which has no state.
+//! - `context`: runs routes together, and builds a `site` for each: its state.
+//! - `flight`: one exchange on its way.
+//! - `wrap` has the wrappers, `op` the operations, `source` and `destination` the two ends.
+//!
+//! Limits are gates (`limiter`): nothing is counted here.
 
 mod bus;
 mod clock;

@@ -1,8 +1,8 @@
 //! A durable queue at either end of a route: `from(queue(…))` and `to(queue(…))`.
 //!
-//! Owns the step from tasks to exchanges and back. As a source it is a worker: the claim of a task is the exchange's pass at the
-//! route's own `concurrency`, so what waits does so in the store, once, and nowhere in memory. What comes of the exchange
-//! settles the task.
+//! Owns the step from tasks to exchanges and back. As a source it is a worker: the claim of a task is the
+//! exchange's pass at the route's own `concurrency`, so an exchange waits in the store, once, and nowhere in
+//! memory. The outcome of the exchange settles the task.
 
 use std::{fmt, marker::PhantomData, num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -30,9 +30,10 @@ type Dress<T> = Arc<dyn Fn(NewTask, &T) -> NewTask + Send + Sync>;
 
 /// The durable queue of this name in a store, of bodies that are JSON there.
 ///
-/// As a source it runs tasks of the [`kind`](Queue::kind) `name`. One that goes through is done; one that fails is tried again as
-/// the task's own retries say, unless trying again cannot help ([`Error::is_retryable`]); one that is dropped by a filter is done.
-/// A process that dies loses nothing: its tasks run again when its lease is over.
+/// As a source it runs tasks of the [`kind`](Queue::kind) `name`. A task whose exchange goes through is done,
+/// and so is one that a filter drops. A task whose exchange fails is tried again as the task's own retries
+/// say, unless trying again cannot help ([`Error::is_retryable`]). A process that dies loses nothing: its
+/// tasks run again when its lease is over.
 pub fn queue<T>(name: impl Into<String>, store: Arc<dyn Store>) -> Queue<T> {
     let name = name.into();
     Queue {

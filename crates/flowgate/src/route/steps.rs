@@ -67,7 +67,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(Transform { change })
     }
 
-    /// Goes on only with what passes; the rest is dropped, which is not an error.
+    /// Goes on only with bodies that pass; the others are dropped, which is not an error.
     pub fn filter<F>(self, passes: F) -> Next<H, B, C, W, Filter<F>, B>
     where
         F: Fn(&Exchange<B>) -> bool + Send + Sync + 'static,
@@ -98,8 +98,8 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(choice)
     }
 
-    /// Makes parts of the body and takes each through steps of its own, one after the other; what comes of them is a list, in
-    /// their order. Parts that are dropped are left out; one that fails ends it. See [`Steps::aggregate`].
+    /// Makes parts of the body and takes each through steps of its own, one after the other; the result is a
+    /// list, in their order. Dropped parts are left out; a failed part ends it. See [`Steps::aggregate`].
     pub fn split<P, T, F, S, Q>(self, parts: F, steps: S) -> Next<H, B, C, W, Split<F, Q>, Vec<T>>
     where
         P: Send + 'static,
@@ -112,7 +112,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.split_at_once(1, parts, steps)
     }
 
-    /// As [`Steps::split`], with up to so many parts under way at once: 1 to 1,000.
+    /// As [`Steps::split`], with up to this many parts under way at once: 1 to 1,000.
     pub fn split_at_once<P, T, F, S, Q>(
         mut self,
         at_once: usize,
@@ -133,8 +133,8 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(Split { parts, at_once, steps: branch.chain })
     }
 
-    /// Takes copies of it through several branches at once; what comes of them is a list, in their order. Branches that drop
-    /// it are left out; one that fails ends it. See [`Steps::aggregate`].
+    /// Takes copies of the exchange through several branches at once; the result is a list, in their order.
+    /// Branches that drop it are left out; a failed branch ends it. See [`Steps::aggregate`].
     pub fn multicast<T, F>(mut self, branches: F) -> Next<H, B, C, W, Multicast<B, T>, Vec<T>>
     where
         B: Clone,

@@ -1,7 +1,7 @@
 //! Waiting for a moment.
 //!
-//! Owns who sleeps until when, on the clock that the gates use as well: one alarm for all, set only while somebody sleeps. A
-//! test that moves the clock by hand moves both.
+//! Owns the sleepers and their moments, on the clock that the gates use as well: one alarm for all, set only
+//! while somebody sleeps. A test that moves the clock by hand moves both.
 
 use std::{
     collections::BTreeMap,

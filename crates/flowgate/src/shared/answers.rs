@@ -1,7 +1,7 @@
-//! What those who asked are told.
+//! What waiting entrants are told.
 //!
-//! Owns the step from what became of a lane to passes and refusals. They are written down under the book's lock and told behind it: a pass
-//! that nobody takes comes back to the book.
+//! Owns the step from what became of a lane to passes and refusals. They are written down under the book's
+//! lock and told behind it: a pass that nobody takes comes back to the book.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! What a process knows of its own part of a shared gate.
 //!
-//! Owns, behind one lock, who of this process holds and who waits, lane by lane, and which lanes have news for the store. Whoever
-//! enters or leaves writes here and goes on; the service takes it from here. No user code runs under the lock.
+//! Owns, behind one lock, which entrants of this process hold passes and which wait, lane by lane, and which
+//! lanes have news for the store. An entry or an exit writes here and goes on; the service takes it from
+//! here. No user code runs under the lock.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

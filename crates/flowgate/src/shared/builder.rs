@@ -1,7 +1,7 @@
 //! How a shared gate is built.
 //!
-//! Owns the options that are not limits, with the words of gates in the process where they are the same; the limits' own go to
-//! [`LimitsBuilder`]. What is wrong is told by `start`, before anything is asked of the store.
+//! Owns the options that are not limits, with the words of gates in the process where they are the same; the
+//! others go to [`LimitsBuilder`]. `start` tells the first mistake, before anything is asked of the store.
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -28,7 +28,8 @@ pub enum OnOutage {
     /// They are refused, as `unreachable`: the bound holds, whatever happens.
     #[default]
     Refuse,
-    /// They are let in, uncounted: work goes on, and nothing bounds it. [`Look::uncounted`](super::Look::uncounted) says how many.
+    /// Entrants are let in, uncounted: work goes on, and nothing bounds it.
+    /// [`Look::uncounted`](super::Look::uncounted) says how many.
     Admit,
 }
 
@@ -39,7 +40,7 @@ pub enum StartError {
     /// An option is wrong.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// The store did not do as it was told.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -89,8 +90,8 @@ impl GateBuilder {
 }
 
 impl GateBuilder<Keyed> {
-    /// At most so many keys of which this process keeps something in mind at once: 1 to 1,000,000, default 10,000. If all are in
-    /// use, a new key is refused (`keys-full`).
+    /// At most this many keys that this process keeps in mind at once: 1 to 1,000,000, default 10,000. If all
+    /// are in use, a new key is refused (`keys-full`).
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = max_keys;
         self
@@ -121,7 +122,7 @@ impl<K> GateBuilder<K> {
         self
     }
 
-    /// Spreads the rate's starts evenly. A `burst` goes before it.
+    /// Spreads the rate's starts evenly. A `burst` overrules it.
     pub fn smooth(mut self) -> Self {
         self.limits = self.limits.smooth();
         self
@@ -151,8 +152,8 @@ impl<K> GateBuilder<K> {
         self
     }
 
-    /// How long a process keeps its slots without a word from it: 100 ms to an hour, default 15 s. It says a word three times as
-    /// often. Slots of one that was killed are free after this time.
+    /// How long a process keeps its slots without renewing its lease: 100 ms to an hour, default 15 s. It
+    /// renews three times as often. The slots of a killed process are free after this time.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self

@@ -1,7 +1,7 @@
 //! How a document is written down.
 //!
-//! Owns the bytes, which all stores keep alike. What cannot be read, because a later version wrote it or somebody else did, is an
-//! error, never a guess.
+//! Owns the bytes, which all stores keep alike. Bytes that cannot be read, because a later version or
+//! somebody else wrote them, are an error, never a guess.
 
 use std::time::Duration;
 

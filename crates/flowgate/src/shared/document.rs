@@ -1,11 +1,12 @@
 //! A lane as a store keeps it: one small document that is changed as a whole.
 //!
-//! Owns who holds and who waits over a fleet, and the one step by which a process changes it: [`Document::turn`]. It is pure: the
-//! store tells what time it is and whose lease ran out, and whether anyone may start is asked of the core's [`Lane`]. It must never
-//! know what keeps it, nor who wakes whom.
+//! Owns who holds and who waits over a fleet, and the one step by which a process changes it:
+//! [`Document::turn`]. It is pure: the store tells what time it is and whose lease ran out, and whether
+//! anyone may start is asked of the core's [`Lane`]. It must never know what keeps it, nor who wakes whom.
 //!
-//! A process does not say what changed, it says what is true: how much its passes hold, and who of its own waits. So a step
-//! that may or may not have been stored (the answer was lost with its connection) is put right by the next one, and nothing can leak.
+//! A process does not say what changed, it says what is true: how much its passes hold, and who of its own
+//! waits. So a step that may or may not have been stored (the answer was lost with its connection) is put
+//! right by the next one, and nothing can leak.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -33,7 +33,7 @@ impl Enter {
         Enter { shared: Arc::clone(shared), key: key.map(Key::new), weight: 1, kind }
     }
 
-    /// Takes so many slots at once. Default 1; more than `max` is refused (`too-heavy`).
+    /// Takes this many slots at once. Default 1; more than `max` is refused (`too-heavy`).
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = weight.max(1);
         self

@@ -65,7 +65,8 @@ impl Gate {
         Enter::new(self.shared(), None, Kind::Check).answer().await.map(|_| ())
     }
 
-    /// Runs `work` with a pass. If the pass is lost meanwhile, the work goes on: whoever minds asks for the pass itself.
+    /// Runs `work` with a pass. If the pass is lost meanwhile, the work goes on. Enter for a [`Pass`]
+    /// yourself where that matters.
     ///
     /// Cancel safety: dropped, it leaves the line, or drops the work and then gives the slot back.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Refusal> {
@@ -154,8 +155,9 @@ impl<K> Gate<K> {
         &self.shared().ident
     }
 
-    /// Other limits for the whole fleet, for those who wait as well: when this is done, the store has them, and every process hears
-    /// of them at once. Nobody in line is lost or reordered; passes that are out stay out.
+    /// Sets other limits for the whole fleet, for waiters as well: when this is done, the store has them, and
+    /// every process hears of them at once. Nobody in line is lost or reordered; passes that are out stay
+    /// out.
     ///
     /// Cancel safety: dropped, the limits may be set or not.
     pub async fn set_limits(&self, limits: Limits) -> Result<(), StartError> {

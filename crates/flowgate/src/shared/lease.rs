@@ -1,7 +1,7 @@
 //! The one lease of a process: whether what it holds is still its own.
 //!
-//! Owns the moment until which that is certain, counted from when the renewal was *asked* for, so that it is over here before it is
-//! over in the store. A lease that is over never comes back.
+//! Owns the moment until which that is certain, counted from when the renewal was *asked* for, so that it is
+//! over here before it is over in the store. A lease that is over never comes back.
 
 use std::time::Duration;
 

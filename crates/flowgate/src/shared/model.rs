@@ -1,9 +1,10 @@
 //! The document against a small model, over random histories of a fleet.
 //!
-//! The model keeps every single entrant in plain lists; it knows nothing of runs, and nothing of bytes. Processes enter, leave, withdraw
-//! and die; a turn may begin from a document that is only known, may be stored, lose to another, or be stored with its answer lost; time
-//! goes on, limits change, and the store forgets. After every turn both must agree, and what holds for a fleet is looked at by what the
-//! processes themselves have in hand.
+//! The model keeps every single entrant in plain lists; it knows nothing of runs, and nothing of bytes.
+//! Processes enter, leave, withdraw and die; a turn may begin from a document that is only known, may be
+//! stored, lose to another, or be stored with its answer lost; time goes on, limits change, and the store
+//! forgets. After every turn both must agree, and what holds for a fleet is looked at by what the processes
+//! themselves have in hand.
 
 use std::{collections::BTreeMap, time::Duration};
 

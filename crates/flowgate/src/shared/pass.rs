@@ -29,7 +29,8 @@ impl Pass {
         self.weight
     }
 
-    /// Whether it is counted by nobody: it was given while the store did not answer, to a gate that lets everybody in then.
+    /// Whether the pass is not counted: it was given while the store did not answer, by a gate that lets
+    /// everybody in then.
     pub fn is_uncounted(&self) -> bool {
         self.lease.is_none()
     }

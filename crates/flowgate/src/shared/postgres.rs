@@ -1,11 +1,11 @@
 //! Lanes in PostgreSQL 14 or newer.
 //!
-//! Owns two tables, one of lanes and one of members, the statements on them, and the one connection on which all of it travels,
-//! wake-ups too. It knows no limits: what a document says is bytes to it.
+//! Owns two tables, one of lanes and one of members, the statements on them, and the one connection on which
+//! all of it travels, wake-ups too. It knows no limits: what a document says is bytes to it.
 //!
-//! **A member that is not in its table is dead**, and nothing brings it back. So one whose lease ran out is removed by whoever finds
-//! it, before anything of it is given away: a renewal that was under way at that moment either came first, and then it is not
-//! removed, or finds nothing to renew.
+//! **A member that is not in its table is dead**, and nothing brings it back. So a member whose lease ran out
+//! is removed by the process that finds it, before anything of it is given away: a renewal that was under way
+//! at that moment either came first, and then it is not removed, or finds nothing to renew.
 
 use std::{
     future::{Future, pending, poll_fn},

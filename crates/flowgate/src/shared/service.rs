@@ -1,8 +1,8 @@
 //! The service of a shared gate: the one task that speaks with the store.
 //!
-//! Owns the connection, the lease, and the rounds: what is true in every lane with news goes to the store in one round trip, whatever
-//! came together meanwhile. One round is under way at a time, so all that comes during one goes with the next. It never waits for
-//! anything but the store.
+//! Owns the connection, the lease, and the rounds: what is true in every lane with news goes to the store in
+//! one round trip, whatever came together meanwhile. One round is under way at a time, so all that comes
+//! during one goes with the next. It never waits for anything but the store.
 
 use std::{
     hash::{BuildHasher, RandomState},

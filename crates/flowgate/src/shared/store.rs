@@ -109,7 +109,7 @@ pub(crate) enum Wake {
     Gone,
 }
 
-/// Why the store did not do as it was told.
+/// Why the store failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {

@@ -49,7 +49,7 @@ pub(crate) static GATEWAY: Section = Section {
             kind: Kind::Text("time"),
             default: Default::Value("\"10s\""),
             about: "How long the head of a request may take to arrive; with TLS, the handshake too.",
-            why: "A slow network manages that; one who sends a byte at a time to hold a connection does not.",
+            why: "A slow network manages that; a client that sends a byte at a time to hold a connection does not.",
         },
         Opt {
             name: "idle_timeout",
@@ -93,7 +93,7 @@ pub(crate) static GATEWAY: Section = Section {
             kind: Kind::Text("`\"pass\"` or `\"not-found\"`"),
             default: Default::Words("`\"pass\"` with `upstreams`, else `\"not-found\"`"),
             about: "What becomes of a request that no route matches: it goes to `upstreams` without a limit, or is told 404.",
-            why: "Who names upstreams for everything wants everything through; who names them for routes, only those.",
+            why: "Upstreams that are named for everything are meant for everything; those that are named for routes, for these only.",
         },
         Opt {
             name: "route",

@@ -143,7 +143,7 @@ pub(crate) static REFUSAL: Section = Section {
             kind: Kind::Bare("integer, 400 to 599"),
             default: Default::Value("429"),
             about: "The status.",
-            why: "The budget is the client's own, so it is the one who should slow down.",
+            why: "The budget is the client's own, so the client should slow down.",
         },
         Opt {
             name: "format",
@@ -163,7 +163,7 @@ pub(crate) static REFUSAL: Section = Section {
             name: "code",
             kind: Kind::Text("text"),
             default: Default::Value("\"PLATFORM.CONCURRENCY_LIMIT_EXCEEDED\""),
-            about: "The code for one who found no slot, whether it waited or not. In a problem document it ends the `type`; `code` \
+            about: "The code for a request that found no slot, whether it waited or not. In a problem document it ends the `type`; `code` \
                     there is always that of the page in `docs/errors/`.",
             why: "SDKs in the field know it.",
         },

@@ -78,7 +78,7 @@ pub(crate) static ROUTE: Section = Section {
             name: "max_queue",
             kind: Kind::Bare("integer, 0 to 1000000000"),
             default: Default::Value("0"),
-            about: "How many may wait in each lane's line; 0: nobody waits, who cannot start is refused at once.",
+            about: "How many may wait in each lane's line; 0: nobody waits, and a request that cannot start is refused at once.",
             why: "An answer at once is worth more to a client that can retry than a wait it cannot see.",
         },
         Opt {
@@ -137,7 +137,7 @@ pub(crate) static ROUTE: Section = Section {
             name: "refusal",
             kind: Kind::Other("table"),
             default: Default::Words("its defaults"),
-            about: "What one who is refused is told.",
+            about: "What a refused request is told.",
             why: "SDKs in the field understand it.",
         },
         Opt {

@@ -34,7 +34,7 @@ pub(crate) static SERVER: Section = Section {
             kind: Kind::Text("time"),
             default: Default::Value("\"60s\""),
             about: "How long a connection may take until the head of its next request is there.",
-            why: "Long enough to spare clients a new connection for each request; one who sends a byte at a time to hold a connection \
+            why: "Long enough to spare clients a new connection for each request; a client that sends a byte at a time to hold a connection \
                   loses it.",
         },
         Opt {
@@ -43,7 +43,7 @@ pub(crate) static SERVER: Section = Section {
             default: Default::Words("what the store has; a new one `\"own\"`"),
             about: "Whose limits govern what waits for a flow-control key: each message's own, or the newest ones sent. It is kept in \
                     the store, for all servers; `flowgate keys latest` has one key differ.",
-            why: "With its own limits, what waits is not changed by who sends next: a preview deployment loosens nothing.",
+            why: "With own limits, a message that is sent later changes nothing for those that wait: a preview deployment loosens nothing.",
         },
         Opt {
             name: "egress_proxy",
@@ -51,7 +51,7 @@ pub(crate) static SERVER: Section = Section {
             default: Default::Words("none: deliveries go straight"),
             about: "The HTTP proxy that deliveries go by: https through a tunnel (CONNECT), http by asking it for the whole URL. \
                     `--egress-proxy` says the same.",
-            why: "Most networks let a server out; one that does not says by which way.",
+            why: "Most networks let a server out; a network that does not has a proxy.",
         },
         Opt {
             name: "egress_ca",

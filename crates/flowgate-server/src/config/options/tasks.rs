@@ -82,7 +82,7 @@ pub(crate) static WORKER: Section = Section {
             name: "name",
             kind: Kind::Text("text of one line"),
             default: Default::Words("the host's name"),
-            about: "What people call it: `flowgate explain` says who holds a slot.",
+            about: "A name for people: `flowgate explain` says who holds a slot.",
             why: "Usually there is one on a host.",
         },
         Opt {

@@ -1,7 +1,7 @@
 //! A table of the file, read option by option.
 //!
-//! Owns who wins (default < file < environment < flag), what is missing, and what nobody knows. It reads declared options
-//! only.
+//! Owns which source wins (default < file < environment < flag), and which options are missing or unknown. It
+//! reads declared options only.
 
 use std::time::Duration;
 

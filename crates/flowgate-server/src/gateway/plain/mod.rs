@@ -1,9 +1,14 @@
 //! Plain requests, served by hand.
 //!
-//! Most requests are plain: HTTP/1.1, nothing special about the connection, and a body that came with the head, if any. A
-//! general server is the expensive half of answering them. [`request`] finds them among what a client sends, [`response`]
-//! writes their answers ([`refusal`] those of the many who are turned away), and [`serve`] goes from one to the next until there is something that is not plain, which is left as
-//! it came for hyper: so hyper alone decides what is right of all that could be wrong.
+//! Most requests are plain: HTTP/1.1, nothing special about the connection, and a body that came with the
+//! head, if any. A general server is the expensive half of answering them.
+//!
+//! - [`request`] finds plain requests among what a client sends.
+//! - [`response`] writes their answers, and [`refusal`] those of refused requests.
+//! - [`serve`] goes from one request to the next, until one is not plain. That one is left as it came for
+//!   hyper.
+//!
+//! So hyper alone judges malformed requests.
 
 mod refusal;
 mod request;

@@ -1,6 +1,7 @@
-//! What one who was turned away is told, as it was last written.
+//! The answer to a refused plain request, as it was last written.
 //!
-//! Owns when that is the same again. Under overload nearly all are told the same, and there are more of them than of anybody else.
+//! Owns when it is the same again. Under overload nearly all refused requests get the same answer, and most
+//! requests are refused.
 
 use std::{cell::RefCell, time::Duration};
 

@@ -1,7 +1,9 @@
-//! The dead letter of a run that no delivery ended, and the telling of a failure: with that letter, and again when it is asked for.
+//! The dead letter of a run that no delivery ended, and the telling of a failure: with that letter, and again
+//! when it is asked for.
 //!
-//! The letter is a task that is stored with the end of its run, so no crash parts the two. It is delivered nowhere: whoever
-//! takes it up has it tell the workflow's failure function, under the number that it has by then, and leaves it dead.
+//! The letter is a task that is stored with the end of its run, so no crash parts the two. It is delivered
+//! nowhere: whoever takes it up has it tell the workflow's failure function, under the number that it has by
+//! then, and leaves it dead.
 
 use bytes::Bytes;
 use flowgate_tasks::{

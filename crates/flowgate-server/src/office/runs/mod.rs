@@ -1,8 +1,14 @@
-//! Runs of workflows, as they are stored: every change of one is one transaction, with the messages that follow from it.
+//! Runs of workflows, as they are stored: every change of a run is one transaction, with the messages that
+//! follow from it.
 //!
-//! Reading order: [`plan`] takes in what begins a run or goes on with it; [`close`] ends runs, and [`letter`] those that no delivery ends; [`gather`] stores together what comes together; [`wait`] has events and those
-//! who wait; [`chore`] is what is done later, as tasks of its own: so that a crash in between leaves nothing undone. [`again`]
-//! begins failed runs anew, and [`told`] gathers what is told of a run.
+//! Reading order:
+//!
+//! - [`plan`] takes in what begins a run or goes on with it. [`gather`] stores together what comes together.
+//! - [`close`] ends runs, and [`letter`] those that no delivery ends.
+//! - [`wait`] has events and the runs that wait for them.
+//! - [`chore`] is work that is left for later, as tasks of its own: so a crash in between leaves nothing
+//!   undone.
+//! - [`again`] begins failed runs anew, and [`told`] gathers what is told of a run.
 
 mod again;
 mod chore;

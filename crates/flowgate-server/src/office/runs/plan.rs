@@ -215,7 +215,8 @@ impl Desk {
 
     /// Who invokes, as the body says it.
     async fn invocation(&self, body: &Bytes) -> Result<Invoked, RunRefused> {
-        let wrong = |error| Fault::text(format!("the body is no invocation ({error}); send {INVOCATION}"));
+        let wrong =
+            |error| Fault::text(format!("the body is not an invocation ({error}); send {INVOCATION}"));
         let map: Map<String, Value> = serde_json::from_slice(body).map_err(wrong)?;
         let body: Invocation = serde_json::from_value(Value::Object(map)).map_err(wrong)?;
         let step = serde_json::to_vec(&body.step).unwrap_or_default();

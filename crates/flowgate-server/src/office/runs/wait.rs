@@ -1,8 +1,9 @@
 //! Events, and the runs that wait for them.
 //!
-//! Whether somebody waits and what came before is kept in the run's head, and changed only by who saw its last version: so no
-//! event falls between the two. Who waits for an event is listed beside, as documents: a list that may name somebody who does
-//! not wait any more, and never misses one who does.
+//! Whether a run waits, and which events came before, is kept in the run's head, and changed only by a writer
+//! that saw its last version: so no event falls between the two. The runs that wait for an event are listed
+//! beside, as documents: a list that may name a run that does not wait any more, and never misses one that
+//! does.
 
 use std::time::Duration;
 

@@ -38,15 +38,27 @@ const WAKES: usize = 1024;
 /// How a store connects.
 #[derive(Clone, Default)]
 pub struct PostgresOptions {
-    /// What tells the time instead of the server's own clock. For tests, which move time by hand; else every process of a
-    /// fleet had better agree, which they do by asking the server.
+    /// A clock instead of the server's own: for tests, which move time by hand. Otherwise leave it out, so
+    /// that every process of a fleet agrees on the server's time.
     pub clock: Option<Arc<dyn Wall>>,
+}
+
+impl std::fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresOptions").field("has_clock", &self.clock.is_some()).finish()
+    }
 }
 
 /// Tasks in PostgreSQL. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Postgres {
     pub(super) shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Postgres").field("address", &self.shared.address).finish_non_exhaustive()
+    }
 }
 
 pub(super) struct Shared {

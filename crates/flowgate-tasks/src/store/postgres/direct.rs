@@ -1,7 +1,9 @@
-//! A send that claims: tasks that find a free worker in their own process are claimed by the transaction that stores them.
+//! A send that claims: tasks that find a free worker in their own process are claimed by the transaction that
+//! stores them.
 //!
-//! The claim is a turn of that worker, which begins with the send ([`transact`]). It waits for nobody: what others have locked it
-//! leaves to them. What of the claim fails never fails the send, which is then made again without it.
+//! The claim is a turn of that worker, which begins with the send ([`transact`]). It waits for nobody: it
+//! leaves locked rows to their holders. A failed claim never fails the send, which is then made again without
+//! it.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -1,7 +1,8 @@
 //! Whether the tables are still those that a process began with.
 //!
-//! Owns the comparison. A database that was restored, or dropped and made anew, under a running process gives the numbers of before to others:
-//! of workers, of leases, of lanes. What the process knows by its number is somebody else's there, and what it settles is lost to them.
+//! Owns the comparison. A database that was restored, or dropped and made anew, under a running process gives
+//! the numbers of before to others: of workers, of leases, of lanes. What the process knows by its number is
+//! somebody else's there, and what it settles is lost to them.
 
 use std::sync::{
     OnceLock,

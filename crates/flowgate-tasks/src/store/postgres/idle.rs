@@ -1,8 +1,8 @@
-//! What is left to do of lanes when a turn has replied: those that came up short become idle, so that no turn looks at them, and
-//! marks are moved.
+//! What is left to do of lanes when a turn has replied: lanes that came up short become idle, so that no turn
+//! looks at them, and marks are moved.
 //!
-//! Done by one who has their rows alone, so that no sender is in the middle of adding something; and after the turn has
-//! replied, on its connection, so that no task waits for it.
+//! It is done by a transaction that has their rows alone, so that no sender is in the middle of adding
+//! something; and after the turn has replied, on its connection, so that no task waits for it.
 
 use std::{
     sync::{

@@ -1,12 +1,13 @@
 //! The mark of a lane: no task stands in it before that place, nor ever will, so claims begin there.
 //!
-//! While a transaction stays open anywhere in the database, the server keeps the rows that claims have taken, and a claim that
-//! begins at the head of its lane steps over all of them. A mark is moved up now and then, many tasks at a time, by one who has
-//! the lane's row alone; whoever puts something into a lane shares that row first, and puts it at the mark or behind. It only ever
-//! goes up: so each process may go by what it knows, and reads no row for it that would leave versions behind in turn.
+//! While a transaction stays open anywhere in the database, the server keeps the rows that claims have taken,
+//! and a claim that begins at the head of its lane steps over all of them. A mark is moved up now and then,
+//! many tasks at a time, by a transaction that has the lane's row alone; a send shares that row first, and
+//! puts its task at the mark or behind. A mark only ever goes up: so each process may go by the marks it
+//! knows, and reads no row for it that would leave versions behind in turn.
 //!
-//! What it knows is true of the server it had it from. One that takes that one's place after a failure may have lost the end of the
-//! story, and gives the same numbers again: so with every new connection all of it is forgotten.
+//! The marks are those of one server. A server that takes its place after a failure may have lost the end of
+//! the story, and gives the same numbers again: so a process forgets all marks with every new connection.
 
 use std::{
     collections::HashMap,

@@ -1,7 +1,7 @@
 //! What a process remembers between turns.
 //!
-//! Owns which leases are settled by one delete, and where the rotation of lanes goes on. What is forgotten costs speed, never a task: a
-//! lease that is not known is settled task by task.
+//! Owns which leases are settled by one delete, and where the rotation of lanes goes on. What is forgotten
+//! costs speed, never a task: an unknown lease is settled task by task.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,20 +1,35 @@
 //! Tasks in PostgreSQL 14 or newer: the store of a fleet.
 //!
-//! Any number of processes share one database, and none of them leads. What keeps the bounds is the database's own
-//! transactions: whoever claims for a key holds the key's row.
+//! Any number of processes share one database, and none of them leads. The database's own transactions keep
+//! the bounds: a turn that claims for a key holds the key's row.
 //!
-//! **Order of locks.** A turn that gives something back locks its keys in the order of their ids and waits for them; a turn
-//! that may take more than it gives back locks the cluster's row, then queues in the order of their ids. After that nobody
-//! waits: further keys and tasks are taken only where nobody else has them, and counters that only go down come last. So no
-//! two turns can wait for each other. Whoever changes what all turns read (a cap, the rule for all keys) waits for them first, by
-//! the table of leases. Who makes a lane shares its key, and a sweep takes only keys that nobody has: so no lane is without its
-//! key. A turn of one statement ([`swap`], [`swap_keys`]) waits for the rows of its worker, of the keys that it settles and of its own
-//! leases, in this order, and for nothing after that. Should two transactions wait for each other all the same, the one that is told to give way tries again.
+//! Reading order:
 //!
-//! A send locks the keys whose newest limits it changes, in the order of their ids, then the idle lanes it fills, in theirs. One that
-//! claims for a worker goes on as a turn that waits for nobody: the cluster's row, queues, keys and tasks are taken only where
-//! nobody else has them. Lanes it writes last are of keys that it has, and were ready when it began: whoever had filled one of them
-//! and waited for a lane of ours would have to have begun before us and after us.
+//! - [`connect`] has the store and its connections, [`session`] one connection and its statements.
+//! - [`send`] takes tasks in; [`direct`] is a send that claims at once.
+//! - [`turn`] settles and claims: [`gather`] reads and locks, [`scene`] is what the plan sees, [`settle`] and
+//!   `write` store the outcome. [`swap`] and [`swap_keys`] are turns of one statement, [`balance`] a turn
+//!   that changes no count.
+//! - [`upkeep`] is what time brings about; [`idle`] and [`marks`] tidy lanes behind a turn.
+//! - [`notify`] wakes other processes; [`identity`] and [`pooled`] see to it that the database is the one
+//!   that was meant.
+//!
+//! **Order of locks.** A turn that gives something back locks its keys in the order of their ids and waits
+//! for them. A turn that may take more than it gives back locks the cluster's row, then queues in the order
+//! of their ids. After that nobody waits: further keys and tasks are taken only where nobody else has them,
+//! and counters that only go down come last. So no two turns can wait for each other.
+//!
+//! A transaction that changes what all turns read (a cap, the rule for all keys) waits for them first, by the
+//! table of leases. A transaction that makes a lane shares its key, and a sweep takes only keys that nobody
+//! has: so no lane is without its key. A turn of one statement waits for the rows of its worker, of the keys
+//! that it settles and of its own leases, in this order, and for nothing after that. Should two transactions
+//! wait for each other all the same, the one that is told to give way tries again.
+//!
+//! A send locks the keys whose newest limits it changes, in the order of their ids, then the idle lanes it
+//! fills, in theirs. A send that claims for a worker goes on as a turn that waits for nobody: the cluster's
+//! row, queues, keys and tasks are taken only where nobody else has them. Lanes it writes last are of keys
+//! that it has, and were ready when it began: whoever had filled one of them and waited for a lane of ours
+//! would have to have begun before us and after us.
 
 mod ahead;
 mod balance;

@@ -1,8 +1,9 @@
 //! Notes, on sheets: what is written together about tasks of one block, 64 by their numbers, is one row.
 //!
-//! Owns the way there and back, so that everybody else sees single notes in the order in which they were written. Notes of many tasks come
-//! at once, and a row with its entries in two indexes for each of them costs more than all else about it. A sheet says which notes there are;
-//! their bodies are in packs ([`super::packs`]), of which any number of sheets may share one.
+//! Owns the way there and back, so that everybody else sees single notes in the order in which they were
+//! written. Notes of many tasks come at once, and a row with its entries in two indexes for each of them costs
+//! more than all else about it. A sheet says which notes there are; their bodies are in packs
+//! ([`super::packs`]), of which any number of sheets may share one.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Wake-ups from other processes, by LISTEN and NOTIFY.
 //!
-//! Owns the listening connection and the words on it: `w` for work, `d` for a delay, `c<id>` to cancel a task, `e<id>` for one that ended.
-//! A connection that broke comes back by itself; whoever listens is woken then, for anything may have happened.
+//! Owns the listening connection and the words on it: `w` for work, `d` for a delay, `c<id>` to cancel a
+//! task, `e<id>` for one that ended. A connection that broke comes back by itself; whoever listens is woken
+//! then, for anything may have happened.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! Whether a connection is a session, or shared with others between two transactions.
 //!
-//! Owns the question, which is asked before anything is done. Behind a pooler of transactions nothing fails by itself: what a connection
-//! set, prepared or listens to is on another one with its next statement, or on one that somebody else was given.
+//! Owns the question, which is asked before anything is done. Behind a pooler of transactions nothing fails
+//! by itself: what a connection set, prepared or listens to is on another one with its next statement, or on
+//! one that somebody else was given.
 
 use std::{
     future::poll_fn,
@@ -23,8 +24,9 @@ impl Address {
         needs sessions of its own (for LISTEN, settings and prepared statements): set the pooler to sessions for this database \
         (PgBouncer: pool_mode = session), or connect to PostgreSQL itself";
 
-    /// Whether a connection stays the same one: one who listens must hear what another says while it does nothing. The server signals
-    /// who listens before it answers who speaks, and tells what it has to tell before it answers the next question: so none is too slow for this.
+    /// Whether a connection stays the same one: a connection that listens and does nothing must hear what
+    /// another says. The server signals the listener before it answers the speaker, and tells what it has to
+    /// tell before it answers the next question: so no server is too slow for this.
     ///
     /// Cancel safety: dropped, its connections end.
     pub async fn keeps_sessions(&self) -> Result<bool, Error> {

@@ -118,8 +118,9 @@ impl Postgres {
     /// Stores tasks in a transaction of yours, on a connection of yours to the same database: they exist if it commits, and from
     /// then on. A dedupe id is refused here: whether the task is stored is for the transaction to decide.
     ///
-    /// The transaction shares the lanes' rows with other senders and keeps nobody waiting, however long it takes. Therefore the limits that
-    /// tasks bring along are known as their key's newest from now on, whatever becomes of the transaction.
+    /// The transaction shares the lanes' rows with other senders and keeps nobody waiting, however long it
+    /// takes. Therefore the limits that tasks bring along are their key's newest from now on, whatever
+    /// becomes of the transaction.
     ///
     /// # Cancel safety
     /// Dropped, some of the tasks may be in the transaction: roll it back.

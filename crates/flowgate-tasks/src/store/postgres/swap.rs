@@ -1,18 +1,23 @@
-//! A turn in one statement: what ended in a lane is replaced by as many from the same lane, and nothing else changes.
+//! A turn in one statement: what ended in a lane is replaced by as many from the same lane, and nothing else
+//! changes.
 //!
-//! Once a worker without keys is busy nearly every turn is such a one, and to read what a plan decides by was a third of it. Here the
-//! statement itself asks whether the plan could decide anything else. If so, or if it does not find all that it would take, it changes
-//! nothing, and an ordinary turn follows. What a process remembers of its last turn says only whether to try. Lanes whose keys are full
-//! have a statement of their own ([`super::swap_keys`]).
+//! Once a worker without keys is busy nearly every turn is such a one, and to read what a plan decides by was
+//! a third of it. Here the statement itself asks whether the plan could decide anything else. If so, or if it
+//! does not find all that it would take, it changes nothing, and an ordinary turn follows. What a process
+//! remembers of its last turn says only whether to try. Lanes whose keys are full have a statement of their
+//! own ([`super::swap_keys`]).
 //!
-//! Why the laws hold. **Caps**: as many are taken as come back, so no count changes, and none is written; it is done only while no
-//! more are out than each cap allows. Whoever changes a cap waits for the table of leases, which the statement has before it looks: it is
-//! the table it is about, so it comes first. **All that is free is taken**: either the worker has no other slot, or a cap is reached, and
-//! what came back is all there is. **Order**: no other lane is ready that the worker serves, so there is nothing to choose between; of the
-//! lane, the first are taken, as ever. **Fencing**: every task that ended has to be in a lease that is the worker's, locked, and not be
-//! settled before; and the worker itself must be there, and stays while the statement lasts.
+//! Why the laws hold. **Caps**: as many are taken as come back, so no count changes, and none is written; it
+//! is done only while no more are out than each cap allows. Whoever changes a cap waits for the table of
+//! leases, which the statement has before it looks: it is the table it is about, so it comes first. **All
+//! that is free is taken**: either the worker has no other slot, or a cap is reached, and what came back is
+//! all there is. **Order**: no other lane is ready that the worker serves, so there is nothing to choose
+//! between; of the lane, the first are taken, as ever. **Fencing**: every task that ended has to be in a
+//! lease that is the worker's, locked, and not be settled before; and the worker itself must be there, and
+//! stays while the statement lasts.
 //!
-//! It waits for the rows of its worker and of its own leases, and for nothing after that: tasks are taken where nobody else has them.
+//! It waits for the rows of its worker and of its own leases, and for nothing after that: tasks are taken
+//! where nobody else has them.
 
 use std::{
     collections::{HashMap, HashSet},

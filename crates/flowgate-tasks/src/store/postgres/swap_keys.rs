@@ -1,11 +1,13 @@
-//! The turn in one statement where what ended has keys, and each of them is full again with the next of the same lane.
+//! The turn in one statement where what ended has keys, and each of them is full again with the next of the
+//! same lane.
 //!
-//! Why the laws hold, beside what holds without keys ([`super::swap`]). **The max of a key**: it is reached, by the limits that an ordinary turn
-//! of this process found in force, and those are the same still; the key is locked, so nobody else takes of it meanwhile. As many are taken as
-//! come back. **A pause, a rate, a rest, a weight**: where there is one, a plan decides. **Order**: no other lane of the key waits for it, and no
-//! lane is ready that the worker serves: whoever else waits, waits for something that does not come back here.
-//! That, and whether a queue is paused, is as it was when the statement began: what was sent, or paused, while it waited for its keys is seen by
-//! the next turn.
+//! Why the laws hold, beside what holds without keys ([`super::swap`]). **The max of a key**: it is reached,
+//! by the limits that an ordinary turn of this process found in force, and those are the same still; the key
+//! is locked, so nobody else takes of it meanwhile. As many are taken as come back. **A pause, a rate, a
+//! rest, a weight**: where there is one, a plan decides. **Order**: no other lane of the key waits for it,
+//! and no lane is ready that the worker serves: whoever else waits, waits for something that does not come
+//! back here. That, and whether a queue is paused, is as it was when the statement began: what was sent, or
+//! paused, while it waited for its keys is seen by the next turn.
 //!
 //! It waits for its keys, in the order of their numbers, as every turn does that gives something back.
 

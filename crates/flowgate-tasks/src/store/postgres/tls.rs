@@ -41,9 +41,20 @@ pub struct Address {
     tls: Tls,
 }
 
+/// Without the user and the password.
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Address")
+            .field("hosts", &self.config.get_hosts())
+            .field("ports", &self.config.get_ports())
+            .field("database", &self.config.get_dbname())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Address {
-    /// Reads a URL: `sslmode` and `sslrootcert` here, all else as PostgreSQL's clients do. What it does not say is set so that a
-    /// server which is gone is noticed.
+    /// Reads a URL: `sslmode` and `sslrootcert` here, everything else as PostgreSQL's clients do. Timeouts
+    /// and keep-alives that it does not set are set so that a server which is gone is noticed.
     pub fn parse(url: &str) -> Result<Self, StoreError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
@@ -227,6 +238,12 @@ impl TlsConnect<Socket> for Towards {
 
 /// A connection over TLS.
 pub struct Stream(Box<TlsStream<Socket>>);
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
 
 impl tokio_postgres::tls::TlsStream for Stream {
     fn channel_binding(&self) -> ChannelBinding {

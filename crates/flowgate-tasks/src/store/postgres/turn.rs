@@ -1,9 +1,10 @@
 //! A turn: settle and claim in one transaction, in three flights of statements.
 //!
-//! First flight: what is given back is fenced and its keys are locked; counters and lanes that may run are read, and their keys
-//! locked where nobody else has them. Then the plan decides. Second flight: tasks that are to run again go back to their lines, and
-//! tasks move into one lease. Third flight: counts, lane states and the other ends are written, and all of it commits. Where there is
-//! nothing to decide, one statement is all of it ([`super::swap`]).
+//! First flight: what is given back is fenced and its keys are locked; counters and lanes that may run are
+//! read, and their keys locked where nobody else has them. Then the plan decides. Second flight: tasks that
+//! are to run again go back to their lines, and tasks move into one lease. Third flight: counts, lane states
+//! and the other ends are written, and all of it commits. Where there is nothing to decide, one statement is
+//! all of it ([`super::swap`]).
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},

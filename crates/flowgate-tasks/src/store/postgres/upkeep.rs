@@ -1,4 +1,5 @@
-//! What time brings about. Any number of processes may do it: each row is handled by whoever locks it first.
+//! What time brings about. Any number of processes may do it: each row is handled by the process that locks
+//! it first.
 
 use std::{
     collections::HashSet,

@@ -1,6 +1,7 @@
 //! What a turn changed: the last flight of its transaction.
 //!
-//! Owns the counts, lane states and ends as they are written, who is woken for them, and the commit. It decides nothing.
+//! Owns the counts, lane states and ends as they are written, the wake-ups for them, and the commit. It
+//! decides nothing.
 
 use std::{collections::HashSet, time::Duration};
 

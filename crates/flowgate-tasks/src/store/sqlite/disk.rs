@@ -1,9 +1,9 @@
 //! The thread that waits for the disk.
 //!
-//! Owns when an answer is given: when all that it tells of is on disk, never before. The writer works on the next transaction
-//! meanwhile, and commits it when those of the one before have their answers: so whoever claims a task learns of it after its
-//! sender. Transactions themselves do not wait for the disk (`synchronous = NORMAL`): a checkpoint does, before it moves
-//! anything, which keeps the file whole.
+//! Owns when an answer is given: when everything it tells of is on disk, never before. The writer works on
+//! the next transaction meanwhile, and commits it when the callers of the one before have their answers: so a
+//! claim of a task is answered after its send. Transactions themselves do not wait for the disk (`synchronous
+//! = NORMAL`): a checkpoint does, before it moves anything, which keeps the file whole.
 
 use std::{
     io,

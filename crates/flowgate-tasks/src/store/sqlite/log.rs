@@ -1,7 +1,7 @@
 //! The file that transactions are written to before a checkpoint moves them.
 //!
-//! Owns when what was written is kept: when it is on disk, and whoever opens the store by its name finds it. A file that was removed or put
-//! aside takes everything in as before, and with the process it is gone.
+//! Owns when a write is kept: when it is on disk, and a process that opens the store by its name finds it. A
+//! file that was removed or put aside takes everything in as before, and with the process it is gone.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},

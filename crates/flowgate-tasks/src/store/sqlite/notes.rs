@@ -1,7 +1,8 @@
 //! Notes, on sheets: what is written together about tasks of one block, 64 by their numbers, is one row.
 //!
-//! Owns the way there and back, so that everybody else sees single notes in the order in which they were written. Those of many tasks
-//! come at once, and a row with its entry in an index for each of them costs more than all else about it.
+//! Owns the way there and back, so that everybody else sees single notes in the order in which they were
+//! written. Those of many tasks come at once, and a row with its entry in an index for each of them costs
+//! more than all else about it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -87,7 +87,7 @@ fn path_fault(path: &Path, fault: &Fault) -> Option<String> {
         ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
             Some(format!("this user may not write to {}, or not to its folder", path.display()))
         }
-        ErrorCode::NotADatabase => Some(format!("{} is no SQLite file; name another", path.display())),
+        ErrorCode::NotADatabase => Some(format!("{} is not an SQLite file; name another", path.display())),
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! Taking tasks in.
 //!
-//! Owns the way from a task as its sender describes it to its row, and back again for one that was dead.
+//! Owns the way from a task as its sender describes it to its row, and back into line for a task that was
+//! dead.
 
 use std::{collections::hash_map::Entry, rc::Rc};
 

@@ -1,7 +1,7 @@
 //! How held tasks end.
 //!
-//! Owns the fence (whoever lost the lease changes nothing), where a task goes after each end, and giving back what it held
-//! of its key, its queue and the cluster.
+//! Owns the fence (a worker that lost the lease changes nothing), where a task goes after each end, and
+//! giving back what it held of its key, its queue and the cluster.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,7 +1,7 @@
 //! The bytes of a sheet of notes.
 //!
-//! Owns their form, the one that is written and the one before it. What is noted of the tasks of a block is nearly the same for all of
-//! them, so a note has only what differs from one before it ([`alike`]).
+//! Owns their form, the one that is written and the one before it. What is noted of the tasks of a block is
+//! nearly the same for all of them, so a note has only what differs from one before it ([`alike`]).
 
 use crate::{
     record::{Reader, Unreadable, put},

@@ -24,6 +24,12 @@ pub struct Sqlite {
     wakes: broadcast::Sender<Wake>,
 }
 
+impl std::fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sqlite").finish_non_exhaustive()
+    }
+}
+
 impl Sqlite {
     /// Opens the file, which is made if it is not there.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {

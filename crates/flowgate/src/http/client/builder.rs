@@ -106,14 +106,15 @@ impl ClientBuilder {
         self
     }
 
-    /// The retry budget: at most so many percent of the requests to a key may be sent again, over the last ten seconds. 0 to
-    /// 100, default 20.
+    /// The retry budget: at most this percentage of the requests to a key may be sent again, over the last
+    /// ten seconds. 0 to 100, default 20.
     pub fn retry_share(mut self, percent: u32) -> Self {
         self.terms.retry_share = percent;
         self
     }
 
-    /// So many retries in ten seconds are free of the budget, for those who send little: 0 to 1,000,000, default 10.
+    /// This many retries in ten seconds are free of the budget, for callers that send little: 0 to 1,000,000,
+    /// default 10.
     pub fn retry_reserve(mut self, retries: u32) -> Self {
         self.terms.retry_reserve = retries;
         self
@@ -126,8 +127,9 @@ impl ClientBuilder {
         self
     }
 
-    /// At most so many in flight for each key, whatever the server allows: 1 to 1,000,000,000. Default: as many as the server
-    /// says, and no limit until it says something. Tell what you know: it spares the first burst its refusals.
+    /// At most this many requests in flight for each key, whatever the server allows: 1 to 1,000,000,000.
+    /// Default: as many as the server says, and no limit until it says something. Tell what you know: it
+    /// spares the first burst its refusals.
     pub fn max_concurrent(mut self, max_concurrent: u32) -> Self {
         self.terms.pace.ceiling = max_concurrent;
         self
@@ -140,20 +142,20 @@ impl ClientBuilder {
         self
     }
 
-    /// At most so many wait for their turn for each key, 1 to 1,000,000,000, default 10,000.
+    /// At most this many requests wait for their turn, for each key: 1 to 1,000,000,000, default 10,000.
     pub fn max_queue(mut self, max_queue: u32) -> Self {
         self.terms.max_queue = max_queue;
         self
     }
 
-    /// Nobody waits longer for a slot than this: 1 ms to 24 h, default 30 s.
+    /// No request waits longer for a slot than this: 1 ms to 24 h, default 30 s.
     pub fn queue_timeout(mut self, queue_timeout: Duration) -> Self {
         self.terms.queue_timeout = queue_timeout;
         self
     }
 
-    /// So many keys are known at most: 1 to 10,000, default 1,000. The idle one that was used least recently makes room for a
-    /// new one, and if all are in use a new one is refused.
+    /// At most this many keys are known: 1 to 10,000, default 1,000. The least recently used idle key makes
+    /// room for a new one; if all are in use, a new key is refused.
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = max_keys;
         self

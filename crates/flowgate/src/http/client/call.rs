@@ -1,7 +1,8 @@
 //! The course of one request: rest, line, attempt, verdict, backoff, and again.
 //!
-//! Owns the order of things. A slot is held for an attempt and the body of its response, never during a backoff or a rest.
-//! What was refused is kept until its next attempt is on its way, so that it can be handed on if there is none.
+//! Owns the order of things. A slot is held for an attempt and the body of its response, never during a
+//! backoff or a rest. A refused response is kept until the next attempt is on its way, so that it can be
+//! handed on if there is none.
 
 use std::{
     future::{Future, poll_fn},

@@ -1,7 +1,7 @@
 //! What is known of each key that requests go to.
 //!
-//! Owns the table of destinations, which is bounded, and for each its gate, its retry budget and the reset of its rate. Who
-//! may start is the gate's to say; this only moves its `max`.
+//! Owns the table of destinations, which is bounded, and for each its gate, its retry budget and the reset of
+//! its rate. The gate decides who may start; this only moves its `max`.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! A request under way through a client.
 //!
-//! Owns the future that a [`Client`](super::Client) returns. It is one allocation, beside a request over the network nothing;
-//! for that, [`call`](super::call) can tell its course in plain words.
+//! Owns the future that a [`Client`](super::Client) returns. It is one allocation, which is nothing beside a
+//! request over the network, and lets [`call`](super::call) tell its course in plain words.
 
 use std::{
     fmt,

@@ -1,6 +1,6 @@
 //! What a response's headers tell of its server's limits.
 //!
-//! Owns reading them. What is not there, or is not understood, says nothing: it never fails a response.
+//! Owns reading them. A header that is missing or not understood is left out; it never fails a response.
 
 use std::time::{Duration, SystemTime};
 

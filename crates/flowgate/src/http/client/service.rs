@@ -1,7 +1,8 @@
 //! The service around a client.
 //!
-//! Owns readiness: it is always ready and reserves nothing, for whoever reserves and then waits in line keeps from others
-//! what it does not use. The wrapped service is asked whether it is ready when a request has its turn.
+//! Owns readiness: it is always ready and reserves nothing, for a caller that reserves and then waits in line
+//! would keep from others what it does not use. The wrapped service is asked whether it is ready when a
+//! request has its turn.
 
 use std::{
     fmt,

@@ -1,7 +1,8 @@
 //! Whether a response says that the request was refused before it ran.
 //!
-//! Owns that one question. Only such a request may be sent again without a second thought; after anything else (a 503 from
-//! who knows where, a timeout) it is not clear what became of it, and the caller has to decide.
+//! Owns that one question. Only such a request may be sent again without a second thought; after anything
+//! else (a 503 of unknown origin, a timeout) it is not clear what became of the request, and the caller has
+//! to decide.
 
 use flowgate_core::{Code, Reason};
 use http::{HeaderMap, StatusCode, header, response};

@@ -29,14 +29,15 @@ use crate::{
     shared::KeyedGate,
 };
 
-/// Bounds how many requests are in flight over all servers of a fleet: a plain [`Layer`] on a [shared gate](crate::shared), for what
-/// they have in common, such as a database, or what a client may have under way. What one server can bear is bounded by
-/// a [`ConcurrencyLimit`](super::ConcurrencyLimit) of its own.
+/// Bounds how many requests are in flight over all servers of a fleet: a plain [`Layer`] on a [shared
+/// gate](crate::shared), for what they have in common, such as a database, or what a client may have under
+/// way. To bound what one server can bear, use a [`ConcurrencyLimit`](super::ConcurrencyLimit).
 ///
-/// A slot is taken before the request's body is read, and held until the response's body has ended or the client is gone. Who may wait, and
-/// for how long, the gate says: `reject`, `queue` or `timeout`. One that says none of them is not taken, for requests would wait in a line
-/// without end. While the store does not answer, requests get 503, or pass uncounted, as the gate's `on_outage` says. A
-/// request whose pass is lost meanwhile goes on.
+/// A slot is taken before the request's body is read, and held until the response's body has ended or the
+/// client is gone. The gate says who may wait, and for how long: `reject`, `queue` or `timeout`. A gate that
+/// says none of them is an error, for requests would wait in a line without end. While the store does not
+/// answer, requests get 503, or pass uncounted, as the gate's `on_outage` says. A request whose pass is lost
+/// meanwhile goes on.
 ///
 /// ```no_run
 /// use flowgate::{

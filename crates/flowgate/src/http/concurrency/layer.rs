@@ -66,8 +66,9 @@ pub enum Line {
     /// First in, first out.
     #[default]
     Fifo,
-    /// For long overload: once the line has not been empty for a whole `interval`, whoever has waited longer than `target`
-    /// is refused and the newest goes first, so that answers still reach someone who waits for them.
+    /// For long overload: once the line has not been empty for a whole `interval`, a request that has waited
+    /// longer than `target` is refused and the newest goes first, so that answers still reach clients that
+    /// wait for them.
     Codel {
         /// How long one may wait while there is a backlog.
         target: Duration,
@@ -169,7 +170,7 @@ impl ConcurrencyLimitBuilder {
     front_options!();
     gate_options!();
 
-    /// At most so many requests in flight at once (per key): 1 to 1,000,000,000.
+    /// At most this many requests in flight at once (per key): 1 to 1,000,000,000.
     pub fn max_concurrent(mut self, max: u32) -> Self {
         self.gate = self.gate.max(max);
         self
@@ -182,8 +183,8 @@ impl ConcurrencyLimitBuilder {
         self
     }
 
-    /// At most so many may wait (per key). Default 0: who finds no slot free is refused at once. A quarter of
-    /// `max_concurrent` wins back nearly all the throughput that refusing alone loses.
+    /// At most this many requests may wait (per key). Default 0: a request that finds no free slot is refused
+    /// at once. A quarter of `max_concurrent` wins back nearly all the throughput that refusing alone loses.
     pub fn max_queue(mut self, max_queue: u32) -> Self {
         self.max_queue = max_queue;
         self
@@ -201,7 +202,8 @@ impl ConcurrencyLimitBuilder {
         self
     }
 
-    /// At most so many keys in use at once: 1 to 1,000,000, default 10,000. Not for the scope `global`, which has no keys.
+    /// At most this many keys in use at once: 1 to 1,000,000, default 10,000. Not for the scope `global`,
+    /// which has no keys.
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = Some(max_keys);
         self

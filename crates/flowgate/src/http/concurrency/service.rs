@@ -1,6 +1,7 @@
 //! The service: takes a slot in `call`, and never in `poll_ready`.
 //!
-//! A slot reserved in `poll_ready` would be held by whoever is ready and never calls: behind a buffer that starves everybody.
+//! A slot reserved in `poll_ready` would be held by a service that is ready and never called: behind a buffer
+//! that starves everybody.
 
 use std::{
     fmt,

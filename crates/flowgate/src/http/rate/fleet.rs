@@ -28,9 +28,10 @@ use crate::{
     shared::KeyedGate,
 };
 
-/// Bounds how many requests start per period over all servers of a fleet: a plain [`Layer`] on a [shared gate](crate::shared). Nobody
-/// waits in line; who comes too early gets 429 and is told when to come back. While the store does not answer, requests get 503, or
-/// pass uncounted, as the gate's `on_outage` says.
+/// Bounds how many requests start per period over all servers of a fleet: a plain [`Layer`] on a [shared
+/// gate](crate::shared). Nobody waits in line: a request that comes too early gets 429 and is told when to
+/// come back. While the store does not answer, requests get 503, or pass uncounted, as the gate's `on_outage`
+/// says.
 ///
 /// ```no_run
 /// use flowgate::{

@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// Bounds how many requests start per period: a plain [`Layer`]. Nobody waits; who comes too early gets 429 and is told when
-/// to come back.
+/// Bounds how many requests start per period: a plain [`Layer`]. Nobody waits: a request that comes too early
+/// gets 429 and is told when to come back.
 ///
 /// ```
 /// use flowgate::http::{Identity, RateLimit, Scope};
@@ -116,7 +116,8 @@ impl RateLimitBuilder {
         self
     }
 
-    /// At most so many keys remembered at once: 1 to 1,000,000, default 10,000. Not for the scope `global`, which has no keys.
+    /// At most this many keys remembered at once: 1 to 1,000,000, default 10,000. Not for the scope `global`,
+    /// which has no keys.
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = Some(max_keys);
         self

@@ -105,13 +105,13 @@ impl LoadShedBuilder {
         self
     }
 
-    /// The status of one who is shed. Default 503.
+    /// The status of a shed request. Default 503.
     pub fn status(mut self, status: StatusCode) -> Self {
         self.front.answer(|answer| answer.status(status));
         self
     }
 
-    /// How one who is shed is answered, instead of what was said before.
+    /// How a shed request is answered; replaces what was said before.
     pub fn answer(mut self, answer: Answer) -> Self {
         self.front.answer(|_| Ok(answer));
         self

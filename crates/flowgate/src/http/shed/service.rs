@@ -1,4 +1,4 @@
-//! The service: turns the share away that is to be shed, before anything else is spent on it.
+//! The service: turns away the share that is to be shed, before anything else is spent on it.
 
 use std::{
     fmt,

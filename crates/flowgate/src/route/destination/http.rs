@@ -17,9 +17,10 @@ const MAX_REPLY: usize = 1024 * 1024;
 /// The header by which a correlation is handed on.
 const CORRELATION: HeaderName = HeaderName::from_static("x-correlation-id");
 
-/// Sends the body to this address (`http://…`), by `POST` unless told otherwise, over connections that are kept for the next
-/// one. The answer is an [`HttpReply`]. A status of 400 or more is an error (RC5001), which is retryable for 408, 429 and from
-/// 500 on; one that cannot be reached is RC5010. For how long it may take, put a `timeout` before it.
+/// Sends the body to this address (`http://…`), by `POST` unless told otherwise, over connections that are
+/// kept for the next one. The answer is an [`HttpReply`]. A status of 400 or more is an error (RC5001), which
+/// is retryable for 408, 429 and from 500 on; a server that cannot be reached is RC5010. To bound how long it
+/// may take, put a `timeout` before it.
 pub fn http(url: &str) -> Http {
     let uri = url
         .parse::<Uri>()

@@ -1,4 +1,4 @@
-//! A line for whoever reads along.
+//! A destination that writes a line.
 
 use std::fmt;
 

@@ -18,7 +18,7 @@ pub trait Destination<B>: Send + Sync + 'static {
         cx: Cx<'a>,
     ) -> impl Future<Output = Outcome<Self::Reply>> + Send + 'a;
 
-    /// What is wrong with its options, for `build` to tell.
+    /// Checks the options, for `build` to tell.
     fn check(&self) -> Result<(), Error> {
         Ok(())
     }

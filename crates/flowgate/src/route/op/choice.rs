@@ -24,7 +24,7 @@ impl<B: Send + 'static, T: Send + 'static> Cases<B, T> {
         Cases { plan, cases: Vec::new() }
     }
 
-    /// Goes this way if the test says so and none before did.
+    /// Goes this way if the test says so and no case before did.
     pub fn when<Q: Step<B, Out = T>>(
         self,
         test: impl Fn(&Exchange<B>) -> bool + Send + Sync + 'static,
@@ -36,7 +36,7 @@ impl<B: Send + 'static, T: Send + 'static> Cases<B, T> {
         Cases { plan: branch.plan, cases }
     }
 
-    /// Goes this way if none fits.
+    /// Goes this way if no case fits.
     pub fn otherwise<Q: Step<B, Out = T>>(
         self,
         steps: impl FnOnce(Steps<Branch, B, Start>) -> Steps<Branch, T, Q>,

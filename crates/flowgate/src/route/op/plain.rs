@@ -26,7 +26,7 @@ where
     }
 }
 
-/// Goes on with some.
+/// Goes on with the bodies that pass a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter<F> {
     pub(crate) passes: F,
@@ -43,7 +43,7 @@ where
     }
 }
 
-/// Goes on with what is valid.
+/// Goes on with valid bodies.
 #[derive(Clone, Copy, Debug)]
 pub struct Validate<F> {
     pub(crate) check: F,

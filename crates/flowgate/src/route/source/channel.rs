@@ -1,4 +1,4 @@
-//! What a program sends.
+//! A channel: what a program sends.
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use crate::{
     sync::{Mutex, lock},
 };
 
-/// A bounded channel: its sender for the program, and the source of the one route that reads it. Done when all senders are
-/// gone. What was sent and not taken in when intake stops stays in it: the next context that starts the route goes on there.
+/// A bounded channel: its sender for the program, and the source of the one route that reads it. Done when
+/// all senders are gone. Messages that were not taken in when intake stops stay in the channel: the next
+/// context that starts the route goes on there.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Something by the calendar.
+//! A schedule: a tick at each moment of a calendar expression.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ const LONGEST_SLEEP: i128 = 3_600 * NANOS;
 /// due already is not due a second time.
 const SET_BACK: i64 = 3 * 3_600;
 
-/// One exchange at each moment of the schedule, in UTC; its body is that moment, in seconds since 1970. Moments that pass
-/// while there is no room are left out, not made up for. A clock that is set back by up to three hours makes nothing due
-/// twice; one that is set back further is followed.
+/// One exchange at each moment of the schedule, in UTC; its body is that moment, in seconds since 1970.
+/// Moments that pass while there is no room are left out, not made up for. A clock that is set back by up to
+/// three hours makes nothing due twice; a clock that is set back further is followed.
 pub fn cron(schedule: &str) -> CronSource {
     CronSource { schedule: schedule.parse() }
 }

@@ -1,4 +1,4 @@
-//! Whoever calls.
+//! Direct calls: an exchange for each call.
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! What comes in over HTTP.
+//! HTTP requests that come in.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -31,9 +31,10 @@ use crate::{
 const CORRELATION: &str = "x-correlation-id";
 const MAX_BODY: usize = 1024 * 1024;
 
-/// Requests of this method to this path, which is written as axum writes it (`/orders/{id}`). The exchange runs inside of the
-/// request: a client that hangs up cancels it. What the route leaves is the response; an exchange that is dropped is answered
-/// with 204, one that failed with a problem document. [`Context::router`](super::super::Context::router) has them all.
+/// Requests of this method to this path, which is written as axum writes it (`/orders/{id}`). The exchange
+/// runs inside of the request: a client that hangs up cancels it. The body that the route leaves is the
+/// response; a dropped exchange is answered with 204, a failed one with a problem document.
+/// [`Context::router`](super::super::Context::router) has them all.
 pub fn http_in(method: Method, path: &str) -> HttpSource {
     HttpSource { method, path: path.to_owned(), max_body: MAX_BODY }
 }

@@ -14,12 +14,13 @@ pub trait Source<O>: Send + Sync + 'static {
     /// What it gives.
     type Body: Send + 'static;
 
-    /// What is wrong with its options, for `build` to tell.
+    /// Checks the options, for `build` to tell.
     fn check(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Begins. What is ready at once, such as an address to call, is set up here; what goes on is the feed.
+    /// Begins. Set up here what is ready at once, such as an address to call; the feed is the part that goes
+    /// on.
     fn open(&self, intake: Intake<Self::Body, O>) -> Result<Feed, Error>;
 }
 

@@ -1,4 +1,4 @@
-//! Something every so often.
+//! A timer: a tick every so often.
 
 use std::time::Duration;
 

@@ -43,7 +43,7 @@ pub struct Cache<B> {
 type CacheKey<B> = Arc<dyn Fn(&Exchange<B>) -> String + Send + Sync>;
 
 impl<B> Cache<B> {
-    /// Remembers what came of each key for so long.
+    /// Remembers the outcome of each key for this long.
     pub fn ttl<K: Into<String>>(
         ttl: Duration,
         key: impl Fn(&Exchange<B>) -> K + Send + Sync + 'static,
@@ -51,7 +51,8 @@ impl<B> Cache<B> {
         Cache { ttl, max_entries: 1_000, key: Arc::new(move |exchange| key(exchange).into()) }
     }
 
-    /// At most so many are remembered: 1 to 1,000,000, default 1,000. The least recently used leaves first.
+    /// At most this many outcomes are remembered: 1 to 1,000,000, default 1,000. The least recently used
+    /// leaves first.
     pub fn max_entries(mut self, max_entries: usize) -> Self {
         self.max_entries = max_entries;
         self

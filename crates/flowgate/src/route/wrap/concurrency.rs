@@ -16,7 +16,7 @@ use crate::route::{
     step::{Outcome, Step},
 };
 
-/// At most so many exchanges at once: the options of `concurrency`.
+/// How many exchanges may run at once: the options of `concurrency`.
 ///
 /// ```
 /// use flowgate::route::{Concurrency, Exchange};
@@ -42,14 +42,14 @@ impl<B> Concurrency<B> {
         Concurrency { limits: Limits::builder().max(max), key: None, max_keys: None, label: None }
     }
 
-    /// Nobody waits: who finds no slot free fails with RC5026 (`busy`).
+    /// Nobody waits: an exchange that finds no free slot fails with RC5026 (`busy`).
     pub fn reject(mut self) -> Self {
         self.limits = self.limits.reject();
         self
     }
 
-    /// At most so many wait (per key), 1 to 1,000,000,000; the next one fails with RC5026 (`queue-full`). Not set: any
-    /// number.
+    /// At most this many exchanges wait (per key), 1 to 1,000,000,000; the next one fails with RC5026
+    /// (`queue-full`). Not set: any number.
     pub fn max_queue(mut self, max_queue: u32) -> Self {
         self.limits = self.limits.queue(max_queue);
         self
@@ -76,7 +76,8 @@ impl<B> Concurrency<B> {
         self
     }
 
-    /// At most so many keys in use at once: 1 to 1,000,000, default 10,000. A further one fails with RC5026 (`keys-full`).
+    /// At most this many keys in use at once: 1 to 1,000,000, default 10,000. A further one fails with RC5026
+    /// (`keys-full`).
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = Some(max_keys);
         self

@@ -1,6 +1,7 @@
 //! What becomes of an error.
 //!
-//! Owns the step that asks a handler of the user's. The handler gives another body instead, or an error: the same or another.
+//! Owns the step that asks the user's error handler. The handler gives another body instead, or an error: the
+//! same or another.
 
 use std::{fmt, future::Future, sync::Arc};
 

@@ -1,8 +1,8 @@
 //! Wrappers: what stands around the whole route, or around one step.
 //!
-//! One file for each: its options, which users build, and the step that wraps another. A wrapper is the same thing in both
-//! scopes; where it stands is decided in [`draft`](super::draft) (route scope, in a fixed order) and in
-//! [`stack`] (step scope, in the order of the calls).
+//! One file for each: its options, which users build, and the step that wraps another. A wrapper is the same
+//! thing in both scopes. Its place is decided in [`draft`](super::draft) (route scope, in a fixed order) and
+//! in [`stack`] (step scope, in the order of the calls).
 
 mod bound;
 mod breaker;

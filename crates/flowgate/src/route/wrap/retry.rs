@@ -40,7 +40,7 @@ pub struct Retry {
 
 type RetryOn = dyn Fn(&Error) -> bool + Send + Sync;
 
-/// How much of a pause is left to chance, so that those who failed together do not come back together.
+/// How much of a pause is left to chance, so that exchanges that failed together do not come back together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Jitter {

@@ -16,7 +16,7 @@ use crate::route::{
     step::{Outcome, Step},
 };
 
-/// At most so many starts per period: the options of `throttle`.
+/// How many exchanges may start per period: the options of `throttle`.
 ///
 /// ```
 /// use flowgate::route::Throttle;
@@ -33,8 +33,8 @@ pub struct Throttle<B> {
 }
 
 impl<B> Throttle<B> {
-    /// At most `rate` starts (per key) per period, counted from the period's first start. Who comes too early waits. The
-    /// period is text like `"1m"`, milliseconds, or a [`Duration`].
+    /// At most `rate` starts (per key) per period, counted from the period's first start. An exchange that
+    /// comes too early waits. The period is text like `"1m"`, milliseconds, or a [`Duration`].
     pub fn rate<P>(rate: u32, per: P) -> Self
     where
         P: TryInto<Period>,
@@ -49,13 +49,13 @@ impl<B> Throttle<B> {
         self
     }
 
-    /// Nobody waits: who comes too early fails with RC5013. Default: it waits its turn.
+    /// Nobody waits: an exchange that comes too early fails with RC5013. Default: it waits its turn.
     pub fn reject(mut self) -> Self {
         self.limits = self.limits.reject();
         self
     }
 
-    /// At most so many wait (per key). Not set: any number.
+    /// At most this many exchanges wait (per key). Not set: any number.
     pub fn max_queue(mut self, max_queue: u32) -> Self {
         self.limits = self.limits.queue(max_queue);
         self
@@ -81,7 +81,7 @@ impl<B> Throttle<B> {
         self
     }
 
-    /// At most so many keys remembered at once: 1 to 1,000,000, default 10,000.
+    /// At most this many keys remembered at once: 1 to 1,000,000, default 10,000.
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = Some(max_keys);
         self

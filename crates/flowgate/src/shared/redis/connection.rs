@@ -1,6 +1,7 @@
 //! One connection to Redis, and as much of its protocol as the store needs.
 //!
-//! Owns the address, RESP3 both ways, and what the server says unasked, which in RESP3 comes on the same connection as the answers.
+//! Owns the address, RESP3 both ways, and what the server says unasked, which in RESP3 comes on the same
+//! connection as the answers.
 
 use std::collections::VecDeque;
 

@@ -1,11 +1,12 @@
 //! The store itself: what is kept under which key, and the scripts that change it.
 //!
-//! Owns three kinds of keys, all behind the gate's name: a hash of lanes, a key with an expiry for each member, and a channel for
-//! each member and for all. What is kept of a lane is one text: its version, the members it speaks of, when it may be removed, a
-//! line's end, and the document.
+//! Owns three kinds of keys, all behind the gate's name: a hash of lanes, a key with an expiry for each
+//! member, and a channel for each member and for all. What is kept of a lane is one text: its version, the
+//! members it speaks of, when it may be removed, a line's end, and the document.
 //!
-//! **A member whose key is gone is dead**: Redis itself removes it when its time is over, and to renew is to move the expiry of a key
-//! that is there. Scripts run one after the other and see one moment, so no member is both.
+//! **A member whose key is gone is dead**: Redis itself removes it when its time is over, and to renew is to
+//! move the expiry of a key that is there. Scripts run one after the other and see one moment, so no member
+//! is both.
 
 use std::{
     future::{Future, pending},
