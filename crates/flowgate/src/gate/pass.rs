@@ -11,6 +11,7 @@ use std::{
     panic::{RefUnwindSafe, UnwindSafe},
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use flowgate_core::{Outcome, Rate, Refusal, Spot, Tick};
@@ -22,6 +23,7 @@ use super::{
     holding::{Guard, Held},
     look::Allowance,
 };
+use crate::clock::Time;
 
 /// Proof of admission. The slot is taken for exactly as long as this value lives: drop it, by whatever path, and the slot goes
 /// to the head of the line.
@@ -174,36 +176,43 @@ impl Pass {
     fn give_back(&mut self, outcome: Outcome) {
         match &mut self.0 {
             Form::Plain { desk, lane, weight } => {
-                give_back(Slot { desk, lane: *lane, weight: *weight as u32, started: Tick::ZERO }, outcome);
+                let weight = *weight as u32;
+                if !desk.express.give(weight) {
+                    desk.leave(*lane, weight, outcome);
+                }
             }
             Form::Full(full) => give_back_full(full.take(), outcome),
         }
     }
 }
 
-#[inline]
-fn give_back(slot: Slot, outcome: Outcome) {
-    if !slot.desk.express.give(slot.weight) {
-        slot.desk.leave(slot.lane, slot.weight, slot.started, outcome);
+#[inline(never)]
+fn give_back_full(full: Option<Box<Full>>, outcome: Outcome) {
+    let Some(mut full) = full else { return };
+    // Told before the slot is free: who counts events never counts more than `max`.
+    full.tell_released();
+    let Slot { desk, weight, .. } = full.slot();
+    let left = if desk.express.give(weight) { Some(full) } else { desk.leave_full(full, outcome) };
+    if let Some(full) = left {
+        full.put_away();
     }
 }
 
-#[inline(never)]
-fn give_back_full(full: Option<Box<Full>>, outcome: Outcome) {
-    let Some(full) = full else { return };
-    let slot = Returning(full.slot(), outcome);
-    // Told before the slot is free: who counts events never counts more than `max`.
-    full.tell_released();
-    drop(slot);
-}
-
-/// A slot that comes back when this is dropped, whatever code of others does meanwhile.
-pub(super) struct Returning(pub(super) Slot, pub(super) Outcome);
-
-impl Drop for Returning {
-    #[inline]
-    fn drop(&mut self) {
-        give_back(self.0, self.1);
+impl Slot {
+    /// How long it was taken.
+    #[inline(never)]
+    pub(super) fn held(self, time: &Time) -> Duration {
+        /// The slot comes back if the clock panics, which may be code of others.
+        struct Returning(Slot);
+        impl Drop for Returning {
+            fn drop(&mut self) {
+                drop(Pass::full(Full::new(self.0.desk, self.0.lane, self.0.weight, Tick::ZERO)));
+            }
+        }
+        let returning = Returning(self);
+        let held = time.now().since(self.started);
+        mem::forget(returning);
+        held
     }
 }
 
