@@ -148,23 +148,28 @@ impl Pass {
     }
 
     /// Notes that what is polled from now on holds this pass; see [`Pass::scope`].
-    #[inline]
-    pub(crate) fn note(&self, guard: &mut Guard, spot: Spot) {
+    #[inline(always)]
+    pub(crate) fn note(&self, guard: &Guard, spot: Spot) {
         self.note_as(std::ptr::from_ref(self).addr(), guard, spot);
     }
 
-    #[inline]
-    fn note_as(&self, pass: usize, guard: &mut Guard, spot: Spot) {
-        let Slot { desk, lane, weight, .. } = self.slot();
-        guard.hold(Held { pass, desk: desk.address(), lane, weight, spot });
+    #[inline(always)]
+    pub(crate) fn note_as(&self, pass: usize, guard: &Guard, spot: Spot) {
+        match &self.0 {
+            Form::Plain { desk, lane, weight } => {
+                let weight = *weight as u32;
+                guard.hold(Held { pass, desk: desk.address(), lane: *lane, weight, spot });
+            }
+            Form::Full(full) => note_full(full.as_deref(), pass, guard, spot),
+        }
     }
 
     /// Does something that this pass is held for. Unlike [`Pass::note`], it may be somewhere else the next time: it goes by its name
     /// (`holding::name`), the same each time.
     #[cfg(feature = "http")]
     pub(crate) fn holding<R>(&self, name: usize, spot: Spot, work: impl FnOnce() -> R) -> R {
-        let mut held = Guard::default();
-        self.note_as(name, &mut held, spot);
+        let held = Guard::new();
+        self.note_as(name, &held, spot);
         work()
     }
 
@@ -183,6 +188,14 @@ impl Pass {
             }
             Form::Full(full) => give_back_full(full.take(), outcome),
         }
+    }
+}
+
+#[inline(never)]
+fn note_full(full: Option<&Full>, pass: usize, guard: &Guard, spot: Spot) {
+    if let Some(full) = full {
+        let Slot { desk, lane, weight, .. } = full.slot();
+        guard.hold(Held { pass, desk: desk.address(), lane, weight, spot });
     }
 }
 
@@ -253,8 +266,8 @@ impl<F: Future> Future for Scoped<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let me = self.project();
         let pass = me.pass.as_ref().expect("a future is not polled after it is done");
-        let mut held = Guard::default();
-        pass.note(&mut held, *me.spot);
+        let held = Guard::new();
+        pass.note(&held, *me.spot);
         let output = ready!(me.work.poll(cx));
         drop(held);
         me.pass.take();
