@@ -117,8 +117,8 @@ impl Drop for Guard {
     }
 }
 
-/// Not a function of Rust's kind, for those do not unwind: so the compiler sees that what was made under a guard cannot be lost with it,
-/// and makes it where it is to stay.
+/// As functions of C are, this one is known not to unwind: so the compiler sees that what was made under a guard is not lost as the guard
+/// goes, and makes it where it is to stay.
 #[cold]
 #[inline(never)]
 extern "C" fn shorten(len: usize) {
