@@ -85,6 +85,13 @@ fn write_short(bytes: &mut [u8; SHORT], text: &[u8]) {
     }
 }
 
+impl Key {
+    #[inline(never)]
+    fn become_like(&mut self, source: &Self) {
+        *self = source.clone();
+    }
+}
+
 impl Clone for Key {
     #[inline]
     fn clone(&self) -> Self {
@@ -101,7 +108,7 @@ impl Clone for Key {
                 *len = *new_len;
                 *bytes = *new_bytes;
             }
-            _ => *self = source.clone(),
+            _ => self.become_like(source),
         }
     }
 }

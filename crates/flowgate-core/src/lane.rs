@@ -79,19 +79,36 @@ impl Lane {
         if self.is_paused() {
             return Some(Hold::Paused);
         }
-        let most = limits.max().unwrap_or(u32::MAX);
-        if self.in_use.checked_add(weight).is_none_or(|in_use| in_use > most) {
+        if !self.fits(limits.max().unwrap_or(u32::MAX), weight) {
             return Some(Hold::Slots);
         }
         let rate = limits.rate()?;
         rate.spend(self.rate, now).err().map(|until| Hold::Rate { until })
     }
 
+    #[inline]
+    fn fits(&self, max: u32, weight: u32) -> bool {
+        self.in_use.checked_add(weight).is_some_and(|in_use| in_use <= max)
+    }
+
+    /// Whether a newcomer of this weight starts where nothing but `max` holds: then it is all that [`Lane::decide`] asks.
+    #[inline]
+    pub fn has_room(&self, max: u32, weight: u32) -> bool {
+        // Nobody waits, and it is not paused.
+        self.waiting == 0 && self.fits(max, weight)
+    }
+
+    /// A pass of this weight goes out where there is no rate. Only after [`Lane::has_room`] said so.
+    #[inline]
+    pub fn take(&mut self, weight: u32) {
+        self.in_use += weight;
+    }
+
     /// A pass of this weight goes out. Only after [`Lane::hold`] said nothing holds it at the same `now`.
     #[inline]
     pub fn admit(&mut self, limits: &Limits, weight: u32, now: Tick) {
         debug_assert_eq!(self.hold(limits, weight, now), None, "admitted past a hold");
-        self.in_use += weight;
+        self.take(weight);
         if let Some(rate) = limits.rate() {
             self.rate = rate.spend(self.rate, now).unwrap_or(self.rate);
         }

@@ -3,10 +3,10 @@
 //! Owns five steps in as few instructions as they can be: into a lane that has room, a check of a lane that
 //! has a start left, into a line behind others, out of it from behind others, and out of a lane, handing over
 //! to the head of the row. It leaves everything unusual as it was, for [`State`] to see to. Who may start is
-//! asked of [`Lane::decide`] and [`Lane::hands_over`] here too. Nothing here sets a moment or takes the
-//! counts from the express lane.
+//! asked of [`Lane::has_room`], [`Lane::decide`] and [`Lane::hands_over`] here too. Nothing here sets a
+//! moment or takes the counts from the express lane.
 
-use std::{sync::Arc, task::Waker};
+use std::{num::NonZeroU32, sync::Arc, task::Waker};
 
 use flowgate_core::{Decision, Hold, Lane, Tick};
 
@@ -20,8 +20,6 @@ use super::{
 
 /// What came of leaving the short way.
 pub(super) enum Left {
-    /// Nobody waited in the lane.
-    Settled,
     /// The slot is this one's now, who has to be woken.
     Handed(Waker, Arc<Seat>),
     /// As [`Left::Handed`], and the desk is left the long way.
@@ -31,35 +29,34 @@ pub(super) enum Left {
 }
 
 impl State {
-    /// Whether steps may take the short way: one set of limits for all, no rate, first in first out, nothing paused or closing.
+    /// `max`, if steps may take the short way: one set of limits for all, no rate, first in first out, nothing paused or closing.
     /// Looked up anew whenever a step took the long way, as every change does.
     #[inline]
-    pub(super) fn may_be_brisk(&self) -> bool {
-        self.is_plain
+    pub(super) fn max_if_brisk(&self) -> Option<NonZeroU32> {
+        let is_brisk = self.is_plain
             && !self.is_codel
             && !self.is_paused
             && self.closing.is_none()
             && !self.is_orphan
-            && self.owner.is_some()
+            && self.owner.is_some();
+        self.limits.max().filter(|_| is_brisk).and_then(NonZeroU32::new)
     }
 
     /// Enters a key's lane if that has room: the lane, and how much of it is in use now.
     #[inline]
     pub(super) fn enter_brisk(&mut self, key: &Name<'_>, hash: u32, weight: u32) -> Option<(u32, u32)> {
-        if !self.is_brisk {
-            return None;
-        }
-        let is_free = |lane: &Lane| lane.decide(&self.limits, weight, Tick::ZERO) == Decision::Admit;
+        let max = self.brisk?.get();
         let index = match self.lanes.find(hash, key.as_bytes()) {
-            Some(index) if is_free(&self.lanes[index].lane) => index,
-            None if is_free(&Lane::default()) => {
+            Some(index) if self.lanes[index].lane.has_room(max, weight) => index,
+            None if Lane::default().has_room(max, weight) => {
                 self.spare = self.spare.checked_sub(1)?;
                 self.lanes.insert(hash, key)
             }
             _ => return None,
         };
         let lane = &mut self.lanes[index].lane;
-        lane.admit(&self.limits, weight, Tick::ZERO);
+        debug_assert_eq!(lane.decide(&self.limits, weight, Tick::ZERO), Decision::Admit);
+        lane.take(weight);
         self.in_use += u64::from(weight);
         Some((index, lane.in_use()))
     }
@@ -88,7 +85,7 @@ impl State {
     /// Joins the line of the one lane behind others. It holds nothing here, and nobody listens.
     #[inline]
     pub(super) fn join_brisk(&mut self, weight: u32, ready: Ready) -> Result<Place, Ready> {
-        if !self.is_brisk || self.line.waiting() == 0 {
+        if self.brisk.is_none() || self.line.waiting() == 0 {
             return Err(ready);
         }
         let mut lane = self.lanes[0].lane;
@@ -106,7 +103,7 @@ impl State {
     /// One who stands behind others in its row gives up, which changes nothing for anybody: what it was to be woken by.
     #[inline]
     pub(super) fn cancel_brisk(&mut self, place: &Place) -> Option<Waker> {
-        if !self.is_brisk || place.seat.fate() != Fate::Waiting {
+        if self.brisk.is_none() || place.seat.fate() != Fate::Waiting {
             return None;
         }
         let slot = &mut self.lanes[place.lane];
@@ -134,25 +131,33 @@ impl State {
         slot.lane.set_waiting(self.line.waiting() as u32);
     }
 
-    /// A pass comes back.
+    /// A pass of a key's lane comes back where nobody waits; `false` if it has to be done another way, and nothing has changed.
+    #[inline(always)]
+    pub(super) fn settle_brisk(&mut self, index: u32, weight: u32) -> bool {
+        if self.brisk.is_none() || !self.is_keyed {
+            return false;
+        }
+        let slot = &mut self.lanes[index];
+        if slot.row.first().is_some() {
+            return false;
+        }
+        slot.lane.settle(weight);
+        self.in_use -= u64::from(weight);
+        if slot.lane.is_idle() {
+            self.forget(index);
+        }
+        true
+    }
+
+    /// A pass comes back, to the head of the row.
     #[inline]
     pub(super) fn leave_brisk(&mut self, index: u32, weight: u32) -> Left {
-        if !self.is_brisk || self.is_out {
+        if self.brisk.is_none() || self.is_out {
             return Left::Not;
         }
         let slot = &mut self.lanes[index];
         let mut row = if self.is_keyed { slot.row } else { self.line.row() };
-        let Some(ticket) = row.first() else {
-            if !self.is_keyed {
-                return Left::Not;
-            }
-            slot.lane.settle(weight);
-            self.in_use -= u64::from(weight);
-            if slot.lane.is_idle() {
-                self.forget(index);
-            }
-            return Left::Settled;
-        };
+        let Some(ticket) = row.first() else { return Left::Not };
         // Some may have waited too long, and listeners are told for how long.
         if self.limits.timeout().is_some()
             || !slot.lane.hands_over(&self.limits, weight, self.line[ticket].weight)

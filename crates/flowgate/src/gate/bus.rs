@@ -4,7 +4,8 @@
 //! held; a panic of a listener is counted and otherwise ignored: no slot depends on it.
 
 use std::{
-    fmt,
+    any::Any,
+    fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock, PoisonError, RwLock, Weak},
 };
@@ -73,7 +74,8 @@ pub(crate) struct Bus {
     listeners: Box<[Box<dyn Listener>]>,
     /// The surface that the gate is a part of, once somebody listens there.
     relay: OnceLock<Box<dyn Listener>>,
-    has_subscribers: AtomicBool,
+    /// Whether anybody beside the listeners wants to know.
+    has_others: AtomicBool,
     subscribers: RwLock<Vec<Weak<Mailbox<Notice>>>>,
     panics: AtomicU64,
 }
@@ -85,7 +87,7 @@ impl Bus {
             is_timed: AtomicBool::new(listeners.iter().any(|listener| listener.wants_times())),
             listeners: listeners.into(),
             relay: OnceLock::new(),
-            has_subscribers: AtomicBool::new(false),
+            has_others: AtomicBool::new(false),
             subscribers: RwLock::default(),
             panics: AtomicU64::new(0),
         }
@@ -107,28 +109,38 @@ impl Bus {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// `ident` is the event's own, for those who keep it.
+    /// Whatever those do who are told, it comes back: a slot may be on its way. `ident` is the event's own, for those who keep it.
     pub(crate) fn tell(&self, ident: &Arc<Ident>, event: &Event<'_>) {
         for listener in &self.listeners {
             self.call(|| listener.on_event(event));
         }
-        if let Some(relay) = self.relay.get() {
-            self.call(|| relay.on_event(event));
-        }
-        if self.has_subscribers.load(Ordering::Relaxed) {
-            self.post(ident, event);
+        if self.has_others.load(Ordering::Relaxed) {
+            self.tell_others(ident, event);
         }
     }
 
     /// Calls code of others. If it panics, the panic hook has told of it already; here it is counted, for `look`.
+    #[inline]
     fn call(&self, code: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(code)).is_err() {
-            self.panics.fetch_add(1, Ordering::Relaxed);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(code)) {
+            self.count_panic(panic);
         }
     }
 
     #[inline(never)]
-    fn post(&self, ident: &Arc<Ident>, event: &Event<'_>) {
+    fn count_panic(&self, panic: Box<dyn Any + Send>) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        // That is theirs, too. What it panics with in turn is not looked at any more.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            mem::forget(panic);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_others(&self, ident: &Arc<Ident>, event: &Event<'_>) {
+        if let Some(relay) = self.relay.get() {
+            self.call(|| relay.on_event(event));
+        }
         let mut someone_left = false;
         for mailbox in self.subscribers.read().unwrap_or_else(PoisonError::into_inner).iter() {
             match mailbox.upgrade() {
@@ -142,7 +154,8 @@ impl Bus {
             }
         }
         if someone_left {
-            self.change(|_| ());
+            // It asks the listeners what they want.
+            self.call(|| self.change(|_| ()));
         }
     }
 
@@ -170,10 +183,11 @@ impl Bus {
         subscribers.retain(|known| known.strong_count() > 0);
         change(&mut subscribers);
         let has_subscribers = !subscribers.is_empty();
-        let is_timed = has_subscribers || self.all_listeners().any(Listener::wants_times);
-        self.has_subscribers.store(has_subscribers, Ordering::Relaxed);
-        self.is_timed.store(is_timed, Ordering::Relaxed);
+        self.has_others.store(has_subscribers || self.relay.get().is_some(), Ordering::Relaxed);
         self.is_on.store(has_subscribers || self.all_listeners().next().is_some(), Ordering::Relaxed);
+        // Last, for it asks code of others.
+        let is_timed = has_subscribers || self.all_listeners().any(Listener::wants_times);
+        self.is_timed.store(is_timed, Ordering::Relaxed);
     }
 }
 

@@ -10,6 +10,7 @@ use flowgate_core::{Discipline, Limits, Tick};
 use super::{
     backlogs::Backlogs,
     due::Due,
+    full::Full,
     lanes::Lanes,
     line::Line,
     meta::Meta,
@@ -22,9 +23,7 @@ impl State {
     /// A desk for a gate, open and empty.
     pub(crate) fn open(owner: Arc<Meta>, limits: Limits, is_keyed: bool) -> Self {
         let mut state = State {
-            most_spare: owner.quota.most_spare(),
-            is_spare_shown: false,
-            is_idle_shown: false,
+            shown: 0..1,
             owner: Some(owner),
             limits,
             adaptive: adaptive(&limits),
@@ -44,7 +43,8 @@ impl State {
             is_plain: is_plain(&limits),
             is_codel: limits.discipline() != Discipline::Fifo,
             is_out: false,
-            is_brisk: false,
+            brisk: None,
+            full: None,
             is_behind: false,
             armed: Tick::NEVER,
             sweep_at: Tick::NEVER,
@@ -53,14 +53,14 @@ impl State {
             backlogs: Backlogs::default(),
         };
         if !is_keyed {
-            state.lanes.insert_unlisted(0);
+            state.lanes.insert_unlisted();
         }
         state
     }
 
     /// Gives up all memory: the desk goes to the pool. What it shared with its gate is to be dropped when the lock is gone: there
     /// are listeners in it, and subscribers learn that it is over.
-    pub(crate) fn vacate(&mut self) -> Option<Arc<Meta>> {
+    pub(super) fn vacate(&mut self) -> (Option<Arc<Meta>>, Option<Box<Full>>) {
         self.wake_closers();
         self.lanes = Lanes::new();
         self.line = Line::new();
@@ -68,7 +68,7 @@ impl State {
         self.timed = Due::default();
         self.idle = Due::default();
         self.backlogs = Backlogs::default();
-        self.owner.take()
+        (self.owner.take(), self.full.take())
     }
 
     /// From now on these limits hold, for those who wait as well.

@@ -13,7 +13,9 @@ use flowgate_core::{Lane, Outcome, Tick};
 use super::{
     brisk::Left,
     express::Express,
+    full::Full,
     name::Name,
+    pass::Slot,
     state::{Ask, Entry, Place, State},
     wait::{Ready, Wait},
     wakes::{Wakes, discard},
@@ -120,21 +122,23 @@ impl Desk {
         })
     }
 
-    /// Enters a key's lane if it has room and nothing unusual goes on: the lane, and how much of it is in use now. Else the
-    /// desk is still locked, for [`Desk::enter`].
+    /// Enters a key's lane if it has room and nothing unusual goes on: the lane, and how much of it is in use now. One who is heard
+    /// also gets what the last one left here. Else the desk is still locked, for [`Desk::enter`].
     #[inline]
-    pub(crate) fn enter_brisk(
+    pub(super) fn enter_brisk(
         &'static self,
         key: &Name<'_>,
         hash: u32,
         weight: u32,
-    ) -> Result<(u32, u32), Locked> {
+        is_heard: bool,
+    ) -> Result<(u32, u32, Option<Box<Full>>), Locked> {
         let mut state = lock(&self.state);
-        let Some(entered) = state.enter_brisk(key, hash, weight) else { return Err(Locked(state)) };
+        let Some((lane, in_use)) = state.enter_brisk(key, hash, weight) else { return Err(Locked(state)) };
+        let full = if is_heard { state.full.take() } else { None };
         if state.has_to_show() {
             self.show(&mut state);
         }
-        Ok(entered)
+        Ok((lane, in_use, full))
     }
 
     /// Enters, joins the line if that is wanted, or is refused.
@@ -190,14 +194,39 @@ impl Desk {
 
     /// A pass comes back that the express lane could not take.
     #[inline(never)]
-    pub(crate) fn leave(&'static self, lane: u32, weight: u32, started: Tick, outcome: Outcome) {
-        let mut state = lock(&self.state);
-        match state.leave_brisk(lane, weight) {
-            Left::Settled => {
-                if state.has_to_show() {
-                    self.show(&mut state);
-                }
+    pub(super) fn leave(&'static self, lane: u32, weight: u32, outcome: Outcome) {
+        self.leave_with(Slot { desk: self, lane, weight, started: Tick::ZERO }, outcome, |_| ());
+    }
+
+    /// The same with all that it carried along, which stays here for the next if it may; else it comes back.
+    #[inline]
+    pub(super) fn leave_full(&'static self, full: Box<Full>, outcome: Outcome) -> Option<Box<Full>> {
+        let (slot, mut full) = (full.slot(), Some(full));
+        self.leave_with(slot, outcome, |state| {
+            if state.full.is_none() && full.as_ref().is_some_and(|full| full.is_told()) {
+                state.full = full.take();
             }
+        });
+        full
+    }
+
+    /// `settled` is called if nobody waits and nothing unusual goes on.
+    #[inline(always)]
+    fn leave_with(&'static self, slot: Slot, outcome: Outcome, settled: impl FnOnce(&mut State)) {
+        let mut state = lock(&self.state);
+        if !state.settle_brisk(slot.lane, slot.weight) {
+            return self.leave_busy(state, slot, outcome);
+        }
+        settled(&mut state);
+        if state.has_to_show() {
+            self.show(&mut state);
+        }
+    }
+
+    /// Somebody waits, or something unusual goes on.
+    #[inline(never)]
+    fn leave_busy(&'static self, mut state: MutexGuard<'_, State>, slot: Slot, outcome: Outcome) {
+        match state.leave_brisk(slot.lane, slot.weight) {
             Left::Handed(waker, seat) => {
                 if !state.is_keyed && state.line.waiting() == 0 {
                     state.catch_up();
@@ -207,22 +236,12 @@ impl Desk {
                 Wakes::wake_one(Some((waker, seat)));
             }
             Left::HandedSlowly => self.finish(state),
-            Left::Not => self.leave_slowly(state, lane, weight, started, outcome),
+            Left::Not => {
+                self.begin(&mut state);
+                state.leave(slot.lane, slot.weight, slot.started, outcome);
+                self.finish(state);
+            }
         }
-    }
-
-    #[inline(never)]
-    fn leave_slowly(
-        &'static self,
-        mut state: MutexGuard<'_, State>,
-        lane: u32,
-        weight: u32,
-        started: Tick,
-        outcome: Outcome,
-    ) {
-        self.begin(&mut state);
-        state.leave(lane, weight, started, outcome);
-        self.finish(state);
     }
 
     /// By what holders find it.
@@ -252,10 +271,10 @@ impl Desk {
     /// Leaves the lock with everything in order, then wakes whoever has to be woken.
     #[inline]
     fn finish(&'static self, mut state: MutexGuard<'_, State>) {
-        let is_brisk = state.may_be_brisk();
+        let brisk = state.max_if_brisk();
         // Only written when it changes: the desk's first cache line is everybody's.
-        if state.is_brisk != is_brisk {
-            state.is_brisk = is_brisk;
+        if state.brisk != brisk {
+            state.brisk = brisk;
         }
         let is_quiet = state.is_plain && state.line.waiting() == 0 && state.closing.is_none();
         if !state.is_keyed {
@@ -284,7 +303,7 @@ impl Desk {
     #[inline(never)]
     fn finish_slowly(&'static self, mut state: MutexGuard<'_, State>) {
         let is_free = state.is_orphan && state.in_use == 0 && state.owner.is_some();
-        let gone = if is_free { state.vacate() } else { None };
+        let gone = is_free.then(|| state.vacate());
         let wakes = std::mem::take(&mut state.wakes);
         drop(state);
         if is_free {
@@ -322,20 +341,26 @@ impl Desk {
     /// Shows what other desks of the gate look for, and gives back what this one has too much of.
     fn show(&self, state: &mut State) {
         let State { owner, spare, .. } = state;
+        let mut most = 0;
         if let Some(meta) = owner {
             meta.quota.trim(spare);
+            most = meta.quota.most_spare();
         }
         // Only when it changes what others would do: a line that is not written need not be fetched by the next.
-        let has_spare = *spare > 0;
-        if state.is_spare_shown != has_spare {
-            state.is_spare_shown = has_spare;
-            self.spare.store(u32::from(has_spare), Ordering::Relaxed);
+        let has_spare = u32::from(*spare > 0);
+        if self.spare.load(Ordering::Relaxed) != has_spare {
+            self.spare.store(has_spare, Ordering::Relaxed);
         }
-        let oldest = state.idle_since().as_nanos();
-        if self.oldest.load(Ordering::Relaxed) != oldest {
-            self.oldest.store(oldest, Ordering::Relaxed);
+        let oldest = state.idle_since();
+        if self.oldest() != oldest {
+            self.oldest.store(oldest.as_nanos(), Ordering::Relaxed);
         }
-        state.is_idle_shown = oldest != Tick::NEVER.as_nanos();
+        state.shown = match (oldest, has_spare) {
+            (Tick::NEVER, 0) => 0..1,
+            (Tick::NEVER, _) => 1..most + 1,
+            // Each step may change which lane is the oldest.
+            _ => 1..1,
+        };
     }
 
     /// Sets the alarm if something is due before it rings; tells those who wait for the drain.

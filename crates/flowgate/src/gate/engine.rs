@@ -3,7 +3,12 @@
 //! Owns what all handles of one gate share, and turns a desk's answer into passes, refusals and events. It
 //! holds no counts.
 
-use std::{hash::BuildHasher, sync::Arc, task::Poll, time::Duration};
+use std::{
+    hash::{BuildHasher, Hasher},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 // A model finds the same desks in each of its runs.
 #[cfg(loom)]
@@ -63,16 +68,15 @@ impl Engine {
         }
     }
 
+    /// The desk of a key, and the key's hash there.
     #[inline]
-    pub(crate) fn locate<'a>(
-        &self,
-        key: Option<&'a Name<'a>>,
-    ) -> (&'static Desk, Option<(&'a Name<'a>, u32)>) {
-        let Some(key) = key else { return (self.desk, None) };
-        let hash = self.hasher.hash_one(key.as_bytes());
+    pub(crate) fn locate(&self, key: &Name<'_>) -> (&'static Desk, u32) {
+        let mut hasher = self.hasher.build_hasher();
+        // The bytes and nothing else: this hasher mixes in how many they are.
+        hasher.write(key.as_bytes());
+        let hash = hasher.finish();
         // Desks go by the upper half of the hash, their tables by the lower.
-        let desk = self.desks[(hash >> 32) as usize & (self.desks.len() - 1)];
-        (desk, Some((key, hash as u32)))
+        (self.desks[(hash >> 32) as usize & (self.desks.len() - 1)], hash as u32)
     }
 
     /// Takes one slot by the express lane, if that is open, has room, and nobody listens. `None` says nothing at all.
@@ -84,18 +88,21 @@ impl Engine {
     /// The same for any weight, whether somebody listens or not.
     fn enter_express(&self, weight: u32) -> Option<Answer> {
         let left = self.desk.express.take(weight)?;
-        let full = |started| Full::new(self.desk, 0, weight, started);
         if self.meta.bus.is_on() {
             let started = if self.meta.bus.is_timed() { self.meta.time.now() } else { Tick::ZERO };
             let in_use = self.desk.express.in_use(left);
-            let full = full(started).tell_acquired(&self.meta, None, Duration::ZERO, in_use);
-            return Some(Answer::Full(full));
+            let admission = Admission { lane: 0, weight, in_use, started, waited: Duration::ZERO };
+            return Some(Answer::Full(Full::told(None, self.desk, &self.meta, None, &admission)));
         }
         if self.desk.express.is_heard() {
             // Whoever listened has gone: the next need not come this way.
             self.refresh();
         }
-        Some(if weight == 1 { Answer::In(self.desk) } else { Answer::Full(full(Tick::ZERO)) })
+        Some(if weight == 1 {
+            Answer::In(self.desk)
+        } else {
+            Answer::Full(Full::new(self.desk, 0, weight, Tick::ZERO))
+        })
     }
 
     /// The express lane says again whether somebody listens. A gate with keys has none, and of one without there is one desk.
@@ -113,9 +120,11 @@ impl Engine {
         wait: &Wait<'_>,
         lane: &mut u32,
     ) -> Answer {
-        let is_line_likely = key.is_none() && self.desk.express.is_away();
-        if !is_line_likely || self.meta.bus.is_on() || holding::is_any() {
-            return self.enter(key, weight, spot, Some(wait), lane);
+        if let Some(key) = key {
+            return self.enter_key(key, weight, spot, Some(wait), lane);
+        }
+        if !self.desk.express.is_away() || self.meta.bus.is_on() || holding::is_any() {
+            return self.enter_one(weight, spot, Some(wait), lane);
         }
         match self.desk.join_brisk(weight, wait.make_ready(self.meta.time.now())) {
             Ok(place) => {
@@ -138,13 +147,12 @@ impl Engine {
         wait: &Wait<'_>,
         lane: &mut u32,
     ) -> Answer {
-        let (desk, ask) = self.ask(None, weight);
-        let entry = desk.enter(locked, &ask, Some(wait));
-        self.answer(desk, None, spot, entry, Some(wait), lane)
+        let ask = self.ask(self.desk, None, weight);
+        self.enter_desk(self.desk, locked, &ask, spot, Some(wait), lane)
     }
 
     /// Enters, joins the line if that is wanted, or is refused. See [`Answer::In`] for `lane`.
-    #[inline(never)]
+    #[inline]
     pub(super) fn enter(
         &self,
         key: Option<&Name<'_>>,
@@ -153,56 +161,73 @@ impl Engine {
         wait: Option<&Wait<'_>>,
         lane: &mut u32,
     ) -> Answer {
-        if key.is_none()
-            && let Some(answer) = self.enter_express(weight)
-        {
+        match key {
+            Some(key) => self.enter_key(key, weight, spot, wait, lane),
+            None => self.enter_one(weight, spot, wait, lane),
+        }
+    }
+
+    #[inline]
+    fn enter_key(
+        &self,
+        key: &Name<'_>,
+        weight: u32,
+        spot: Spot,
+        wait: Option<&Wait<'_>>,
+        lane: &mut u32,
+    ) -> Answer {
+        let (desk, hash) = self.locate(key);
+        let started = if self.meta.bus.is_timed() { self.meta.time.now() } else { Tick::ZERO };
+        match desk.enter_brisk(key, hash, weight, self.meta.bus.is_on()) {
+            Ok((index, in_use, full)) => {
+                let admission = Admission { lane: index, weight, in_use, started, waited: Duration::ZERO };
+                self.admitted(desk, Some(key), &admission, full, lane)
+            }
+            Err(locked) => {
+                let ask = self.ask(desk, Some((key, hash)), weight);
+                self.enter_desk(desk, locked, &ask, spot, wait, lane)
+            }
+        }
+    }
+
+    /// Enters the one lane.
+    #[inline(never)]
+    fn enter_one(&self, weight: u32, spot: Spot, wait: Option<&Wait<'_>>, lane: &mut u32) -> Answer {
+        if let Some(answer) = self.enter_express(weight) {
             return answer;
         }
         // Where nobody waits, a full express lane says all there is to know; unless this very work holds a slot.
         let never_waits = wait.is_none() || self.rejects.load(Ordering::Relaxed);
         let express = &self.desk.express;
-        if key.is_none()
-            && never_waits
+        if never_waits
             && express.lacks(weight)
             && (!holding::is_any() || holding::held(self.desk.address(), 0).is_none())
         {
-            return Answer::Refused(self.refused(key, spot, &express.turned(weight)));
+            return Answer::Refused(self.refused(None, spot, &express.turned(weight)));
         }
-        let (desk, ask) = self.ask(key, weight);
-        let locked = match ask.key {
-            Some((key, hash)) => {
-                let started = if ask.is_timed { self.meta.time.now() } else { Tick::ZERO };
-                match desk.enter_brisk(key, hash, weight) {
-                    Ok((index, in_use)) => {
-                        let admission = Admission { lane: index, weight, in_use, started, since: started };
-                        return self.admitted(desk, Some(key), admission, lane);
-                    }
-                    Err(locked) => locked,
-                }
-            }
-            None => {
-                if let Some(wait) = wait {
-                    wait.keep(wait.make_ready(self.meta.time.now()));
-                }
-                desk.lock()
-            }
-        };
-        let entry = self.enter_desk(desk, locked, &ask, wait);
-        self.answer(desk, key, spot, entry, wait, lane)
+        if let Some(wait) = wait {
+            wait.keep(wait.make_ready(self.meta.time.now()));
+        }
+        let ask = self.ask(self.desk, None, weight);
+        self.enter_desk(self.desk, self.desk.lock(), &ask, spot, wait, lane)
     }
 
+    /// Enters the long way.
     #[inline(never)]
     fn enter_desk(
         &self,
         desk: &'static Desk,
         locked: Locked,
         ask: &Ask<'_>,
+        spot: Spot,
         wait: Option<&Wait<'_>>,
-    ) -> Entry {
-        match desk.enter(locked, ask, wait) {
+        lane: &mut u32,
+    ) -> Answer {
+        let entry = match desk.enter(locked, ask, wait) {
             Entry::NoRoom => self.try_with_room(desk, |state| state.enter(ask, wait)),
             entry => entry,
-        }
+        };
+        self.answer(desk, ask.key.map(|(key, _)| key), spot, entry, wait, lane)
     }
 
     fn answer(
@@ -215,7 +240,7 @@ impl Engine {
         lane: &mut u32,
     ) -> Answer {
         match entry {
-            Entry::In(admission) => self.admitted(desk, key, admission, lane),
+            Entry::In(admission) => self.admitted(desk, key, &admission, None, lane),
             Entry::Out(turned) => Answer::Refused(self.refused(key, spot, &turned)),
             Entry::Line(place) => {
                 let depth = place.depth;
@@ -228,9 +253,8 @@ impl Engine {
     }
 
     #[inline]
-    fn ask<'a>(&self, key: Option<&'a Name<'a>>, weight: u32) -> (&'static Desk, Ask<'a>) {
-        let (desk, hashed) = self.locate(key);
-        (desk, Ask { weight, is_timed: self.meta.bus.is_timed(), ..Ask::of(desk, hashed) })
+    fn ask<'a>(&self, desk: &'static Desk, key: Option<(&'a Name<'a>, u32)>, weight: u32) -> Ask<'a> {
+        Ask { weight, is_timed: self.meta.bus.is_timed(), ..Ask::of(desk, key) }
     }
 
     /// Tries again with room for one more lane, if there is any to be had; else it is turned away.
@@ -269,14 +293,17 @@ impl Engine {
             let mut lane = 0;
             return self.enter(key, 1, spot, None, &mut lane).at_once(lane).map(drop);
         }
-        let (desk, ask) = self.ask(key, 1);
-        let locked = match ask.key {
-            Some((key, hash)) => match desk.check_brisk(key, hash) {
-                Ok(()) => return Ok(()),
-                Err(locked) => locked,
-            },
-            None => desk.lock(),
+        let (desk, hashed, locked) = match key {
+            Some(key) => {
+                let (desk, hash) = self.locate(key);
+                match desk.check_brisk(key, hash) {
+                    Ok(()) => return Ok(()),
+                    Err(locked) => (desk, Some((key, hash)), locked),
+                }
+            }
+            None => (self.desk, None, self.desk.lock()),
         };
+        let ask = self.ask(desk, hashed, 1);
         let mut entry = desk.check(locked, &ask);
         if let Entry::NoRoom = entry {
             entry = self.try_with_room(desk, |state| state.check(&ask));
@@ -293,14 +320,14 @@ impl Engine {
         &self,
         desk: &'static Desk,
         key: Option<&Name<'_>>,
-        admission: Admission,
+        admission: &Admission,
+        full: Option<Box<Full>>,
         into: &mut u32,
     ) -> Answer {
-        let Admission { lane, weight, in_use, started, since } = admission;
         if self.meta.bus.is_on() {
-            let full = Full::new(desk, lane, weight, started);
-            return Answer::Full(full.tell_acquired(&self.meta, key, started.since(since), in_use));
+            return Answer::Full(Full::told(full, desk, &self.meta, key, admission));
         }
+        let Admission { lane, weight, started, .. } = *admission;
         if weight == 1 && !self.adapts.load(Ordering::Relaxed) {
             *into = lane;
             return Answer::In(desk);
@@ -344,8 +371,8 @@ impl Engine {
 
     pub(crate) fn pin(&self, key: &str, limits: Limits) -> bool {
         let name = Name::Text(key);
-        let (desk, hashed) = self.locate(Some(&name));
-        let ask = Ask::of(desk, hashed);
+        let (desk, hash) = self.locate(&name);
+        let ask = Ask::of(desk, Some((&name, hash)));
         if desk.at(|state| state.pin(&ask, limits)) {
             return true;
         }

@@ -127,7 +127,7 @@ impl Attempt {
         Attempt { weight: 1, spot, stage: Stage::New }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll(
         &mut self,
         engine: &Engine,
@@ -188,9 +188,9 @@ impl Attempt {
         let answer = match fate {
             Fate::Waiting => return Answer::Line,
             Fate::Granted { at, in_use, .. } => {
-                let (weight, since) = (self.weight, place.since);
-                let admission = Admission { lane, weight, in_use, started: at, since };
-                engine.admitted(desk, key, admission, into)
+                let (weight, waited) = (self.weight, at.since(place.since));
+                let admission = Admission { lane, weight, in_use, started: at, waited };
+                engine.admitted(desk, key, &admission, None, into)
             }
             Fate::Refused { reason, in_use, waiting, max } => {
                 let held =
@@ -215,7 +215,8 @@ impl Attempt {
 impl Future for Enter<'_> {
     type Output = Result<Pass, Refusal>;
 
-    #[inline]
+    /// A part of whatever awaits it: there it is known what was asked for, and nearly all of this is decided before it runs.
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let me = &mut *self;
         me.attempt.poll(me.engine, me.key.as_ref(), cx)

@@ -6,23 +6,17 @@
 
 use std::{
     cell::{Cell, RefCell},
-    mem,
+    fmt,
     sync::Arc,
-    time::Duration,
 };
 
-use flowgate_core::{Key, Outcome, Tick, What};
+use flowgate_core::{Key, Tick, What};
 
-use super::{
-    desk::Desk,
-    meta::Meta,
-    name::Name,
-    pass::{Returning, Slot},
-};
+use super::{desk::Desk, meta::Meta, name::Name, pass::Slot, state::Admission};
 
 pub(super) struct Full {
     slot: Slot,
-    /// `None` where nobody was told, and while nobody uses it.
+    /// `None` where nobody was told, and while a thread keeps it.
     meta: Option<Arc<Meta>>,
     /// Means nothing where the gate has no keys.
     key: Key,
@@ -63,8 +57,8 @@ impl Spares {
 }
 
 impl Full {
-    /// Of a pass that nobody was told of yet. Field by field, in registers: see [`pass`](super::pass).
-    #[inline(never)]
+    /// Of a pass that nobody is told of. Field by field, in registers: see [`pass`](super::pass).
+    #[inline]
     pub(super) fn new(desk: &'static Desk, lane: u32, weight: u32, started: Tick) -> Box<Self> {
         let slot = Slot { desk, lane, weight, started };
         match SPARES_HERE.try_with(Spares::take) {
@@ -86,39 +80,65 @@ impl Full {
         self.is_keyed.then_some(&self.key)
     }
 
-    /// Tells that a pass went out.
-    #[inline(never)]
-    pub(super) fn tell_acquired(
-        mut self: Box<Self>,
+    /// Of a pass that goes out, which is told here. `full` is what another pass left at the desk, and knows whom to tell.
+    #[inline]
+    pub(super) fn told(
+        full: Option<Box<Full>>,
+        desk: &'static Desk,
         meta: &Arc<Meta>,
         key: Option<&Name<'_>>,
-        waited: Duration,
-        in_use: u32,
+        admission: &Admission,
     ) -> Box<Self> {
-        let slot = Returning(self.slot, Outcome::Ignored);
+        let Admission { lane, weight, in_use, started, waited } = *admission;
+        let mut full = match full {
+            Some(mut full) => {
+                full.slot = Slot { desk, lane, weight, started };
+                full
+            }
+            None => {
+                let mut full = Full::new(desk, lane, weight, started);
+                full.meta = Some(Arc::clone(meta));
+                full
+            }
+        };
         if let Some(key) = key {
-            key.write_to(&mut self.key);
+            key.write_to(&mut full.key);
         }
-        self.is_keyed = key.is_some();
-        self.is_timed = meta.bus.is_timed();
-        meta.tell(self.key(), What::Acquired { waited, in_use });
-        self.meta = Some(Arc::clone(meta));
-        mem::forget(slot);
-        self
+        full.is_keyed = key.is_some();
+        full.is_timed = meta.bus.is_timed();
+        meta.tell(full.key(), What::Acquired { waited, in_use });
+        full
     }
 
     /// Tells that it came back, if anybody was told that it went out.
     #[inline]
-    pub(super) fn tell_released(mut self: Box<Self>) {
-        if let Some(meta) = self.meta.take() {
-            let started = self.slot.started;
+    pub(super) fn tell_released(&mut self) {
+        if let Some(meta) = &self.meta {
             // One that went out before anybody wanted times has no start to count from.
-            let is_timed = self.is_timed && started != Tick::ZERO;
-            let held = is_timed.then(|| meta.time.now().since(started));
+            let is_timed = self.is_timed && self.slot.started != Tick::ZERO;
+            let held = is_timed.then(|| self.slot.held(&meta.time));
             meta.tell(self.key(), What::Released { held });
         }
         self.key.set("");
+    }
+
+    /// Whether the gate's next pass could carry it along.
+    #[inline]
+    pub(super) fn is_told(&self) -> bool {
+        self.meta.is_some()
+    }
+
+    /// Puts it away for another pass of this thread, of whatever gate.
+    #[inline(never)]
+    pub(super) fn put_away(mut self: Box<Self>) {
+        self.meta = None;
         // While the thread ends there is nowhere to keep it; then it is freed.
         let _ = SPARES_HERE.try_with(|spares| spares.put(self));
+    }
+}
+
+impl fmt::Debug for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Full").finish_non_exhaustive()
     }
 }

@@ -192,8 +192,8 @@ impl KeyedGate {
     /// The gate's limits hold for this key again. `false` if none were pinned.
     pub fn unpin(&self, key: &str) -> bool {
         let name = Name::Text(key);
-        let (desk, hashed) = self.engine.locate(Some(&name));
-        desk.at(|state| state.unpin(&Ask::of(desk, hashed)))
+        let (desk, hash) = self.engine.locate(&name);
+        desk.at(|state| state.unpin(&Ask::of(desk, Some((&name, hash)))))
     }
 
     /// This key's lane right now; `None` if it has no state: nothing in flight, nobody waiting, nothing of its rate spent.

@@ -74,39 +74,56 @@ thread_local! {
     static REST: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What was noted through it is held by what is polled until it is dropped.
-#[derive(Default)]
+/// What is noted while it is there is held by what is polled until it is dropped.
 pub(crate) struct Guard {
-    noted: usize,
+    /// How many were noted before.
+    before: usize,
 }
 
 impl Guard {
-    /// Notes one more.
     #[inline]
-    pub(crate) fn hold(&mut self, held: Held) {
-        self.noted += 1;
+    pub(crate) fn new() -> Self {
+        Guard { before: CHAIN.with(|chain| chain.len.get()) }
+    }
+
+    /// Notes one more.
+    #[inline(always)]
+    pub(crate) fn hold(&self, held: Held) {
         CHAIN.with(|chain| {
             let len = chain.len.get();
             chain.len.set(len + 1);
             match chain.first.get(len) {
                 Some(place) => place.set(held),
-                None => rest(|rest| rest.push(held)),
+                None => add(held.pass, held.desk, held.lane, held.weight, held.spot),
             }
         });
     }
+}
+
+/// In parts, so that who never comes here need not put them together.
+#[cold]
+#[inline(never)]
+fn add(pass: usize, desk: usize, lane: u32, weight: u32, spot: Spot) {
+    rest(|rest| rest.push(Held { pass, desk, lane, weight, spot }));
 }
 
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         CHAIN.with(|chain| {
-            let len = chain.len.get() - self.noted;
-            let was = chain.len.replace(len);
-            if was > IN_PLACE {
-                rest(|rest| rest.truncate(len.saturating_sub(IN_PLACE)));
+            if chain.len.replace(self.before) > IN_PLACE {
+                shorten(self.before.saturating_sub(IN_PLACE));
             }
         });
     }
+}
+
+/// As functions of C are, this one is known not to unwind: so the compiler sees that what was made under a guard is not lost as the guard
+/// goes, and makes it where it is to stay.
+#[cold]
+#[inline(never)]
+extern "C" fn shorten(len: usize) {
+    rest(|rest| rest.truncate(len));
 }
 
 /// Whether the work being polled holds anything at all.
@@ -141,7 +158,7 @@ fn rest(with: impl FnOnce(&mut Vec<Held>)) {
 }
 
 /// A name for a pass that no other has, and that is not where one could be: those places are even.
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", feature = "route"))]
 pub(crate) fn name() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     /// Taken at once, so that threads do not write to the same word for each.

@@ -5,7 +5,7 @@
 
 use flowgate_core::{Key, Lane, Tick};
 
-use super::{line::Row, name::Name, slab::Slab, table::Table};
+use super::{line::Row, name::Name, slab::NONE, table::Table};
 
 /// So many places stay allocated where there are no lanes. A gate may have many desks.
 const KEEP: usize = 4;
@@ -14,8 +14,7 @@ const SHARE: usize = 4;
 /// So few lanes are found without a table.
 const FEW: usize = 2;
 
-/// In this order in memory, and [`Slab`] with what it writes in front: what a lane that comes and goes changes stands beside
-/// the desk's lock, in the same cache line. Lanes are found in a table only while there are more than a [`FEW`]: most desks
+/// In this order in memory: what a lane that comes and goes changes stands beside the desk's lock, in the same cache line. Lanes are found in a table only while there are more than a [`FEW`]: most desks
 /// never have more in use at once, and then a table would be one more cache line to fetch from the other processor.
 #[repr(C)]
 #[derive(Debug)]
@@ -24,7 +23,10 @@ pub(crate) struct Lanes {
     /// How many of `few` are taken; [`TABLED`] if all lanes are in the table.
     known: u16,
     serial: u16,
-    slots: Slab<Slot, KEEP, SHARE>,
+    /// The first place that is free, and leads to the next.
+    free: u32,
+    len: u32,
+    slots: Vec<Slot>,
     table: Table,
 }
 
@@ -36,7 +38,8 @@ struct Known {
 
 const TABLED: u16 = u16::MAX;
 
-/// A lane with what a gate keeps beside it: one cache line, for a check over many keys costs what it has to fetch.
+/// A lane with what a gate keeps beside it: one cache line, for a check over many keys costs what it has to fetch. A place that
+/// is free has one too, with nothing in it: a lane that comes has little to write.
 #[repr(align(64))]
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -44,52 +47,90 @@ pub(crate) struct Slot {
     pub(crate) lane: Lane,
     pub(crate) used_at: Tick,
     pub(crate) row: Row,
+    /// The key's; in a free place, where the next one is.
     hash: u32,
     /// Tells a lane from an earlier one in the same place, in the due lists; a mix-up only means one look too many.
     pub(crate) serial: u16,
     /// Whether a moment is set at which the rate lets the head of the row start.
     pub(crate) is_timed: bool,
-    /// Whether it stands in the list of idle lanes, and whether limits of its own are pinned here.
-    listed: u8,
+    /// Whether there is a lane here, it stands in the list of idle ones, limits of its own are pinned here.
+    marks: u8,
 }
 
-const LISTED: u8 = 1;
-const PINNED: u8 = 2;
+const TAKEN: u8 = 1;
+const LISTED: u8 = 2;
+const PINNED: u8 = 4;
 
 impl Slot {
+    fn free(next: u32) -> Self {
+        Slot {
+            key: Key::EMPTY,
+            lane: Lane::default(),
+            used_at: Tick::ZERO,
+            row: Row::EMPTY,
+            hash: next,
+            serial: 0,
+            is_timed: false,
+            marks: 0,
+        }
+    }
+
+    /// Becomes a free place, where it is: to move one there would be to write all of it.
+    #[inline]
+    fn clear(&mut self, next: u32) {
+        self.key.set("");
+        self.lane = Lane::default();
+        self.used_at = Tick::ZERO;
+        self.row = Row::EMPTY;
+        self.hash = next;
+        self.is_timed = false;
+        self.marks = 0;
+    }
+
+    #[inline]
+    fn is_taken(&self) -> bool {
+        self.marks & TAKEN != 0
+    }
+
     #[inline]
     pub(crate) fn is_listed(&self) -> bool {
-        self.listed & LISTED != 0
+        self.marks & LISTED != 0
     }
 
     #[inline]
     pub(crate) fn is_pinned(&self) -> bool {
-        self.listed & PINNED != 0
+        self.marks & PINNED != 0
     }
 
     pub(crate) fn set_listed(&mut self, is_listed: bool) {
-        self.listed = self.listed & !LISTED | if is_listed { LISTED } else { 0 };
+        self.marks = self.marks & !LISTED | if is_listed { LISTED } else { 0 };
     }
 
     pub(crate) fn set_pinned(&mut self, is_pinned: bool) {
-        self.listed = self.listed & !PINNED | if is_pinned { PINNED } else { 0 };
+        self.marks = self.marks & !PINNED | if is_pinned { PINNED } else { 0 };
     }
 }
 
 impl Lanes {
     pub(crate) const fn new() -> Self {
         let few = [Known { hash: 0, index: 0 }; FEW];
-        Lanes { few, known: 0, serial: 0, slots: Slab::new(), table: Table::new() }
+        Lanes { few, known: 0, serial: 0, free: NONE, len: 0, slots: Vec::new(), table: Table::new() }
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.len as usize
     }
 
     #[inline]
     pub(crate) fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
-        let is_it = |index: u32| self.slots[index].key.as_bytes() == key;
+        // At nearly every desk at nearly every moment.
+        if self.known == 0 { None } else { self.find_among(hash, key) }
+    }
+
+    #[inline(never)]
+    fn find_among(&self, hash: u32, key: &[u8]) -> Option<u32> {
+        let is_it = |index: u32| self[index].key.as_bytes() == key;
         match self.few.get(..usize::from(self.known)) {
             Some(few) => {
                 few.iter().find(|known| known.hash == hash && is_it(known.index)).map(|known| known.index)
@@ -101,8 +142,8 @@ impl Lanes {
     /// Puts in an idle lane.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u32, key: &Name<'_>) -> u32 {
-        let index = self.insert_unlisted(hash);
-        key.write_to(&mut self.slots[index].key);
+        let (index, slot) = self.take(hash);
+        key.write_to(&mut slot.key);
         match self.few.get_mut(usize::from(self.known)) {
             Some(place) => {
                 *place = Known { hash, index };
@@ -125,38 +166,65 @@ impl Lanes {
     }
 
     /// Puts in a lane that no key leads to: the one lane of a gate without keys.
+    pub(crate) fn insert_unlisted(&mut self) -> u32 {
+        self.take(0).0
+    }
+
+    /// Takes a place.
     #[inline]
-    pub(crate) fn insert_unlisted(&mut self, hash: u32) -> u32 {
+    fn take(&mut self, hash: u32) -> (u32, &mut Slot) {
+        if self.free == NONE {
+            self.grow();
+        }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        self.free = slot.hash;
+        self.len += 1;
         self.serial = self.serial.wrapping_add(1);
-        self.slots.insert(Slot {
-            key: Key::EMPTY,
-            lane: Lane::default(),
-            used_at: Tick::ZERO,
-            row: Row::EMPTY,
-            hash,
-            serial: self.serial,
-            is_timed: false,
-            listed: 0,
-        })
+        slot.serial = self.serial;
+        slot.hash = hash;
+        slot.marks = TAKEN;
+        (index, slot)
+    }
+
+    /// One more place, which is free.
+    #[inline(never)]
+    fn grow(&mut self) {
+        let index = self.slots.len();
+        if index == self.slots.capacity() {
+            self.slots.reserve_exact((index / SHARE).max(KEEP));
+        }
+        self.slots.push(Slot::free(self.free));
+        self.free = u32::try_from(index).expect("there are far fewer lanes than that");
     }
 
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) {
-        match self.few.get(..usize::from(self.known)) {
-            Some(few) => {
-                if let Some(at) = few.iter().position(|known| known.index == index) {
-                    self.known -= 1;
-                    self.few[at] = self.few[usize::from(self.known)];
-                }
-            }
-            None => self.remove_tabled(index),
+        // The only one, at nearly every desk at nearly every moment.
+        if self.known == 1 {
+            self.known = 0;
+        } else {
+            self.remove_among(index);
         }
-        self.slots.discard(index, |slot| slot.key.set(""));
+        self.slots[index as usize].clear(self.free);
+        self.free = index;
+        self.len -= 1;
+        if self.len == 0 && self.slots.capacity() > KEEP {
+            self.slots = Vec::new();
+            self.free = NONE;
+        }
     }
 
     #[inline(never)]
-    fn remove_tabled(&mut self, index: u32) {
-        self.table.remove(self.slots[index].hash, index);
+    fn remove_among(&mut self, index: u32) {
+        if let Some(few) = self.few.get(..usize::from(self.known)) {
+            if let Some(at) = few.iter().position(|known| known.index == index) {
+                self.known -= 1;
+                self.few[at] = self.few[usize::from(self.known)];
+            }
+            return;
+        }
+        self.table.remove(self[index].hash, index);
         if self.table.len() < FEW {
             self.know_few();
         }
@@ -174,20 +242,20 @@ impl Lanes {
 
     /// The lane at `index`, if it is still the one of that serial.
     pub(crate) fn same(&mut self, index: u32, serial: u16) -> Option<&mut Slot> {
-        self.slots.find(index).is_some_and(|slot| slot.serial == serial).then(|| &mut self.slots[index])
+        self.slots.get_mut(index as usize).filter(|slot| slot.is_taken() && slot.serial == serial)
     }
 
     /// Whether there is a lane at `index`. Where many are looked at, looking after one may have made another leave.
     pub(crate) fn has(&self, index: u32) -> bool {
-        self.slots.find(index).is_some()
+        self.slots.get(index as usize).is_some_and(Slot::is_taken)
     }
 
     pub(crate) fn indices(&self) -> Vec<u32> {
-        self.slots.indices()
+        (0..self.slots.len() as u32).filter(|&index| self.has(index)).collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
-        self.slots.iter()
+        self.slots.iter().filter(|slot| slot.is_taken())
     }
 }
 
@@ -196,14 +264,18 @@ impl std::ops::Index<u32> for Lanes {
 
     #[inline]
     fn index(&self, index: u32) -> &Slot {
-        &self.slots[index]
+        let slot = &self.slots[index as usize];
+        debug_assert!(slot.is_taken(), "there is no lane at {index}");
+        slot
     }
 }
 
 impl std::ops::IndexMut<u32> for Lanes {
     #[inline]
     fn index_mut(&mut self, index: u32) -> &mut Slot {
-        &mut self.slots[index]
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.is_taken(), "there is no lane at {index}");
+        slot
     }
 }
 

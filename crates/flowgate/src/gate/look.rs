@@ -161,8 +161,8 @@ impl Engine {
     pub(crate) fn look_key(&self, key: &str) -> Option<LaneLook> {
         let now = self.meta.time.now();
         let name = Name::Text(key);
-        let (desk, hashed) = self.locate(Some(&name));
-        let ask = Ask::of(desk, hashed);
+        let (desk, hash) = self.locate(&name);
+        let ask = Ask::of(desk, Some((&name, hash)));
         desk.at(|state| state.find(&ask).map(|index| state.look_at(&state.lanes[index], now)))
     }
 

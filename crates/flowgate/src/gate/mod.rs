@@ -61,7 +61,7 @@ pub use enter::{Enter, OwnedEnter};
 pub use handle::{EntryError, Gate, Keyed, KeyedGate, Single};
 #[cfg(feature = "route")]
 pub(crate) use holding::Guard;
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", feature = "route"))]
 pub(crate) use holding::name as holder_name;
 pub use look::{Allowance, LaneLook, Look, Phase, Refusals};
 pub use pass::{Pass, Scoped, Standing};

@@ -29,7 +29,7 @@ impl Name<'_> {
     }
 
     /// Writes it where it is to stay, which is cheaper than to move it there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_to(&self, place: &mut Key) {
         match self {
             Name::Text(text) => place.set(text),

@@ -11,6 +11,7 @@ use std::{
     panic::{RefUnwindSafe, UnwindSafe},
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use flowgate_core::{Outcome, Rate, Refusal, Spot, Tick};
@@ -22,6 +23,7 @@ use super::{
     holding::{Guard, Held},
     look::Allowance,
 };
+use crate::clock::Time;
 
 /// Proof of admission. The slot is taken for exactly as long as this value lives: drop it, by whatever path, and the slot goes
 /// to the head of the line.
@@ -146,23 +148,28 @@ impl Pass {
     }
 
     /// Notes that what is polled from now on holds this pass; see [`Pass::scope`].
-    #[inline]
-    pub(crate) fn note(&self, guard: &mut Guard, spot: Spot) {
+    #[inline(always)]
+    pub(crate) fn note(&self, guard: &Guard, spot: Spot) {
         self.note_as(std::ptr::from_ref(self).addr(), guard, spot);
     }
 
-    #[inline]
-    fn note_as(&self, pass: usize, guard: &mut Guard, spot: Spot) {
-        let Slot { desk, lane, weight, .. } = self.slot();
-        guard.hold(Held { pass, desk: desk.address(), lane, weight, spot });
+    #[inline(always)]
+    pub(crate) fn note_as(&self, pass: usize, guard: &Guard, spot: Spot) {
+        match &self.0 {
+            Form::Plain { desk, lane, weight } => {
+                let weight = *weight as u32;
+                guard.hold(Held { pass, desk: desk.address(), lane: *lane, weight, spot });
+            }
+            Form::Full(full) => note_full(full.as_deref(), pass, guard, spot),
+        }
     }
 
     /// Does something that this pass is held for. Unlike [`Pass::note`], it may be somewhere else the next time: it goes by its name
     /// (`holding::name`), the same each time.
     #[cfg(feature = "http")]
     pub(crate) fn holding<R>(&self, name: usize, spot: Spot, work: impl FnOnce() -> R) -> R {
-        let mut held = Guard::default();
-        self.note_as(name, &mut held, spot);
+        let held = Guard::new();
+        self.note_as(name, &held, spot);
         work()
     }
 
@@ -174,36 +181,51 @@ impl Pass {
     fn give_back(&mut self, outcome: Outcome) {
         match &mut self.0 {
             Form::Plain { desk, lane, weight } => {
-                give_back(Slot { desk, lane: *lane, weight: *weight as u32, started: Tick::ZERO }, outcome);
+                let weight = *weight as u32;
+                if !desk.express.give(weight) {
+                    desk.leave(*lane, weight, outcome);
+                }
             }
             Form::Full(full) => give_back_full(full.take(), outcome),
         }
     }
 }
 
-#[inline]
-fn give_back(slot: Slot, outcome: Outcome) {
-    if !slot.desk.express.give(slot.weight) {
-        slot.desk.leave(slot.lane, slot.weight, slot.started, outcome);
+#[inline(never)]
+fn note_full(full: Option<&Full>, pass: usize, guard: &Guard, spot: Spot) {
+    if let Some(full) = full {
+        let Slot { desk, lane, weight, .. } = full.slot();
+        guard.hold(Held { pass, desk: desk.address(), lane, weight, spot });
     }
 }
 
 #[inline(never)]
 fn give_back_full(full: Option<Box<Full>>, outcome: Outcome) {
-    let Some(full) = full else { return };
-    let slot = Returning(full.slot(), outcome);
+    let Some(mut full) = full else { return };
     // Told before the slot is free: who counts events never counts more than `max`.
     full.tell_released();
-    drop(slot);
+    let Slot { desk, weight, .. } = full.slot();
+    let left = if desk.express.give(weight) { Some(full) } else { desk.leave_full(full, outcome) };
+    if let Some(full) = left {
+        full.put_away();
+    }
 }
 
-/// A slot that comes back when this is dropped, whatever code of others does meanwhile.
-pub(super) struct Returning(pub(super) Slot, pub(super) Outcome);
-
-impl Drop for Returning {
-    #[inline]
-    fn drop(&mut self) {
-        give_back(self.0, self.1);
+impl Slot {
+    /// How long it was taken.
+    #[inline(never)]
+    pub(super) fn held(self, time: &Time) -> Duration {
+        /// The slot comes back if the clock panics, which may be code of others.
+        struct Returning(Slot);
+        impl Drop for Returning {
+            fn drop(&mut self) {
+                drop(Pass::full(Full::new(self.0.desk, self.0.lane, self.0.weight, Tick::ZERO)));
+            }
+        }
+        let returning = Returning(self);
+        let held = time.now().since(self.started);
+        mem::forget(returning);
+        held
     }
 }
 
@@ -244,8 +266,8 @@ impl<F: Future> Future for Scoped<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let me = self.project();
         let pass = me.pass.as_ref().expect("a future is not polled after it is done");
-        let mut held = Guard::default();
-        pass.note(&mut held, *me.spot);
+        let held = Guard::new();
+        pass.note(&held, *me.spot);
         let output = ready!(me.work.poll(cx));
         drop(held);
         me.pass.take();

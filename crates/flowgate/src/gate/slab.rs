@@ -1,6 +1,6 @@
 //! Places with numbers: constant-time insert and remove, no allocation once warm.
 //!
-//! Owns the memory of lanes and waiters, and gives it back when the last one leaves. It never moves an entry.
+//! Owns the memory of waiters, and gives it back when the last one leaves. It never moves an entry.
 
 /// "No entry" in links between entries.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -69,16 +69,6 @@ impl<T, const KEEP: usize, const SHARE: usize> Slab<T, KEEP, SHARE> {
         value
     }
 
-    /// As [`Slab::remove`], but nothing is moved: `clear` gives up, where it is, all that the entry owns.
-    #[inline]
-    pub(crate) fn discard(&mut self, index: u32, clear: impl FnOnce(&mut T)) {
-        clear(&mut self[index]);
-        // Nothing is left to drop. To drop it all the same, the compiler would write the whole entry and not two words of it.
-        let free = Entry::Free { next: self.free };
-        std::mem::forget(std::mem::replace(&mut self.entries[index as usize], free));
-        self.freed(index);
-    }
-
     #[inline]
     fn freed(&mut self, index: u32) {
         self.free = index;
@@ -95,19 +85,6 @@ impl<T, const KEEP: usize, const SHARE: usize> Slab<T, KEEP, SHARE> {
             Some(Entry::Used(value)) => Some(value),
             _ => None,
         }
-    }
-
-    pub(crate) fn indices(&self) -> Vec<u32> {
-        let used =
-            |(index, entry): (usize, &Entry<T>)| matches!(entry, Entry::Used(_)).then_some(index as u32);
-        self.entries.iter().enumerate().filter_map(used).collect()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.entries.iter().filter_map(|entry| match entry {
-            Entry::Used(value) => Some(value),
-            Entry::Free { .. } => None,
-        })
     }
 }
 

@@ -3,7 +3,7 @@
 //! Owns entering, leaving, waiting and handing over. Who may start is asked of [`Lane::decide`] and [`Lane::hold`] only.
 //! No user code runs here: wakers to wake or to drop are collected and dealt with when the lock is gone.
 
-use std::{collections::BTreeMap, sync::Arc, task::Waker, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, ops::Range, sync::Arc, task::Waker, time::Duration};
 
 use flowgate_core::{
     AdaptiveState, Decision, Hold, Key, Lane, Limits, Outcome, Rate, RateState, Reason, Sample, Spot, Tick,
@@ -13,6 +13,7 @@ use super::{
     backlogs::Backlogs,
     desk::Desk,
     due::Due,
+    full::Full,
     holding,
     lanes::{Lanes, Slot},
     line::{Line, Waiter},
@@ -34,8 +35,6 @@ pub(crate) struct State {
     pub(crate) spare: u32,
     /// Whether the counts are out on the express lane.
     pub(crate) is_out: bool,
-    /// Whether steps may take the short way: [`State::may_be_brisk`], as of the last step that took the long one.
-    pub(crate) is_brisk: bool,
     /// Whether the lane of a gate without keys does not say who waits in it, as the line does: steps that take the short way
     /// leave that for the next that does not, so that the lane is only read.
     pub(crate) is_behind: bool,
@@ -47,13 +46,13 @@ pub(crate) struct State {
     pub(super) is_codel: bool,
     /// No handle is left: when the last pass is back, the desk can serve another gate.
     pub(crate) is_orphan: bool,
-    /// Whether other desks were shown that there is something in `spare`.
-    pub(super) is_spare_shown: bool,
-    /// Whether other desks were shown that there are idle lanes.
-    pub(super) is_idle_shown: bool,
     pub(crate) lanes: Lanes,
-    /// What is beyond this in `spare` is given back.
-    pub(super) most_spare: u32,
+    /// While `spare` is one of these, what other desks look for is as it was shown to them.
+    pub(super) shown: Range<u32>,
+    /// `max`, where steps may take the short way: [`State::max_if_brisk`], as of the last step that took the long one.
+    pub(super) brisk: Option<NonZeroU32>,
+    /// What the next pass carries along that somebody hears of, where the last has left it.
+    pub(super) full: Option<Box<Full>>,
     /// From here on what those who wait and those who hand over write: another cache line, which the keys' own steps only read.
     pub(crate) line: Line,
     pub(crate) wakes: Wakes,
@@ -115,8 +114,7 @@ pub(crate) struct Admission {
     pub(crate) weight: u32,
     pub(crate) in_use: u32,
     pub(crate) started: Tick,
-    /// When it came; the same as `started` if it did not wait.
-    pub(crate) since: Tick,
+    pub(crate) waited: Duration,
 }
 
 /// A refusal, as far as a desk knows it.
@@ -170,7 +168,7 @@ impl State {
                 self.lanes[index].used_at = now;
                 self.in_use += u64::from(ask.weight);
                 let (weight, in_use) = (ask.weight, lane.in_use());
-                Entry::In(Admission { lane: index, weight, in_use, started: now, since: now })
+                Entry::In(Admission { lane: index, weight, in_use, started: now, waited: Duration::ZERO })
             }
             // One who would not wait is not told of the line.
             Decision::Refuse(Reason::QueueFull) if wait.is_none() => {

@@ -191,7 +191,7 @@ impl State {
     /// Whether what other desks look for has changed, where no lane is ever idle.
     #[inline]
     pub(crate) fn has_to_show(&self) -> bool {
-        (self.spare > 0) != self.is_spare_shown || self.spare > self.most_spare || self.is_idle_shown
+        !self.shown.contains(&self.spare)
     }
 
     /// Whether anything here depends on time passing, or waits for the drain.

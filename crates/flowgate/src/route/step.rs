@@ -155,7 +155,7 @@ pin_project! {
 impl<A, N, B, T, U> Future for InTurn<A, N, B>
 where
     A: Future<Output = Outcome<T>>,
-    N: Fn(Exchange<T>) -> B,
+    N: Fn(Exchange<T>) -> B + Copy,
     B: Future<Output = Outcome<U>>,
 {
     type Output = Outcome<U>;
@@ -166,6 +166,9 @@ where
             match self.as_mut().project() {
                 Turn::First { first, next } => match std::task::ready!(first.poll(cx)) {
                     Ok(exchange) => {
+                        let next = *next;
+                        // All that the first step held has come back before the next one begins.
+                        self.set(InTurn::Done);
                         let second = next(exchange);
                         self.set(InTurn::Second { second });
                     }
@@ -198,7 +201,9 @@ trait DynStep<I, O>: Send + Sync {
 
 impl<I: Send + 'static, S: Step<I>> DynStep<I, S::Out> for S {
     fn run_boxed<'a>(&'a self, exchange: Exchange<I>, cx: Cx<'a>) -> BoxFuture<'a, Outcome<S::Out>> {
-        Box::pin(self.run(exchange, cx))
+        // The place first, and then what comes there: it is large, and is made where it stays.
+        let work = Box::write(Box::new_uninit(), self.run(exchange, cx));
+        Box::into_pin(work)
     }
 }
 

@@ -237,6 +237,27 @@ fn r5_cancelled_work_releases_with_the_work_and_never_before_it() {
 }
 
 #[test]
+fn r5_a_step_has_given_its_slot_back_before_the_next_one_begins() {
+    // Seen to fail: with `InTurn` dropping the first step only when the second has begun, its slot is still taken.
+    let stage = Arc::new(Stage::new());
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (looks, notes) = (Arc::downgrade(&stage), Arc::clone(&seen));
+    let look = move |body: u32| {
+        notes.lock().unwrap().push(looks.upgrade().unwrap().gates());
+        async move { Ok::<_, Error>(body) }
+    };
+    let (first, second, third) = (look.clone(), look.clone(), look);
+    let one = || Concurrency::max(1);
+    let route = Route::new("steps").from(direct()).concurrency(one()).to(first).concurrency(one()).to(second);
+    let handle = stage.direct(&route.to(third).build().unwrap());
+    assert_eq!(Driven::new(handle.call(7)).poll().unwrap().unwrap(), 7);
+    // They look when they begin, before they are polled.
+    let expected = [[(1, 0), (0, 0)], [(0, 0), (1, 0)], [(0, 0), (0, 0)]];
+    assert_eq!(*seen.lock().unwrap(), expected);
+    stage.assert_quiet();
+}
+
+#[test]
 fn r5_taps_and_branches_of_a_bounded_step_are_inside_the_bound() {
     // Seen to fail: with `Tap::run` not waiting for what it sent.
     let stage = Stage::new();

@@ -59,10 +59,14 @@ where
         Bound::Entering { entry: Entry { limiters, cx, exchange, waiting, passes, run } }
     }
 
+    /// A part of its caller, so that it is put together where it is to stay.
+    #[inline(always)]
     pub(super) fn inside(passes: Passes, cx: Cx<'a>, exchange: Exchange<B>, run: &N) -> Self {
         // The work begins under its passes: a step may do something before it is first polled.
         let spot = cx.sent_at;
-        let work = passes.hold(spot, || run(exchange, cx));
+        let held = passes.hold_on_the_way(spot);
+        let work = run(exchange, cx);
+        drop(held);
         Bound::Inside { work, passes, spot }
     }
 
@@ -100,11 +104,15 @@ impl<B, N> Entry<'_, B, N> {
         let Entry { cx, exchange, waiting, passes, .. } = self;
         let spot = cx.sent_at;
         if let Some(waiting) = waiting {
-            return passes.hold(spot, || Pin::new(&mut **waiting).poll(task)).map_err(Error::from);
+            let _held = passes.hold(spot);
+            return Pin::new(&mut **waiting).poll(task).map_err(Error::from);
         }
         let exchange = exchange.as_mut().expect("the work has not begun");
         let key = limiter.key_of(exchange, *cx)?;
-        match passes.hold(spot, || limiter.begin(key.as_ref(), *cx, task)) {
+        let held = passes.hold(spot);
+        let begun = limiter.begin(key.as_ref(), *cx, task);
+        drop(held);
+        match begun {
             Begun::Done(answer) => Poll::Ready(answer.map_err(Error::from)),
             Begun::Waiting(entry) => {
                 *waiting = Some(Box::new(entry));
@@ -129,10 +137,9 @@ where
         let Stage::Inside { work, passes, spot } = self.as_mut().project() else {
             panic!("an exchange was polled after it was done")
         };
-        let polled = passes.hold(*spot, || work.poll(task));
-        if polled.is_ready() {
-            self.set(Bound::Done);
-        }
-        polled
+        let _held = passes.hold(*spot);
+        // The last thing done, so that the answer is written where it is wanted. Work and passes go when this is dropped, as whoever
+        // awaits it does at once: `InTurn` before it begins the next step, a flight before it tells that it has landed.
+        work.poll(task)
     }
 }

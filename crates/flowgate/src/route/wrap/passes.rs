@@ -5,56 +5,70 @@
 
 use flowgate_core::Spot;
 
-use crate::gate::{Guard, Pass};
+use crate::gate::{Guard, Pass, holder_name};
 
-/// Nearly always one.
+/// Nearly always one. No larger than that: it is a part of every exchange under a bound.
 #[derive(Debug, Default)]
 pub(super) enum Passes {
     #[default]
     None,
     One(Pass),
-    Several(Nest),
+    Several(Box<Nest>),
 }
 
-/// The outermost first; they come back the other way round.
+const _: () = assert!(size_of::<Passes>() == size_of::<Pass>());
+
+/// Fields drop in this order: the innermost comes back first.
 #[derive(Debug)]
-pub(super) struct Nest(Vec<Pass>);
+pub(super) struct Nest {
+    innermost: Pass,
+    outer: Passes,
+}
 
 impl Passes {
     /// One more, inside of all others.
     pub(super) fn add(&mut self, pass: Pass) {
         *self = match std::mem::take(self) {
             Passes::None => Passes::One(pass),
-            Passes::One(first) => Passes::Several(Nest(vec![first, pass])),
-            Passes::Several(mut nest) => {
-                nest.0.push(pass);
-                Passes::Several(nest)
-            }
+            outer => Passes::Several(Box::new(Nest { innermost: pass, outer })),
         };
     }
 
-    /// Does something that these passes are held for.
-    #[inline]
-    pub(super) fn hold<R>(&self, spot: Spot, work: impl FnOnce() -> R) -> R {
-        let mut guard = Guard::default();
+    /// What is done while the guard is there is done by one who holds these.
+    #[inline(always)]
+    pub(super) fn hold(&self, spot: Spot) -> Guard {
+        let guard = Guard::new();
         match self {
             Passes::None => {}
-            Passes::One(pass) => pass.note(&mut guard, spot),
-            Passes::Several(nest) => nest.note(&mut guard, spot),
+            Passes::One(pass) => pass.note(&guard, spot),
+            Passes::Several(nest) => nest.note(&guard, spot),
         }
-        work()
+        guard
+    }
+
+    /// The same for passes that are yet to come to their place. They go by a name until then: to have a place meanwhile, one would have to
+    /// be written to memory, and to be waited for when it is read again to move on.
+    #[inline(always)]
+    pub(super) fn hold_on_the_way(&self, spot: Spot) -> Guard {
+        match self {
+            Passes::One(pass) => {
+                let guard = Guard::new();
+                pass.note_as(holder_name(), &guard, spot);
+                guard
+            }
+            _ => self.hold(spot),
+        }
     }
 }
 
 impl Nest {
     #[inline(never)]
-    fn note(&self, guard: &mut Guard, spot: Spot) {
-        self.0.iter().for_each(|pass| pass.note(guard, spot));
-    }
-}
-
-impl Drop for Nest {
-    fn drop(&mut self) {
-        while self.0.pop().is_some() {}
+    fn note(&self, guard: &Guard, spot: Spot) {
+        match &self.outer {
+            Passes::None => {}
+            Passes::One(pass) => pass.note(guard, spot),
+            Passes::Several(nest) => nest.note(guard, spot),
+        }
+        self.innermost.note(guard, spot);
     }
 }
