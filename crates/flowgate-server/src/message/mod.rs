@@ -1,7 +1,7 @@
 //! A message: an HTTP request that somebody wants to be made later, under limits, until it works.
 //!
 //! Reading order: [`spec`] is what a sender may say about one, and [`headers`] reads it from request headers; [`span`],
-//! [`names`], [`flow`], [`expression`] and [`redact`] are its parts; [`destination`] is where it goes. [`form`] has the message
+//! [`names`], [`flow`], [`expression`] and [`redact`] are its parts; [`destination`] is where it goes, and [`place`] what of that a filter asks for. [`form`] has the message
 //! itself and its bytes in a store ([`plain`]: those of a usual one), [`number`] its name, [`view`] what is told of it. All of it is pure: no store, no clock, no
 //! network. What cannot be accepted is a [`Fault`], which says what to send instead.
 
@@ -13,6 +13,7 @@ mod form;
 mod headers;
 mod names;
 mod number;
+mod place;
 mod plain;
 mod redact;
 mod space;
@@ -28,6 +29,7 @@ pub(crate) use form::{Head, Message, Part, Role, Unreadable};
 pub(crate) use headers::{Given, MOST_RETRIES, canonical, read};
 pub(crate) use names::name;
 pub(crate) use number::{Numbers, put_decimal, put_hex};
+pub(crate) use place::is_at;
 pub(crate) use redact::hidden;
 pub(crate) use space::{Space, Spaces};
 pub(crate) use span::{seconds, span};
