@@ -66,7 +66,14 @@ pub(super) const ROUTES: [Route; 16] = [
         Body::None,
         "Cancelled",
     ),
-    route("get", "/v2/workflows/events", "Runs with their steps, the newest first. `workflowUrl` is a whole URL, unless workflowUrlExactMatch=false.", LOG, Body::None, "Runs"),
+    route(
+        "get",
+        "/v2/workflows/events",
+        "Runs with their steps, the newest first. `workflowUrl` is a whole URL, unless workflowUrlExactMatch=false.",
+        LOG,
+        Body::None,
+        "Runs",
+    ),
     route("get", "/v2/workflows/logs", "The same.", LOG, Body::None, "Runs"),
     route(
         "post",
