@@ -126,7 +126,7 @@ impl Hub {
     async fn look(&self, before: &mut Before) -> Result<Sample, StoreError> {
         let store = &self.desk.store;
         if before.looks.is_multiple_of(CENSUS) {
-            before.census = store.census(OF_QUEUES.to_owned()).await?;
+            before.census = store.census(vec![OF_QUEUES.to_owned()]).await?;
             before.census.keys += self.idle_keys().await?;
         }
         let (_, cap) = store.cluster().await?;
