@@ -259,6 +259,17 @@ on_every_store! {
     }
 
     #[test]
+    async fn f7_a_destination_with_a_query_and_no_path_is_asked_for_its_root(kit: &Kit) {
+        // Seen to fail: with the query alone in the first line of the request, the endpoint answered 400.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let url = format!("{}?x=1", endpoint.url("/").trim_end_matches('/'));
+        let id = server.publish(&url, &[("Upstash-Retries", "0")]).await;
+        server.logged(&id, "DELIVERED").await;
+        assert_eq!(endpoint.came(1).await[0].path, "/");
+        assert_eq!(server.get(&format!("/v2/messages/{id}")).await["url"], json!(url), "it is told as it was sent");
+    }
+
+    #[test]
     async fn f7_what_is_sent_to_a_group_without_endpoints_is_refused(kit: &Kit) {
         // Seen to fail: with nothing sent to nobody, it was 201 and an empty list, alone and in a batch.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
