@@ -9,6 +9,10 @@ use serde::{Deserialize, Deserializer};
 use super::reply::Problem;
 use crate::message::decode;
 
+/// The count that the JavaScript clients send where their caller said none, `cancel({ all: true })` included: it cannot be left out
+/// there, and means all. So this one number bounds nothing.
+const SAID_BY_CLIENTS: u64 = 100;
+
 /// A query, decoded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked(Vec<(String, String)>);
@@ -66,6 +70,16 @@ impl Asked {
         self.one(name).map(read).transpose()
     }
 
+    /// Yes or no, if it is said.
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Problem> {
+        match self.one(name) {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(other) => Err(Problem::bad(format!("{name} is {other:?}; send true or false"))),
+        }
+    }
+
     /// How many are wanted, if it is said: from 1 on, and no more than `most` are given. The clients let their callers ask for more.
     pub(crate) fn at_most(&self, most: usize) -> Result<Option<usize>, Problem> {
         let Some(count) = self.number("count")? else { return Ok(None) };
@@ -75,7 +89,18 @@ impl Asked {
         }
     }
 
-    /// The same, or so many.
+    /// How many may be cancelled, at most: all that are meant, unless a number is said.
+    pub(crate) fn bound(&self) -> Result<u64, Problem> {
+        match self.number("count")? {
+            Some(0) => {
+                Err(Problem::bad("count is 0; send a whole number from 1 on, or leave it out for all"))
+            }
+            Some(SAID_BY_CLIENTS) | None => Ok(u64::MAX),
+            Some(count) => Ok(count),
+        }
+    }
+
+    /// The same as [`Self::at_most`], or so many.
     pub(crate) fn count(&self, default: usize, most: usize) -> Result<usize, Problem> {
         Ok(self.at_most(most)?.unwrap_or(default))
     }

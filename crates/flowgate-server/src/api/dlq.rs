@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::{
     asked::{Asked, listed},
     events::cursor,
-    filter::{self, Filter},
+    letters::Letters,
     path::Path,
     publish::given,
     reply::{Answer, Problem, done, ok},
@@ -35,27 +35,13 @@ use crate::{
 
 const DEFAULT_COUNT: usize = 100;
 const MOST: usize = 1000;
+/// So many are looked at for one page, and of so many is looked up what stands elsewhere; then the cursor goes on from there.
 const LOOKED_AT: usize = 20_000;
+const LOOKED_UP: usize = MOST;
 /// Those that are named come all at once, without a cursor.
 const MOST_NAMED: usize = 64 * 1024 * 1024;
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: u32 = 200;
-pub(super) const OWN: [&str; 13] = [
-    "count",
-    "cursor",
-    "dlqIds",
-    "dlqId",
-    "messageId",
-    "responseStatus",
-    "source",
-    "workflowRunId",
-    "workflowUrl",
-    "workflowUrlExactMatch",
-    "workflowCreatedAt",
-    "failureFunctionState",
-    "all",
-];
-
 /// A message that no attempt is left for.
 pub(super) struct Letter {
     pub(super) id: TaskId,
@@ -170,7 +156,7 @@ pub(super) async fn find(desk: &Desk, name: &str) -> Result<Letter, Problem> {
     let missing = || Problem::missing("dead letter", name);
     let id = desk.numbers.read_dead(name).ok_or_else(missing)?;
     let look = buried(desk, id).await?.ok_or_else(missing)?;
-    Letter::of(desk, &look).await?.ok_or_else(missing)
+    Dead::of(desk, &look, &Letters::default()).ok_or_else(missing)?.look_up(desk).await
 }
 
 /// A task by its number. One that has just ended its run is waited for: the run is told as failed a moment before the letter
@@ -209,45 +195,48 @@ pub(super) fn names(body: &Bytes) -> Result<Option<Vec<String>>, Problem> {
 }
 
 pub(super) async fn page(desk: &Desk, asked: &Asked, listed: Option<Vec<String>>) -> Result<Page, Problem> {
-    asked.only(&[&OWN[..], &filter::NAMES[..]].concat())?;
-    let filter = Filter::read(asked)?;
+    let meant = Letters::read(asked)?;
     let count = asked.count(DEFAULT_COUNT, MOST)?;
-    let statuses = statuses(asked)?;
-    let messages = asked.all("messageId");
-    let runs = RunLetters::read(asked)?;
+    let before = cursor(asked)?.map(|before| TaskId(before as i64));
     let mut names = asked.all("dlqIds");
     names.extend(asked.all("dlqId"));
     let is_named = listed.is_some() || !names.is_empty();
     names.extend(listed.unwrap_or_default());
-    let is_meant = |letter: &Letter| {
-        let status = letter.answer.as_ref().map_or(0, |answer| answer.status);
-        filter.matches(&letter.message, letter.message.head.created)
-            && (statuses.is_empty() || statuses.contains(&status))
-            && (messages.is_empty() || messages.contains(&desk.numbers.message(letter.id)))
-            && runs.matches(letter)
-    };
-    let mut letters = Vec::new();
-    if is_named {
-        let mut bytes = 0;
-        for id in names.iter().filter_map(|name| desk.numbers.read_dead(name)) {
-            if letters.len() > MOST || bytes > MOST_NAMED {
-                let text = format!(
-                    "the letters that are named are more than {MOST}, or their bodies more than {} MiB; name fewer at once",
-                    MOST_NAMED / 1024 / 1024
-                );
-                return Err(Problem::bad(text));
-            }
-            let letter = match buried(desk, id).await? {
-                Some(look) => Letter::of(desk, &look).await?,
-                None => None,
-            };
-            bytes += letter.as_ref().map_or(0, |letter| letter.message.body.len());
-            letters.extend(letter.filter(is_meant));
-        }
-        return Ok(Page { letters, cursor: None });
+    match is_named {
+        true => named(desk, &meant, &names).await,
+        false => listed_from(desk, &meant, count, before).await,
     }
-    let mut before = cursor(asked)?.map(|before| TaskId(before as i64));
-    let (mut looked_at, mut is_end, mut bytes, mut slice) = (0, false, 0, Slice::first());
+}
+
+/// Those of these names that are meant.
+async fn named(desk: &Desk, meant: &Letters, names: &[String]) -> Result<Page, Problem> {
+    let (mut letters, mut bytes) = (Vec::new(), 0);
+    for id in names.iter().filter_map(|name| desk.numbers.read_dead(name)) {
+        if letters.len() > MOST || bytes > MOST_NAMED {
+            let text = format!(
+                "the letters that are named are more than {MOST}, or their bodies more than {} MiB; name fewer at once",
+                MOST_NAMED / 1024 / 1024
+            );
+            return Err(Problem::bad(text));
+        }
+        let Some(look) = buried(desk, id).await? else { continue };
+        let Some(dead) = Dead::of(desk, &look, meant) else { continue };
+        let letter = dead.look_up(desk).await?;
+        bytes += letter.message.body.len();
+        letters.extend(letter.is_meant(meant).then_some(letter));
+    }
+    Ok(Page { letters, cursor: None })
+}
+
+/// Those that are meant, the newest first, behind this one.
+async fn listed_from(
+    desk: &Desk,
+    meant: &Letters,
+    count: usize,
+    mut before: Option<TaskId>,
+) -> Result<Page, Problem> {
+    let (mut letters, mut bytes) = (Vec::new(), 0);
+    let (mut looked_at, mut looked_up, mut is_end, mut slice) = (0, 0, false, Slice::first());
     // Whoever has a full page looks on for one more that is meant: without one, it was the last.
     'pages: while !is_end && looked_at < LOOKED_AT {
         let most = slice.up_to(usize::MAX);
@@ -256,13 +245,23 @@ pub(super) async fn page(desk: &Desk, asked: &Asked, listed: Option<Vec<String>>
         looked_at += page.len();
         slice = slice.after(page.iter().map(size));
         for look in &page {
-            if let Some(letter) = Letter::of(desk, look).await?.filter(is_meant) {
-                if letters.len() == count || bytes >= TOLD {
+            if let Some(dead) = Dead::of(desk, look, meant) {
+                let is_full = letters.len() == count || bytes >= TOLD;
+                // Of the one more nothing is told: it is looked up only where that says whether it is meant.
+                if is_full && !meant.asks_more() || looked_up == LOOKED_UP {
                     is_end = false;
                     break 'pages;
                 }
-                bytes += letter.message.body.len();
-                letters.push(letter);
+                looked_up += 1;
+                let letter = dead.look_up(desk).await?;
+                if letter.is_meant(meant) {
+                    if is_full {
+                        is_end = false;
+                        break 'pages;
+                    }
+                    bytes += letter.message.body.len();
+                    letters.push(letter);
+                }
             }
             before = Some(look.id);
         }
@@ -271,38 +270,48 @@ pub(super) async fn page(desk: &Desk, asked: &Asked, listed: Option<Vec<String>>
     Ok(Page { letters, cursor })
 }
 
-/// Which answers are meant; 0 is none at all.
-fn statuses(asked: &Asked) -> Result<Vec<u16>, Problem> {
-    let read = |text: &String| {
-        let status = text.parse().ok().filter(|status| matches!(status, 0 | 100..=999));
-        let wrong = || format!("responseStatus is {text:?}; send a status of an answer, or 0 for no answer");
-        status.ok_or_else(|| Problem::bad(wrong()))
-    };
-    asked.all("responseStatus").iter().map(read).collect()
-}
-
 /// How much of a store a task takes.
 pub(super) fn size(look: &TaskLook) -> usize {
     look.record.as_ref().map_or(0, |record| record.body.len())
 }
 
-impl Letter {
-    /// The letter of a dead task, if it is a message that failed.
-    async fn of(desk: &Desk, look: &TaskLook) -> Result<Option<Letter>, Problem> {
-        let TaskState::Dead { reason: how, error } = &look.state else { return Ok(None) };
-        if how == "cancelled" {
-            return Ok(None);
+/// A dead task that is a message which failed, as far as it tells of itself.
+struct Dead {
+    id: TaskId,
+    message: Message,
+    reason: String,
+}
+
+impl Dead {
+    /// If it is one, and can be meant.
+    fn of(desk: &Desk, look: &TaskLook, meant: &Letters) -> Option<Dead> {
+        let TaskState::Dead { reason: how, error } = &look.state else { return None };
+        let stored = look.record.as_ref().map_or(&[][..], |record| &record.body);
+        if how == "cancelled" || !meant.may_match(Message::head_of(stored)) {
+            return None;
         }
-        let Some(message) = desk.message_of(look) else { return Ok(None) };
-        let notes = desk.store.notes(NoteQuery { tasks: vec![look.id], before: None, most: 10 }).await?;
+        let message = desk.message_of(look)?;
+        let is_it = meant.matches(&desk.numbers.message(look.id), &message);
+        is_it.then(|| Dead { id: look.id, message, reason: error.clone() })
+    }
+
+    /// With what the log and its run have of it.
+    async fn look_up(self, desk: &Desk) -> Result<Letter, Problem> {
+        let Dead { id, message, reason } = self;
+        let notes = desk.store.notes(NoteQuery { tasks: vec![id], before: None, most: 10 }).await?;
         let entries = notes.into_iter().filter_map(|note| Entry::from_bytes(note.body).ok());
         let failed = entries.into_iter().find(|entry| entry.stage == Stage::Failed);
         let run = match &message.head.part {
             Some(part) => desk.run_alone(&part.run).await?.map(|run| RunHead::from_bytes(&run.head)),
             None => None,
         };
-        let (answer, reason) = (failed.and_then(|entry| entry.answer), error.clone());
-        Ok(Some(Letter { id: look.id, message, answer, reason, run }))
+        Ok(Letter { id, message, answer: failed.and_then(|entry| entry.answer), reason, run })
+    }
+}
+
+impl Letter {
+    fn is_meant(&self, meant: &Letters) -> bool {
+        meant.means(self.answer.as_ref().map_or(0, |answer| answer.status), self.run.as_ref())
     }
 
     fn view(&self, desk: &Desk) -> Value {
@@ -329,65 +338,5 @@ impl Letter {
             }
         }
         Value::Object(view)
-    }
-}
-
-/// Which letters are meant by the runs they ended.
-struct RunLetters {
-    /// Those of runs alone, or all others alone.
-    is_of_runs: Option<bool>,
-    ids: Vec<String>,
-    urls: Vec<String>,
-    is_exact_url: bool,
-    created: Option<u64>,
-    states: Vec<String>,
-}
-
-impl RunLetters {
-    fn read(asked: &Asked) -> Result<Self, Problem> {
-        let is_of_runs = match asked.one("source") {
-            None => None,
-            Some("workflow") => Some(true),
-            Some("qstash") => Some(false),
-            Some(source) => {
-                let text = format!("source is {source:?}; send workflow or qstash, or none for both");
-                return Err(Problem::bad(text));
-            }
-        };
-        Ok(RunLetters {
-            is_of_runs,
-            ids: asked.all("workflowRunId"),
-            urls: asked.each("workflowUrl"),
-            is_exact_url: asked.one("workflowUrlExactMatch") == Some("true"),
-            created: asked.number("workflowCreatedAt")?,
-            states: asked.all("failureFunctionState"),
-        })
-    }
-
-    fn matches(&self, letter: &Letter) -> bool {
-        let Some(part) = &letter.message.head.part else { return !self.is_about_runs() };
-        let run = letter.run.as_ref();
-        let state = run.and_then(|run| run.failure_call.as_ref()).map(|call| &call.state);
-        self.is_of_runs != Some(false)
-            && (self.ids.is_empty() || self.ids.contains(&part.id))
-            && (self.urls.is_empty()
-                || run.is_some_and(|run| {
-                    let is_it = |url: &String| match self.is_exact_url {
-                        true => run.url == *url,
-                        false => run.url.starts_with(url),
-                    };
-                    self.urls.iter().any(is_it)
-                }))
-            && self.created.is_none_or(|created| run.is_some_and(|run| run.created == created))
-            && (self.states.is_empty() || state.is_some_and(|state| self.states.contains(state)))
-    }
-
-    /// Whether something is asked that only a run has.
-    fn is_about_runs(&self) -> bool {
-        let has_filter = !self.ids.is_empty()
-            || !self.urls.is_empty()
-            || self.created.is_some()
-            || !self.states.is_empty();
-        self.is_of_runs == Some(true) || has_filter
     }
 }

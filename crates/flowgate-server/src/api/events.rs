@@ -118,7 +118,11 @@ impl Page {
 /// Where the last page ended.
 pub(super) fn cursor(asked: &Asked) -> Result<Option<u64>, Problem> {
     let read = |text: &str| {
-        text.parse().map_err(|_| Problem::bad(format!("cursor is {text:?}; send the one of the page before")))
+        let number = text.parse::<i64>().ok().and_then(|number| u64::try_from(number).ok());
+        number.ok_or_else(|| {
+            let text: String = text.chars().take(100).collect();
+            Problem::bad(format!("cursor is {text:?}; send the one of the page before"))
+        })
     };
     asked.one("cursor").map(read).transpose()
 }

@@ -1,7 +1,10 @@
 //! Which messages are meant: any of the values of a name, and all of the names.
 
 use super::{asked::Asked, reply::Problem};
-use crate::{message::Message, office::queue_key};
+use crate::{
+    message::{Message, is_at},
+    office::queue_key,
+};
 
 /// The names that a filter knows.
 pub(super) const NAMES: [&str; 12] = [
@@ -88,7 +91,6 @@ impl Filter {
         let any = |wanted: &[String], found: Option<&str>| {
             wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| wanted == found))
         };
-        let uri: Option<http::Uri> = head.url.parse().ok();
         let has_label = self.label.is_empty()
             || head.spec.labels.iter().any(|label| self.label.iter().any(|wanted| wanted == label));
         any(&self.url, Some(&head.url))
@@ -97,9 +99,8 @@ impl Filter {
             && any(&self.queue, head.queue.as_deref())
             && any(&self.key, head.spec.flow.as_ref().map(|flow| flow.key.as_str()))
             && any(&self.caller, head.caller.as_deref())
-            && any(&self.host, uri.as_ref().and_then(http::Uri::host))
-            && any(&self.path, uri.as_ref().map(http::Uri::path))
             && has_label
+            && is_at(&head.url, &self.host, &self.path)
             && self.search.as_ref().is_none_or(|wanted| is_about(message, wanted))
             && self.from.is_none_or(|from| at >= from)
             && self.to.is_none_or(|to| at <= to)

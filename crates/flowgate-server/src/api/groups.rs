@@ -49,10 +49,14 @@ pub(super) async fn add(State(desk): State<Desk>, Path(group): Path<String>, Sen
         if let Some(called) = &called {
             name("the endpoint's name", called)?;
         }
-        let Ok(Destination::Url(url)) = Destination::read(url.as_deref().unwrap_or_default()) else {
-            return Err(Problem::bad(format!(
-                "an endpoint has no URL that begins with http:// or https://; {FORM}"
-            )));
+        let url = match url.as_deref().map(Destination::read) {
+            Some(Ok(Destination::Url(url))) => url,
+            Some(Err(fault)) => return Err(fault.into()),
+            Some(Ok(Destination::Group(_))) | None => {
+                return Err(Problem::bad(format!(
+                    "an endpoint has no URL that begins with http:// or https://; {FORM}"
+                )));
+            }
         };
         endpoints.push(Endpoint { name: called, url });
     }

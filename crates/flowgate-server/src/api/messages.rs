@@ -25,8 +25,6 @@ use crate::{
     office::{Desk, Entry, Queue, Stage},
 };
 
-const DEFAULT_COUNT: usize = 100;
-const MOST: usize = 500;
 /// How long what is under way is waited for, and how often it is looked for.
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: u32 = 200;
@@ -99,69 +97,80 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
         return ok(json!({ "cancelled": cancelled }));
     }
     let filter = Filter::read(&asked)?;
-    let most = match asked.at_most(MOST)? {
-        Some(count) => count,
-        // All of them: page by page, each cancelled by itself.
-        None if filter.is_empty() => usize::MAX,
-        None => DEFAULT_COUNT,
-    };
+    let bulk = Bulk { filter: &filter, begun: clock::now(), most: asked.bound()? };
     let cancelled = match filter.line() {
-        Some(key) => cancel_line(&desk, &filter, &key, most).await?,
-        None => cancel_meant(&desk, &filter, most as u64).await?,
+        Some(key) => bulk.cancel_line(&desk, &key).await?,
+        None => bulk.cancel_meant(&desk, 0).await?,
     };
     ok(json!({ "cancelled": cancelled }))
 }
 
-/// Cancels what stands in the line of a key, and then what holds its slots: the other way round the next in line would start
-/// meanwhile. Whatever else waits is not looked at.
-async fn cancel_line(desk: &Desk, filter: &Filter, key: &str, most: usize) -> Result<u64, Problem> {
-    let (mut cancelled, mut slice, mut last) = (0, Slice::first(), None);
-    while cancelled < most as u64 {
-        // What was cancelled is not in line any more: the next ones are the first of it.
-        let page = desk.store.line(Of::Key(key.to_owned()), slice.up_to(most - cancelled as usize)).await?;
-        let Some(first) = page.first() else { break };
-        if last == Some(first.id) {
-            // It stays: a task of somebody else's under the same key. What stands behind it is looked for among all.
-            return Ok(cancelled + cancel_meant(desk, filter, most as u64 - cancelled).await?);
-        }
-        last = page.first().map(|first| first.id);
-        slice = slice.after(page.iter().map(size));
-        cancelled += cancel_each(desk, page).await?;
-    }
-    let left = most - cancelled as usize;
-    let held = desk.store.holders(Of::Key(key.to_owned()), left as u32).await?;
-    Ok(cancelled + cancel_named(desk, held.into_iter().map(|holder| holder.id).collect()).await?)
+/// What is cancelled by a filter: of those that were there when it began, for while others send there is always one more. Page by
+/// page, each cancelled by itself.
+struct Bulk<'a> {
+    filter: &'a Filter,
+    begun: u64,
+    most: u64,
 }
 
-/// Cancels the first of those that a filter means, of what was there when it began: while others send, there is always one more.
-async fn cancel_meant(desk: &Desk, filter: &Filter, most: u64) -> Result<u64, Problem> {
-    let begun = clock::now();
-    let is_there =
-        |look: &TaskLook| desk.message_of(look).is_none_or(|message| message.head.created <= begun);
-    let (mut cancelled, mut after, mut slice) = (0, TaskId(0), Slice::first());
-    while cancelled < most {
-        let mut page = desk.store.live_tasks(after, slice.up_to(usize::MAX)).await?;
-        let Some(last) = page.last().map(|last| last.id) else { break };
-        slice = slice.after(page.iter().map(size));
-        page.retain(is_there);
-        // They come in the order in which they were sent, but for the clocks of a fleet: a page of newer ones is the end.
-        if page.is_empty() {
-            break;
-        }
-        let mut meant = Vec::new();
-        for look in page {
-            if cancelled + (meant.len() as u64) < most && is_meant(desk, filter, &look) {
-                after = look.id;
-                meant.push(look);
-            }
-        }
-        // What was delivered after all makes room for more: the list goes on behind the last that was asked for.
-        if cancelled + (meant.len() as u64) < most {
-            after = last;
-        }
-        cancelled += cancel_each(desk, meant).await?;
+impl Bulk<'_> {
+    fn was_there(&self, desk: &Desk, look: &TaskLook) -> bool {
+        desk.message_of(look).is_none_or(|message| message.head.created <= self.begun)
     }
-    Ok(cancelled)
+
+    /// Cancels what stands in the line of a key, and then what holds its slots: the other way round the next in line would start
+    /// meanwhile. Whatever else waits is not looked at.
+    async fn cancel_line(&self, desk: &Desk, key: &str) -> Result<u64, Problem> {
+        let (mut cancelled, mut slice, mut last) = (0, Slice::first(), None);
+        while cancelled < self.most {
+            // What was cancelled is not in line any more: the next ones are the first of it.
+            let wanted = usize::try_from(self.most - cancelled).unwrap_or(usize::MAX);
+            let mut page = desk.store.line(Of::Key(key.to_owned()), slice.up_to(wanted)).await?;
+            let Some(first) = page.first().map(|first| first.id) else { break };
+            let length = page.len();
+            slice = slice.after(page.iter().map(size));
+            page.retain(|look| self.was_there(desk, look));
+            if last == Some(first) || page.len() < length {
+                // It stays: a task of somebody else's under the same key, or one that came later. What stands behind it is looked
+                // for among all.
+                return self.cancel_meant(desk, cancelled).await;
+            }
+            last = Some(first);
+            cancelled += cancel_each(desk, page).await?;
+        }
+        let left = u32::try_from(self.most - cancelled).unwrap_or(u32::MAX);
+        let held = desk.store.holders(Of::Key(key.to_owned()), left).await?;
+        Ok(cancelled + cancel_named(desk, held.into_iter().map(|holder| holder.id).collect()).await?)
+    }
+
+    /// Cancels the first of those that are meant, and says how many were, with those before.
+    async fn cancel_meant(&self, desk: &Desk, mut cancelled: u64) -> Result<u64, Problem> {
+        let (mut after, mut slice) = (TaskId(0), Slice::first());
+        while cancelled < self.most {
+            let mut page = desk.store.live_tasks(after, slice.up_to(usize::MAX)).await?;
+            let Some(last) = page.last().map(|last| last.id) else { break };
+            slice = slice.after(page.iter().map(size));
+            page.retain(|look| self.was_there(desk, look));
+            // They come in the order in which they were sent, but for the clocks of a fleet: a page of newer ones is the end.
+            if page.is_empty() {
+                break;
+            }
+            let mut meant = Vec::new();
+            for look in page {
+                let has_room = cancelled + (meant.len() as u64) < self.most;
+                if has_room && is_meant(desk, self.filter, &look) {
+                    after = look.id;
+                    meant.push(look);
+                }
+            }
+            // What was delivered after all makes room for more: the list goes on behind the last that was asked for.
+            if cancelled + (meant.len() as u64) < self.most {
+                after = last;
+            }
+            cancelled += cancel_each(desk, meant).await?;
+        }
+        Ok(cancelled)
+    }
 }
 
 fn is_meant(desk: &Desk, filter: &Filter, look: &TaskLook) -> bool {

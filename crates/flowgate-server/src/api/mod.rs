@@ -23,6 +23,7 @@ mod filter;
 mod flow_control;
 mod groups;
 mod keys;
+mod letters;
 mod messages;
 mod openapi;
 mod openapi_runs;

@@ -70,6 +70,12 @@ impl From<Refused> for Problem {
         match refused {
             Refused::Fault(fault) => fault.into(),
             Refused::Store(error) => error.into(),
+            Refused::Empty(group) => {
+                let text = format!(
+                    "the URL group {group:?} has no endpoints; POST /v2/topics/{group}/endpoints with some first"
+                );
+                Problem::new(StatusCode::NOT_FOUND, text)
+            }
             Refused::Unknown(group) => {
                 let missing = Problem::missing("URL group", &group);
                 Problem {

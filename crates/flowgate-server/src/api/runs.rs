@@ -25,14 +25,12 @@ use crate::{
 const STATES: [RunState; 4] = [RunState::Live, RunState::Done, RunState::Failed, RunState::Cancelled];
 const DEFAULT_COUNT: usize = 10;
 const MOST: usize = 1000;
-const DEFAULT_CANCEL: usize = 100;
-const MOST_CANCEL: usize = 500;
 const PAGE: u32 = 200;
 /// So many runs are looked at for one page; then the cursor goes on from there.
 const LOOKED_AT: usize = 10_000;
 /// So many bytes are on one page, and one run more; then the cursor goes on.
 const LARGEST: usize = 4 * 1024 * 1024;
-const FILTERS: [&str; 9] = [
+const FILTERS: [&str; 11] = [
     "workflowRunId",
     "workflowRunIds",
     "workflowUrl",
@@ -40,6 +38,8 @@ const FILTERS: [&str; 9] = [
     "label",
     "flowControlKey",
     "callerIp",
+    "host",
+    "path",
     "fromDate",
     "toDate",
 ];
@@ -140,7 +140,7 @@ struct Body {
 pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
     asked.only(&[&["count", "all"], &FILTERS[..]].concat())?;
     asked.means_what_it_names()?;
-    let mut filter = filter(&asked)?;
+    let mut filter = filter(&asked, false)?;
     let mut is_named = !filter.ids.is_empty();
     if !body.trim_ascii().is_empty() {
         let form = r#"send {"workflowRunIds": ["wfr_…"]}, or nothing for all"#;
@@ -168,12 +168,7 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
         }
         return ok(json!({ "cancelled": cancelled }));
     }
-    let most = match asked.at_most(MOST_CANCEL)? {
-        Some(count) => count as u64,
-        // All of them, page by page.
-        None if filter == RunFilter::default() => u64::MAX,
-        None => DEFAULT_CANCEL as u64,
-    };
+    let most = asked.bound()?;
     let mut before = None;
     while cancelled < most {
         let query = RunQuery { before: before.clone(), is_live: true, id: None, most: PAGE };
@@ -201,7 +196,7 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     let own = ["count", "cursor", "groupBy", "state", "workflowCreatedAt", "messageId", "order", "trimBody"];
     asked.only(&[&own[..], &FILTERS[..]].concat())?;
     asked.newest_first()?;
-    let mut filter = filter(&asked)?;
+    let mut filter = filter(&asked, true)?;
     filter.created = asked.number("workflowCreatedAt")?;
     filter.states = states(&asked.all("state"))?;
     let count = asked.count(DEFAULT_COUNT, MOST)?;
@@ -244,16 +239,20 @@ fn cursor(text: &str) -> Result<String, Problem> {
     })
 }
 
-fn filter(asked: &Asked) -> Result<RunFilter, Problem> {
+/// Which runs are meant. What a URL is where nothing is said of it, the whole of it or its beginning, the clients know: in the log
+/// it is the whole, and for those that are cancelled its beginning.
+fn filter(asked: &Asked, is_exact_url: bool) -> Result<RunFilter, Problem> {
     let mut ids = asked.all("workflowRunIds");
     ids.extend(asked.all("workflowRunId"));
     Ok(RunFilter {
         ids,
         urls: asked.each("workflowUrl"),
-        is_exact_url: asked.one("workflowUrlExactMatch") == Some("true"),
+        is_exact_url: asked.flag("workflowUrlExactMatch")?.unwrap_or(is_exact_url),
         labels: asked.all("label"),
         keys: asked.all("flowControlKey"),
         callers: asked.all("callerIp"),
+        hosts: asked.all("host"),
+        paths: asked.all("path"),
         from: asked.number("fromDate")?,
         to: asked.number("toDate")?,
         ..RunFilter::default()

@@ -124,7 +124,7 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "delete",
         "/v2/messages",
-        "Cancel many messages, by id or by filter; with neither all of them. A name without a value is 400.",
+        "Cancel many messages, by id or by filter; with neither all of them. `count` bounds how many, but for 100: that is what the JavaScript client sends for all that are meant. A name without a value is 400.",
         CANCEL_FILTERS,
         Body::None,
         "Cancelled",
@@ -308,13 +308,13 @@ pub(super) const ROUTES: [Route; 47] = [
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{dlq, filter},
+        super::{filter, letters},
         LETTER_FILTERS,
     };
 
     #[test]
     fn what_lists_are_narrowed_down_by_is_told_whole() {
-        let mut taken: Vec<&str> = dlq::OWN.into_iter().chain(filter::NAMES).collect();
+        let mut taken: Vec<&str> = letters::OWN.into_iter().chain(filter::NAMES).collect();
         let mut told = LETTER_FILTERS.to_vec();
         taken.sort_unstable();
         told.sort_unstable();

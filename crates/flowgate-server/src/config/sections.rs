@@ -3,6 +3,8 @@
 //! Owns the list of sections. A new section is a file beside this one, a field here, and its options in
 //! [`super::options`].
 
+use std::net::{IpAddr, SocketAddr};
+
 use toml::de::DeTable;
 
 use super::{
@@ -27,6 +29,26 @@ pub(crate) struct Config {
     pub(crate) queues: Vec<Queue>,
     /// `[worker]`.
     pub(crate) worker: WorkerConfig,
+}
+
+/// What an address has to be that cannot be listened on beside this one; `None` if it can. All addresses of IPv6 are those of
+/// IPv4 as well, as systems have it unless they are told otherwise.
+fn clash(taken: SocketAddr, wanted: SocketAddr) -> Option<&'static str> {
+    let (one, other) = (taken.ip().to_canonical(), wanted.ip().to_canonical());
+    let has_all = |one: IpAddr, other: IpAddr| {
+        one.is_unspecified() && (one.is_ipv6() || one.is_ipv4() == other.is_ipv4())
+    };
+    if taken.port() != wanted.port() || taken.port() == 0 {
+        None
+    } else if one == other {
+        Some("an address of its own: `server.listen` has this one")
+    } else if has_all(one, other) {
+        Some("another port: `server.listen` has this one on every address")
+    } else if has_all(other, one) {
+        Some("another port: this is every address, and `server.listen` has one of them with this port")
+    } else {
+        None
+    }
 }
 
 impl Config {
@@ -71,12 +93,10 @@ impl Config {
             }
             let Some(fields) = fields else { return Ok(None) };
             let gateway = Gateway::read(&fields)?;
-            match server.as_ref().ok().map(|server| server.listen) {
-                Some(taken) if taken == gateway.listen && taken.port() != 0 => {
-                    let free = "an address of its own: `server.listen` has this one";
-                    Err(fields.wrong("listen", format!("{:?}", taken.to_string()), free))
-                }
-                _ => Ok(Some(gateway)),
+            let taken = server.as_ref().ok().map(|server| server.listen);
+            match taken.and_then(|taken| clash(taken, gateway.listen)) {
+                Some(free) => Err(fields.wrong("listen", format!("{:?}", gateway.listen.to_string()), free)),
+                None => Ok(Some(gateway)),
             }
         });
         let (store, server, gateway) = (store?, server?, gateway?);

@@ -126,7 +126,7 @@ impl Hub {
     async fn look(&self, before: &mut Before) -> Result<Sample, StoreError> {
         let store = &self.desk.store;
         if before.looks.is_multiple_of(CENSUS) {
-            let mut census = store.census(OF_QUEUES.to_owned()).await?;
+            let mut census = store.census(vec![OF_QUEUES.to_owned()]).await?;
             census.keys += self.idle_keys().await?;
             let paused_fifo = Queue::all(&**store).await?.iter().filter(|queue| queue.paused).count() as u64;
             before.rounds = Rounds { census, paused_fifo, workers: store.workers().await?.len() as u64 };

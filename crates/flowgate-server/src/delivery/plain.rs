@@ -110,7 +110,12 @@ impl Plain {
             text.extend_from_slice(b"http://");
             host.write(text);
         }
-        text.extend_from_slice(uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes());
+        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        // A URL may have a query and no path; a request has one (RFC 9112, 3.2.1).
+        if target.starts_with('?') {
+            text.push(b'/');
+        }
+        text.extend_from_slice(target.as_bytes());
         text.extend_from_slice(b" HTTP/1.1\r\nhost: ");
         host.write(text);
         text.extend_from_slice(b"\r\n");

@@ -18,6 +18,8 @@ pub(super) trait Head {
     fn version(&self) -> Version;
     /// The host that the target names, with all that may stand beside it.
     fn authority(&self) -> Option<&str>;
+    /// Whether the target has a form that this method may have (RFC 9112, 3.2): a path, a whole URL of HTTP, or `*` for OPTIONS.
+    fn has_known_form(&self) -> bool;
     fn path(&self) -> &str;
     /// The values of a header, in the order of its lines.
     fn values<'h>(&'h self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &'h [u8]>;
@@ -34,6 +36,15 @@ impl Head for Parts {
 
     fn authority(&self) -> Option<&str> {
         self.uri.authority().map(http::uri::Authority::as_str)
+    }
+
+    fn has_known_form(&self) -> bool {
+        let of_http = || self.uri.scheme().is_some_and(|scheme| matches!(scheme.as_str(), "http" | "https"));
+        match (self.uri.authority(), self.uri.path()) {
+            (Some(_), _) => of_http(),
+            (None, "*") => self.method == Method::OPTIONS,
+            (None, _) => true,
+        }
     }
 
     fn path(&self) -> &str {
@@ -59,33 +70,40 @@ impl<'r> Asked<'r> {
         if *head.method() == Method::CONNECT {
             return Err(Fault::Tunnel);
         }
-        let authority = match head.authority() {
+        if !head.has_known_form() {
+            return Err(Fault::Request("The target is no path and no URL of HTTP."));
+        }
+        // A header that nobody could read is not accepted, also where the target says the same.
+        let named = host_of(head)?;
+        let host = match head.authority() {
             // Whoever names a host in the target means that one (RFC 9112, 3.2.2).
             Some(authority) => {
-                authority.rsplit_once('@').map_or(authority, |(_, authority)| authority).as_bytes()
+                without_port(authority.as_bytes()).ok_or(Fault::Request("The target has no plain host."))?
             }
-            None => host_of(head)?,
+            None => named,
         };
-        let host = without_port(authority);
         let is_upper = host.iter().any(u8::is_ascii_uppercase);
         let host = if is_upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
         Ok(Asked { host, path: normal(head.path()) })
     }
 }
 
+/// What the header says, without the port.
 fn host_of(head: &impl Head) -> Result<&[u8], Fault> {
     let mut hosts = head.values(&header::HOST);
     match (hosts.next(), hosts.next()) {
-        (Some(host), None) if host.iter().all(|byte| OF_A_HOST[usize::from(*byte)]) => Ok(host),
-        (Some(_), None) => Err(Fault::Request("The header Host is not a host.")),
+        (Some(host), None) => without_port(host).ok_or(Fault::Request("The header Host is not a host.")),
         (Some(_), Some(_)) => Err(Fault::Request("The header Host is there more than once.")),
         (None, _) if head.version() < Version::HTTP_11 => Ok(b""),
+        // There the target says it.
+        (None, _) if head.version() > Version::HTTP_11 && head.authority().is_some() => Ok(b""),
         (None, _) => Err(Fault::Request("The header Host is missing.")),
     }
 }
 
-/// What a host may have in it (RFC 3986, 3.2.2).
-const OF_A_HOST: [bool; 256] = chars(b"-._~[]:%!$&'()*+,;=");
+/// What a name may have in it, and what an address in brackets (RFC 3986, 3.2.2).
+const OF_A_NAME: [bool; 256] = chars(b"-._~%!$&'()*+,;=");
+const OF_AN_ADDRESS: [bool; 256] = chars(b"-._~!$&'()*+,;=:");
 
 /// Letters, digits and these, to look up by the byte.
 pub(super) const fn chars(others: &[u8]) -> [bool; 256] {
@@ -103,9 +121,15 @@ pub(super) const fn chars(others: &[u8]) -> [bool; 256] {
     table
 }
 
-fn without_port(authority: &[u8]) -> &[u8] {
+/// A host as it is, without its port; `None` if it is none, or a user stands before it.
+fn without_port(authority: &[u8]) -> Option<&[u8]> {
     let digits = authority.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    authority[..authority.len() - digits].strip_suffix(b":").unwrap_or(authority)
+    let host = authority[..authority.len() - digits].strip_suffix(b":").unwrap_or(authority);
+    let (text, table) = match host.strip_prefix(b"[") {
+        Some(address) => (address.strip_suffix(b"]")?, &OF_AN_ADDRESS),
+        None => (host, &OF_A_NAME),
+    };
+    text.iter().all(|byte| table[usize::from(*byte)]).then_some(host)
 }
 
 /// A body comes in chunks, if its length is not told: another coding would be lost with the header that names it, and belongs
@@ -133,17 +157,24 @@ pub(super) fn asks_for_web_socket(request: &Parts) -> bool {
 /// Makes the request one for HTTP/1.1: the host in its header, and the rest in the target.
 pub(super) fn to_http1(request: &mut Parts) {
     if let Some(authority) = request.uri.authority() {
-        let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
-        if let Ok(host) = HeaderValue::from_str(host) {
+        if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
             request.headers.insert(header::HOST, host);
         }
-        let target = request.uri.path_and_query().cloned();
-        request.uri = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
+        request.uri = Uri::from(target_of(&request.uri));
     }
     if request.version == Version::HTTP_2 {
         crumbs_as_one(&mut request.headers);
     }
     request.version = Version::HTTP_11;
+}
+
+/// The path of a whole URL and its query: one that is empty is written as `/` (RFC 9112, 3.2.1).
+fn target_of(uri: &Uri) -> PathAndQuery {
+    let whole = match uri.path_and_query() {
+        Some(target) if target.as_str().starts_with('?') => format!("/{}", target.as_str()).parse().ok(),
+        target => target.cloned(),
+    };
+    whole.unwrap_or(PathAndQuery::from_static("/"))
 }
 
 /// HTTP/2 may bring a cookie in several lines, which HTTP/1.1 may not (RFC 9113, 8.2.3).
@@ -185,22 +216,43 @@ mod tests {
 
     #[test]
     fn w1_the_host_is_told_in_one_place_and_plainly() {
-        // Seen to fail: with the first of two `Host` lines taken.
+        // Seen to fail: with the first of two `Host` lines taken; with the header not looked at where the target names a host.
         for (target, headers, host) in [
             ("/a", &[("host", "API.Example.com:8081")][..], Ok("api.example.com")),
             ("/a", &[("host", "[::1]:80")], Ok("[::1]")),
             ("/a", &[("host", "[::1]")], Ok("[::1]")),
             ("http://b/a", &[("host", "c")], Ok("b")),
-            ("http://b:80/a", &[], Ok("b")),
+            ("/a", &[("host", "")], Ok("")),
+            ("/a", &[("host", "b:")], Ok("b")),
             ("/a", &[], Err(400)),
+            ("http://b:80/a", &[], Err(400)),
             ("/a", &[("host", "b"), ("host", "b")], Err(400)),
+            ("http://b/a", &[("host", "b"), ("host", "b")], Err(400)),
+            ("http://b/a", &[("host", "b c")], Err(400)),
+            ("http://u@b/a", &[("host", "b")], Err(400)),
+            ("ftp://b/a", &[("host", "b")], Err(400)),
+            ("b", &[("host", "b")], Err(400)),
+            ("*", &[("host", "b")], Err(400)),
             ("/a", &[("host", "b/c")], Err(400)),
             ("/a", &[("host", "b c")], Err(400)),
+            ("/a", &[("host", "u@b")], Err(400)),
+            ("/a", &[("host", "b:c")], Err(400)),
+            ("/a", &[("host", "b:80:90")], Err(400)),
+            ("/a", &[("host", "[::1")], Err(400)),
+            ("/a", &[("host", "::1")], Err(400)),
+            ("/a", &[("host", "[::1]b")], Err(400)),
+            ("/a", &[("host", "[[::1]]")], Err(400)),
         ] {
             let parts = parts(target, headers);
             let seen = Asked::of(&parts).map(|asked| asked.host.into_owned()).map_err(|_| 400);
             assert_eq!(seen.as_deref(), host.map(str::as_bytes).as_ref().copied(), "{target} {headers:?}");
         }
+        let mut two = parts("http://b:80/a", &[]);
+        two.version = Version::HTTP_2;
+        assert_eq!(Asked::of(&two).map(|asked| asked.host.into_owned()).ok().as_deref(), Some(&b"b"[..]));
+        let mut old = parts("/a", &[]);
+        old.version = Version::HTTP_10;
+        assert!(Asked::of(&old).is_ok_and(|asked| asked.host.is_empty()));
     }
 
     #[test]

@@ -133,7 +133,9 @@ impl Forwarding<'_> {
         load: &Load,
     ) -> Result<Forwarded, Missed> {
         self.begin_asking(load);
-        let write = |parts: &request::Parts, text: &mut Vec<u8>| load.outgoing.write(parts, text);
+        let write = |parts: &request::Parts, text: &mut Vec<u8>| {
+            load.outgoing.write(parts, pool.upstream.authority(), text);
+        };
         let waits = || match self.watch.is_over() {
             false => Waits::On,
             // More time is given: what was held back can be sent now.

@@ -2,7 +2,7 @@
 //!
 //! Owns what is left out, what is added, and how it is written.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header, request::Parts, uri::Authority};
 use hyper::body::Body;
 
 use super::{
@@ -60,13 +60,17 @@ impl Outgoing {
     }
 
     /// Writes the head for HTTP/1.1.
-    pub(super) fn write(&self, parts: &Parts, text: &mut Vec<u8>) {
+    pub(super) fn write(&self, parts: &Parts, upstream: &Authority, text: &mut Vec<u8>) {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         text.extend_from_slice(parts.method.as_str().as_bytes());
         text.push(b' ');
         text.extend_from_slice(target.as_bytes());
         text.extend_from_slice(b" HTTP/1.1\r\n");
         self.introduction.write(&parts.headers, text);
+        // One of HTTP/1.0 may name no host, and one of HTTP/1.1 has to (RFC 9112, 3.2).
+        if self.introduction.lacks_host {
+            put_line(text, header::HOST.as_str(), upstream.as_str().as_bytes());
+        }
         let mut put = |name: HeaderName, value: &[u8]| put_line(text, name.as_str(), value);
         if self.is_chunked {
             put(header::TRANSFER_ENCODING, b"chunked");

@@ -8,6 +8,7 @@ use http::Uri;
 use super::{Fault, name};
 
 const ACCEPTED: &str = "a URL that begins with http:// or https://, or the name of a URL group";
+const FORM: &str = "a URL with a host, like https://example.com/path";
 const LONGEST: usize = 16 * 1024;
 
 /// Where a message goes.
@@ -87,20 +88,29 @@ fn url(text: &str) -> Result<Option<String>, Fault> {
     if !has_scheme(text) {
         return Ok(None);
     }
-    let wrong = || Fault::new("the destination", text, "a URL with a host, like https://example.com/path");
+    let wrong = |accepted| Err(Fault::new("the destination", text, accepted));
     if text.len() > LONGEST {
-        return Err(wrong());
+        return wrong("a URL of up to 16 KiB, and the rest in the body");
     }
     let text = text.split('#').next().unwrap_or_default();
-    let uri: Uri = text.parse().map_err(|_| wrong())?;
-    let has_host = uri.host().is_some_and(|host| !host.is_empty());
+    let Ok(uri) = text.parse::<Uri>() else { return wrong(FORM) };
     let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
     let has_port = uri.authority().is_some_and(|authority| {
         let after = authority.as_str().rsplit_once(']').map_or(authority.as_str(), |(_, port)| port);
         after.split_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0))
     });
-    if !has_host || has_user || !has_port {
-        return Err(wrong());
+    if uri.host().is_none_or(str::is_empty) {
+        return wrong(FORM);
+    }
+    if has_user {
+        // What was said is not told again: it may be a password.
+        return Err(Fault::text(
+            "the destination has a user before its host; send it without, as https://host/path, and what the endpoint asks for as \
+             Upstash-Forward-Authorization",
+        ));
+    }
+    if !has_port {
+        return wrong("a port from 1 to 65535, or none");
     }
     Ok(Some(text.to_owned()))
 }
@@ -178,6 +188,15 @@ mod tests {
         ] {
             let fault = Target::read(raw).expect_err(raw).to_string();
             assert!(fault.contains("http"), "{fault}");
+        }
+        let long = format!("https://host/{}", "x".repeat(LONGEST));
+        for (raw, told) in [
+            (long.as_str(), "up to 16 KiB"),
+            ("http://host:0/", "a port from 1 to 65535"),
+            ("http://u:word@host/", "a user before its host"),
+        ] {
+            let fault = Target::read(raw).expect_err(raw).to_string();
+            assert!(fault.contains(told) && !fault.contains("word"), "{fault}");
         }
     }
 

@@ -3,7 +3,7 @@
 use flowgate::{Limits, Period};
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, name, span};
+use super::{Fault, name, seconds};
 
 const KEY: &str = "Upstash-Flow-Control-Key";
 const VALUE: &str = "Upstash-Flow-Control-Value";
@@ -104,11 +104,9 @@ fn yes_or_no(text: &str) -> Result<bool, Fault> {
 
 fn period(text: &str) -> Result<u64, Fault> {
     let field = format!("{VALUE}: period");
-    let millis = span(&field, text)?.as_millis() as u64;
-    if !(1..=WEEK).contains(&millis) {
-        return Err(Fault::new(&field, text, "a span from 1ms to 7d, like 10s or 1m"));
-    }
-    Ok(millis)
+    let millis = seconds(text).and_then(|span| u64::try_from(span.as_millis()).ok());
+    let millis = millis.filter(|millis| (1..=WEEK).contains(millis));
+    millis.ok_or_else(|| Fault::new(&field, text, "a span of time from 1ms to 7d, like 10s or 1m"))
 }
 
 #[cfg(test)]
@@ -156,7 +154,7 @@ mod tests {
             (Some("rate=1.5"), "from 1 to"),
             (Some("rate=1,period=8d"), "from 1ms to 7d"),
             (Some("rate=1,period=0s"), "from 1ms to 7d"),
-            (Some("rate=1,period=soon"), "a span of time like"),
+            (Some("rate=1,period=soon"), "a span of time from 1ms to 7d, like"),
             (Some("speed=1"), "parallelism=<number>"),
             (Some("rate=1,smooth=very"), "true or false"),
             (Some("parallelism=1,smooth=true"), "together with rate"),

@@ -5,7 +5,7 @@
 use http::{HeaderName, HeaderValue};
 
 use super::{
-    Callback, Dedupe, Destination, Expression, Fault, Flow, Spec, Start, name, redact::Redact, span,
+    Callback, Dedupe, Destination, Expression, Fault, Flow, Spec, Start, name, redact::Redact, seconds, span,
 };
 
 const PREFIX: &str = "upstash-";
@@ -54,10 +54,18 @@ impl Given {
         found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
     }
 
+    /// A list that may come in several lines, as one: whoever passes it on may have split it (RFC 9110, 5.3).
+    fn list(&self, name: &str) -> Option<String> {
+        let lines = self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.trim());
+        let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+        (!lines.is_empty()).then(|| lines.join(","))
+    }
+
     /// These headers, over others that they replace.
     pub(crate) fn over(mut self, others: &Given) -> Given {
+        let own = self.0.len();
         for (name, value) in &others.0 {
-            if !self.0.iter().any(|(known, _)| known == name) {
+            if !self.0[..own].iter().any(|(known, _)| known == name) {
                 self.0.push((name.clone(), value.clone()));
             }
         }
@@ -81,14 +89,17 @@ impl Given {
     }
 
     fn of_message(&self) -> impl Iterator<Item = &(String, String)> {
-        let is_all =
-            self.last("upstash-header-forward").is_some_and(|text| text.eq_ignore_ascii_case("true"));
-        let is_kept = move |name: &str| {
-            name.starts_with(PREFIX)
-                || ["content-type", "traceparent", "tracestate"].contains(&name)
-                || is_all && is_forwarded_with_all(name)
-        };
-        self.0.iter().filter(move |(name, _)| is_kept(name))
+        let is_all = self.takes_all();
+        self.0.iter().filter(move |(name, _)| is_kept(name, is_all))
+    }
+
+    /// Whether a header of this name, in lower case, would be kept.
+    pub(crate) fn takes(&self, name: &str) -> bool {
+        is_kept(name, self.takes_all())
+    }
+
+    fn takes_all(&self) -> bool {
+        self.last("upstash-header-forward").is_some_and(|text| text.eq_ignore_ascii_case("true"))
     }
 
     /// Those with this prefix, under the plain one.
@@ -134,8 +145,12 @@ fn at_depth(given: &Given, depth: usize) -> Result<Spec, Fault> {
         failure_callback: callback(given, "upstash-failure-callback", FAILURE_CALLBACK, depth)?,
         dedupe: dedupe(given)?,
         flow: flow(given)?,
-        labels: labels(field("upstash-label"))?,
-        redact: field("upstash-redact-fields").map(Redact::read).transpose()?.unwrap_or_default(),
+        labels: labels(given.list("upstash-label").as_deref())?,
+        redact: given
+            .list("upstash-redact-fields")
+            .map(|fields| Redact::read(&fields))
+            .transpose()?
+            .unwrap_or_default(),
     })
 }
 
@@ -153,11 +168,9 @@ fn retries(text: &str) -> Result<u32, Fault> {
 }
 
 fn timeout(text: &str) -> Result<u64, Fault> {
-    let millis = span("Upstash-Timeout", text)?.as_millis() as u64;
-    if !(1..=LONGEST_ATTEMPT).contains(&millis) {
-        return Err(Fault::new("Upstash-Timeout", text, "a span from 1ms to 24h, like 30s"));
-    }
-    Ok(millis)
+    let millis = seconds(text).and_then(|span| u64::try_from(span.as_millis()).ok());
+    let millis = millis.filter(|millis| (1..=LONGEST_ATTEMPT).contains(millis));
+    millis.ok_or_else(|| Fault::new("Upstash-Timeout", text, "a span from 1ms to 24h, like 30s"))
 }
 
 fn start(given: &Given) -> Result<Option<Start>, Fault> {
@@ -198,9 +211,9 @@ fn boolean(field: &str, text: &str) -> Result<bool, Fault> {
 }
 
 fn flow(given: &Given) -> Result<Option<Flow>, Fault> {
-    let value = given.last("upstash-flow-control-value");
+    let value = given.list("upstash-flow-control-value");
     match given.last("upstash-flow-control-key") {
-        Some(key) => Flow::read(key, value).map(Some),
+        Some(key) => Flow::read(key, value.as_deref()).map(Some),
         None if value.is_some() => Err(Fault::text(
             "Upstash-Flow-Control-Value is set without a key; send Upstash-Flow-Control-Key as well",
         )),
@@ -270,6 +283,13 @@ fn forwarded(given: &Given) -> Result<Vec<(String, String)>, Fault> {
     Ok(headers)
 }
 
+/// Whether a message is made of it.
+fn is_kept(name: &str, is_all: bool) -> bool {
+    name.starts_with(PREFIX)
+        || ["content-type", "traceparent", "tracestate"].contains(&name)
+        || is_all && is_forwarded_with_all(name)
+}
+
 /// Whether a header goes along where all of them do: not what was meant for this server alone.
 fn is_forwarded_with_all(name: &str) -> bool {
     !name.starts_with(PREFIX)
@@ -297,6 +317,28 @@ mod tests {
 
     fn spec(pairs: &[(&str, &str)]) -> Result<Spec, Fault> {
         read(&pairs.iter().copied().collect())
+    }
+
+    #[test]
+    fn f7_a_list_in_several_lines_is_one_list() {
+        // Seen to fail: with the last line alone, a body that was to be redacted was told, and the first label was lost.
+        let spec = spec(&[
+            ("Upstash-Redact-Fields", "body"),
+            ("Upstash-Redact-Fields", "header[X-One]"),
+            ("Upstash-Label", "one,"),
+            ("Upstash-Label", ""),
+            ("Upstash-Label", "two"),
+            ("Upstash-Flow-Control-Key", "key"),
+            ("Upstash-Flow-Control-Value", "parallelism=2"),
+            ("Upstash-Flow-Control-Value", "rate=3"),
+        ])
+        .expect("all of it is fine");
+        assert_eq!(spec.redact, Redact::read("body,header[X-One]").expect("a list"));
+        assert_eq!(spec.labels, ["one", "two"]);
+        assert_eq!(spec.flow.map(|flow| (flow.parallelism, flow.rate.is_some())), Some((Some(2), true)));
+        let settings: Given = [("upstash-label", "a"), ("upstash-label", "b")].into_iter().collect();
+        let both = read(&Given::default().over(&settings)).expect("labels");
+        assert_eq!(both.labels, ["a", "b"], "of the query as well");
     }
 
     #[test]

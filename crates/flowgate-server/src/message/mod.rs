@@ -4,7 +4,7 @@
 //!
 //! - [`spec`] is what a sender may say about a message, and [`headers`] reads it from request headers.
 //! - [`span`], [`names`], [`flow`], [`expression`] and [`redact`] are its parts; [`destination`] is where it
-//!   goes.
+//!   goes, and [`place`] the part of that which a filter asks for.
 //! - [`form`] has the message itself and its bytes in a store; [`plain`] writes and reads those of a usual
 //!   message by hand.
 //! - [`number`] is its name, [`view`] what is told of it.
@@ -20,6 +20,7 @@ mod form;
 mod headers;
 mod names;
 mod number;
+mod place;
 mod plain;
 mod redact;
 mod space;
@@ -35,6 +36,7 @@ pub(crate) use form::{Head, Message, Part, Role, Unreadable};
 pub(crate) use headers::{Given, MOST_RETRIES, canonical, read};
 pub(crate) use names::name;
 pub(crate) use number::{Numbers, put_decimal, put_hex};
+pub(crate) use place::is_at;
 pub(crate) use redact::hidden;
 pub(crate) use space::{Space, Spaces};
 pub(crate) use span::{seconds, span};

@@ -90,6 +90,11 @@ impl Space {
         (stored > self.put(String::new()).as_str()).then(|| stored.to_owned())
     }
 
+    /// What the names of all namespaces begin with that have a name.
+    pub(crate) fn all_named() -> String {
+        MARK.to_string()
+    }
+
     /// Behind all of its names.
     pub(crate) fn end(&self) -> String {
         // What follows a slash.

@@ -65,6 +65,8 @@ pub(crate) enum Refused {
     Fault(Fault),
     /// It is for a URL group that does not exist.
     Unknown(String),
+    /// It is for a URL group that has no endpoints: nobody would get it.
+    Empty(String),
     Store(StoreError),
 }
 
@@ -190,6 +192,9 @@ impl Desk {
             Destination::Group(name) => {
                 let group =
                     Group::find(&*self.store, &name).await?.ok_or_else(|| Refused::Unknown(name.clone()))?;
+                if group.endpoints.is_empty() {
+                    return Err(Refused::Empty(name));
+                }
                 let defaults: Given =
                     group.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
                 let spec = checked(&given.over(&defaults))?;

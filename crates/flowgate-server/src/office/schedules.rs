@@ -229,6 +229,9 @@ impl Tick {
             Err(Refused::Store(error)) => return Err(error),
             Err(Refused::Fault(fault)) => return nothing(fault.to_string()),
             Err(Refused::Unknown(group)) => return nothing(format!("there is no URL group {group:?}")),
+            Err(Refused::Empty(group)) => {
+                return nothing(format!("the URL group {group:?} has no endpoints"));
+            }
         };
         let tasks = messages.iter().enumerate().map(|(index, message)| {
             let name = format!("due/{}/{}/{}/{index}", self.schedule, self.edition, self.at);

@@ -424,7 +424,12 @@ impl Shelf for Scoped {
         })
     }
 
-    fn census(&self, without: String) -> Reply<'_, Census> {
+    /// Of dead tasks, and in a namespace of keys, others' are among them. What is nobody's but a namespace's does not count beside it.
+    fn census(&self, without: Vec<String>) -> Reply<'_, Census> {
+        let mut without: Vec<String> = without.into_iter().map(|name| self.space.put(name)).collect();
+        if self.space.is_root() {
+            without.push(Space::all_named());
+        }
         self.inner.census(without)
     }
 

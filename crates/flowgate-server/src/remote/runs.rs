@@ -18,6 +18,9 @@ pub(crate) fn runs(options: &RunsOptions) -> Result<(), Failure> {
     if let Some(state) = &options.state {
         path += &format!("&state={}", state.word());
     }
+    if options.workflow.is_some() {
+        path += "&workflowUrlExactMatch=false";
+    }
     for (name, value) in [("workflowUrl", &options.workflow), ("label", &options.label)] {
         if let Some(value) = value {
             path += &format!("&{name}={}", part(value));

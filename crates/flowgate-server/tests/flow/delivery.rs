@@ -259,6 +259,37 @@ on_every_store! {
     }
 
     #[test]
+    async fn f7_a_destination_with_a_query_and_no_path_is_asked_for_its_root(kit: &Kit) {
+        // Seen to fail: with the query alone in the first line of the request, the endpoint answered 400.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let url = format!("{}?x=1", endpoint.url("/").trim_end_matches('/'));
+        let id = server.publish(&url, &[("Upstash-Retries", "0")]).await;
+        server.logged(&id, "DELIVERED").await;
+        assert_eq!(endpoint.came(1).await[0].path, "/");
+        assert_eq!(server.get(&format!("/v2/messages/{id}")).await["url"], json!(url), "it is told as it was sent");
+    }
+
+    #[test]
+    async fn f7_what_is_sent_to_a_group_without_endpoints_is_refused(kit: &Kit) {
+        // Seen to fail: with nothing sent to nobody, it was 201 and an empty list, alone and in a batch.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let settings = json!({ "headers": { "Upstash-Forward-X-Own": "1" } }).to_string();
+        assert_eq!(server.ask(Method::PATCH, "/v2/topics/g", &[], &settings).await.status, 200);
+        assert_eq!(server.get("/v2/topics/g").await["endpoints"], json!([]), "its settings can come first");
+        let batch = json!([{ "destination": endpoint.url("/ok/a") }, { "destination": "g" }]).to_string();
+        for (path, body) in [("/v2/publish/g", "x"), ("/v2/enqueue/q/g", "x"), ("/v2/batch", batch.as_str())] {
+            let refused = server.ask(Method::POST, path, &[], body).await;
+            assert_eq!(refused.status, 404, "{path}: {refused:?}");
+            assert!(refused.error().contains("the URL group \"g\" has no endpoints; POST /v2/topics/g/endpoints"), "{refused:?}");
+        }
+        assert_eq!(server.get("/v2/events").await["events"], json!([]), "of the batch nothing was sent");
+        let one = json!({ "endpoints": [{ "url": endpoint.url("/ok/g") }] }).to_string();
+        server.ask(Method::POST, "/v2/topics/g/endpoints", &[], &one).await;
+        assert_eq!(server.ask(Method::POST, "/v2/publish/g", &[], "x").await.status, 201);
+        assert_eq!(endpoint.came(1).await[0].header("x-own"), "1");
+    }
+
+    #[test]
     async fn f7_a_cancelled_message_is_gone_and_the_log_tells_what_became_of_it(kit: &Kit) {
         // Seen to fail: with every message read from the log, a cancelled one was told as if it waited; with the store alone
         // asked, what had become of either was 404.

@@ -107,6 +107,15 @@ impl Client {
         }
     }
 
+    /// All that comes until a line is empty, byte by byte as it came.
+    pub(crate) fn raw_head(&mut self) -> String {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n\r\n") {
+            bytes.extend(self.exactly(1));
+        }
+        String::from_utf8(bytes).expect("it is text")
+    }
+
     /// One chunk of a body that comes in chunks.
     pub(crate) fn read_chunk(&mut self) -> String {
         let size = self.line().expect("a chunk has a size");

@@ -184,8 +184,8 @@ pub trait Shelf: Store {
     /// These keys, as far as they are known. Their counts end at [`MOST_COUNTED`].
     fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>>;
 
-    /// How much there is; of keys, all but those whose names begin with `without`, unless it is empty.
-    fn census(&self, without: String) -> Reply<'_, Census>;
+    /// How much there is; of keys, all but those whose names begin with any of these.
+    fn census(&self, without: Vec<String>) -> Reply<'_, Census>;
 
     /// What is left undone, in all and in this queue.
     fn arrears(&self, queue: String) -> Reply<'_, Arrears>;

@@ -48,7 +48,7 @@ export function runsPage({ go, link }) {
   async function load(cursor, put = table.show) {
     const own = (turn += 1);
     const typed = box.value();
-    const params = typed.startsWith("wfr_") ? { workflowRunId: typed } : { workflowUrl: typed };
+    const params = typed.startsWith("wfr_") ? { workflowRunId: typed } : { workflowUrl: typed, workflowUrlExactMatch: false };
     try {
       const told = await ask({ ...params, state: which.value(), cursor: cursor ?? "", count: 50 });
       if (own !== turn || isLeft) return;

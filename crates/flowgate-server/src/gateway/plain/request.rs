@@ -158,6 +158,10 @@ impl Head for PlainHead<'_> {
         None
     }
 
+    fn has_known_form(&self) -> bool {
+        true
+    }
+
     fn path(&self) -> &str {
         let path = &self.input[range((self.plain.target.0, self.plain.path))];
         str::from_utf8(path).expect("all of a target is ASCII")

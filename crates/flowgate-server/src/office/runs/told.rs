@@ -14,7 +14,7 @@ use serde_json::{
 use tokio::task::{JoinError, spawn_blocking};
 
 use crate::{
-    message::{Message, Role, header_map},
+    message::{Message, Role, header_map, is_at},
     office::{Desk, Entry, Stage},
     workflow::{RunHead, RunLog, Seen, from_init},
 };
@@ -38,6 +38,8 @@ pub(crate) struct RunFilter {
     pub(crate) labels: Vec<String>,
     pub(crate) keys: Vec<String>,
     pub(crate) callers: Vec<String>,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) paths: Vec<String>,
     pub(crate) states: Vec<RunState>,
     pub(crate) created: Option<u64>,
     pub(crate) from: Option<u64>,
@@ -59,6 +61,7 @@ impl RunFilter {
         any(&self.ids, Some(&run.id))
             && has_url
             && has_label
+            && is_at(&head.url, &self.hosts, &self.paths)
             && any(&self.keys, head.spec.flow.as_ref().map(|flow| flow.key.as_str()))
             && any(&self.callers, head.caller.as_deref())
             && (self.states.is_empty() || self.states.contains(&run.state))

@@ -55,6 +55,10 @@ await client.messages.delete(four.messageId);
 const [five, six] = [await later("e"), await later("f")];
 assert.equal(await client.messages.deleteMany([five.messageId]), 1);
 assert.equal(await client.messages.deleteAll(), 1);
+const many = Array.from({ length: 130 }, () => ({ url: `${work.url}/later`, delay: 3600, label: "many" }));
+await client.batchJSON(many);
+assert.deepEqual(await client.messages.cancel({ filter: { label: "many" }, count: 5 }), { cancelled: 5 });
+assert.deepEqual(await client.messages.cancel({ all: true }), { cancelled: 125 });
 await assert.rejects(client.messages.get("msg_unknown"), /there is no message/);
 await state(six.messageId, "CANCELED");
 

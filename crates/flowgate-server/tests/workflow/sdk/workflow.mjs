@@ -345,13 +345,20 @@ const tests = {
     const one = await start("/long", { flowControl });
     const two = await start("/long", { label: "gone", flowControl });
     const three = await start("/long", { flowControl });
-    for (const { workflowRunId } of [one, two, three]) {
+    const four = await start("/long", { flowControl });
+    for (const { workflowRunId } of [one, two, three, four]) {
       await until("it sleeps", async () => (await log(workflowRunId))?.steps.length > 1);
     }
     assert.deepEqual(await client.cancel({ ids: [one.workflowRunId, "wfr_nobody"] }), { cancelled: 1 });
     assert.deepEqual(await client.cancel({ filter: { label: "gone" } }), { cancelled: 1 });
+    const { host, hostname } = new URL(site.url);
+    const live = async (filter) => (await client.logs({ filter: { ...filter, state: "RUN_STARTED" } })).runs.length;
+    assert.deepEqual([await live({ workflowUrl: `${site.url}/lon` }), await live({ workflowUrl: `${site.url}/long` })], [0, 2]);
+    assert.deepEqual([await live({ host: "e.com" }), await live({ host, path: ["/long", "/none"] }), await live({ host: hostname })], [0, 2, 2]);
+    assert.deepEqual(await client.cancel({ filter: { host, path: "/lon" } }), { cancelled: 0 });
+    assert.deepEqual(await client.cancel({ filter: { host, path: "/long" }, count: 1 }), { cancelled: 1 });
     assert.deepEqual(await client.cancel({ urlStartingWith: `${site.url}/lon` }), { cancelled: 1 });
-    for (const { workflowRunId } of [one, two, three]) await reached(workflowRunId, "RUN_CANCELED");
+    for (const { workflowRunId } of [one, two, three, four]) await reached(workflowRunId, "RUN_CANCELED");
     await until("nothing of them waits", async () => {
       const { json } = await api("GET", "/v2/flowControl/long");
       return json?.error || json?.waitListSize === 0;

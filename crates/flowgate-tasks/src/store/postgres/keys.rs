@@ -32,7 +32,7 @@ const KEYS: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, no
 const CENSUS: &str = "SELECT count(*) AS keys, count(*) FILTER (WHERE paused) AS paused, \
     count(*) FILTER (WHERE pinned IS NOT NULL) AS pinned, \
     (SELECT count(*) FROM (SELECT FROM dead LIMIT $1) AS letters) AS dead \
-    FROM keys WHERE $2 = '' OR NOT starts_with(name, $2)";
+    FROM keys WHERE NOT EXISTS (SELECT FROM unnest($2::text[]) AS other WHERE starts_with(name, other))";
 
 /// Tasks are counted once for all keys, not once for each.
 const BUSIEST: &str = "SELECT name, in_use, paused, pinned, sent, latest, rates, now_ns($2) AS now, \
@@ -109,7 +109,7 @@ impl Postgres {
     }
 
     /// How much there is.
-    pub(super) async fn count_all(&self, without: String) -> Result<Census, StoreError> {
+    pub(super) async fn count_all(&self, without: Vec<String>) -> Result<Census, StoreError> {
         let values: Values = vec![Box::new(i64::from(MOST_COUNTED)), Box::new(without)];
         let rows = self.rows(CENSUS, values).await?;
         let count = |column: &str| rows.first().map_or(0, |row| row.get::<_, i64>(column).unsigned_abs());

@@ -144,7 +144,7 @@ impl Shelf for Postgres {
         Box::pin(self.see_keys(names, MOST_COUNTED))
     }
 
-    fn census(&self, without: String) -> Reply<'_, Census> {
+    fn census(&self, without: Vec<String>) -> Reply<'_, Census> {
         Box::pin(self.count_all(without))
     }
 

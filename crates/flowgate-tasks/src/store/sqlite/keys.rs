@@ -1,7 +1,7 @@
 //! Lists of keys. A page costs the same however many keys there are, and however long their lines.
 
 use flowgate_core::{Limits, Tick};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
 
 use super::{error::Fault, look};
 use crate::{
@@ -65,13 +65,18 @@ pub(super) fn spent(db: &Connection, name: &str, most: u32, now: Tick) -> Result
 }
 
 /// How much there is.
-pub(super) fn census(db: &Connection, without: &str) -> Result<Census, Fault> {
-    let sql =
+pub(super) fn census(db: &Connection, without: &[String]) -> Result<Census, Fault> {
+    let others = (2..without.len() + 2).map(|at| format!(" AND substr(name, 1, length(?{at})) <> ?{at}"));
+    let sql = format!(
         "SELECT count(*), count(*) FILTER (WHERE paused = 1), count(*) FILTER (WHERE pinned IS NOT NULL),
-        (SELECT count(*) FROM (SELECT 1 FROM dead LIMIT ?1))
-        FROM keys WHERE ?2 = '' OR substr(name, 1, length(?2)) <> ?2";
+        (SELECT count(*) FROM (SELECT 1 FROM dead LIMIT ?1)) FROM keys WHERE 1{}",
+        others.collect::<String>()
+    );
     let number = |row: &rusqlite::Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-    let census = db.prepare_cached(sql)?.query_row(params![MOST_COUNTED, without], |row| {
+    let most: &dyn ToSql = &MOST_COUNTED;
+    let values: Vec<&dyn ToSql> =
+        std::iter::once(most).chain(without.iter().map(|text| text as &dyn ToSql)).collect();
+    let census = db.prepare_cached(&sql)?.query_row(&values[..], |row| {
         Ok(Census {
             keys: number(row, 0)?,
             paused_keys: number(row, 1)?,

@@ -114,7 +114,7 @@ impl Shelf for Sqlite {
         self.threads.read("looked at keys", move |db, now| keys::named(db, &names, now))
     }
 
-    fn census(&self, without: String) -> Reply<'_, Census> {
+    fn census(&self, without: Vec<String>) -> Reply<'_, Census> {
         self.threads.read("counted what there is", move |db, _| keys::census(db, &without))
     }
 
