@@ -3,7 +3,10 @@
 //! Owns the process and its whole group. Whoever drops it has it killed.
 
 use std::{
-    io,
+    fs::File,
+    future::pending,
+    io::{self, Read as _},
+    os::fd::AsRawFd as _,
     pin::pin,
     process::{ExitStatus, Stdio},
     thread,
@@ -18,8 +21,9 @@ use rustix::{
 };
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::unix::pipe,
     process::{Child as Process, ChildStderr, ChildStdin, ChildStdout},
-    time::{sleep, timeout},
+    time::{sleep, sleep_until, timeout},
 };
 
 use super::{command::Program, line::shown, log, warden::Warden};
@@ -32,8 +36,6 @@ const LONGEST_WORD: usize = 8 * 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is seen whether a process has read what it is asked: nobody tells.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a process that never answered may take until it reads what it is asked: it may have much to load first.
-const START: Duration = Duration::from_secs(10 * 60);
 
 /// A child process that runs.
 #[derive(Debug)]
@@ -49,6 +51,8 @@ pub(super) struct Child {
     stdout: BufReader<ChildStdout>,
     /// Whether it has answered before: it can do what is asked of it.
     pub(super) has_answered: bool,
+    /// How long it may take before that until it reads what it is asked: it may have much to load first.
+    start_timeout: Duration,
 }
 
 /// Why there is no answer, and never will be by this process.
@@ -63,6 +67,9 @@ pub(super) enum Broken {
     TooLong,
     #[error("its process answered before it had read the task")]
     TooEarly,
+    /// The task did not begin, and the process is as it was.
+    #[error("its `good_until` passed before a process had read it")]
+    Overdue,
 }
 
 impl Child {
@@ -82,8 +89,9 @@ impl Child {
         tokio::spawn(pass_on(stderr, number));
         let stdout = BufReader::with_capacity(64 * 1024, stdout);
         let warden = warden.clone();
-        let stdin = Some(stdin);
-        Ok(Child { process, group, is_gone: false, warden, stdin, stdout, has_answered: false })
+        let (stdin, start_timeout) = (Some(stdin), program.start_timeout());
+        let (is_gone, has_answered) = (false, false);
+        Ok(Child { process, group, is_gone, warden, stdin, stdout, has_answered, start_timeout })
     }
 
     /// How it ended, if it did.
@@ -106,15 +114,22 @@ impl Child {
     }
 
     /// Writes the question and reads the answer's line. What is asked has begun when the process has read of it; one that has answered before
-    /// has nothing to wait for.
+    /// has nothing to wait for. What has to begin by a moment and has not is taken back: a process that is slow to start goes on with it.
     pub(super) async fn ask(&mut self, question: &[u8], begun: &Begun) -> Result<Vec<u8>, Broken> {
-        let (mut written, mut status, mut is_shut, mut is_late) = (0, None, false, false);
+        let (mut written, mut status, mut is_shut) = (0, None, false);
+        let (mut late_for, mut is_overdue) = (None, false);
         let mut is_begun = self.has_answered;
         if is_begun {
             begun.say();
         }
         let line = {
-            let mut late = pin!(sleep(START));
+            let mut late = pin!(sleep(self.start_timeout));
+            let mut overdue = pin!(async {
+                match begun.by() {
+                    Some(by) => sleep_until(by).await,
+                    None => pending().await,
+                }
+            });
             let write = async {
                 let Some(stdin) = &mut self.stdin else { return };
                 loop {
@@ -130,11 +145,25 @@ impl Child {
                                 begun.say();
                             }
                         }
+                        () = &mut overdue, if !is_begun => {
+                            written -= take_back(stdin, written);
+                            is_overdue = written == 0;
+                            if is_overdue {
+                                return;
+                            }
+                            if ioctl_fionread(&*stdin).ok() == Some(written as u64) {
+                                late_for = Some("it had not read it in time".to_owned());
+                                return;
+                            }
+                            // It has read some of it, so it gets the rest.
+                            is_begun = true;
+                            begun.say();
+                        }
                         () = &mut late, if !is_begun => {
-                            is_late = true;
+                            late_for = Some(format!("it had read nothing after {:?}", self.start_timeout));
                             return;
                         }
-                        else => std::future::pending::<()>().await,
+                        else => pending::<()>().await,
                     }
                 }
             };
@@ -157,15 +186,17 @@ impl Child {
             }
         };
         match line {
+            _ if is_overdue => Err(Broken::Overdue),
             Ok(Line::Whole(line)) if written == question.len() => Ok(line),
             Ok(Line::Whole(_)) => Err(Broken::TooEarly),
             Ok(Line::TooLong(_)) => Err(Broken::TooLong),
             Ok(Line::End(_)) | Err(_) => {
-                let how = match status {
-                    Some(Ok(status)) => words(status),
-                    Some(Err(error)) => error.to_string(),
-                    None if is_late => format!("it had read nothing after {START:?}"),
-                    None => self.end(if is_shut { "input" } else { "output" }).await,
+                let is_late = late_for.is_some();
+                let how = match (status, late_for) {
+                    (Some(Ok(status)), _) => words(status),
+                    (Some(Err(error)), _) => error.to_string(),
+                    (None, Some(late)) => late,
+                    (None, None) => self.end(if is_shut { "input" } else { "output" }).await,
                 };
                 let is_unread =
                     is_late || self.is_unread(written) || is_shut && !self.is_gone && written == 0;
@@ -221,6 +252,15 @@ impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Takes what was written to a process out of its pipe again, as far as it has not read it. Gives how much that was.
+fn take_back(stdin: &ChildStdin, written: usize) -> usize {
+    // Another end of the same pipe; only where the system has such a name for it.
+    let end = pipe::OpenOptions::new().open_receiver(format!("/proc/self/fd/{}", stdin.as_raw_fd()));
+    let Ok(end) = end.and_then(pipe::Receiver::into_nonblocking_fd) else { return 0 };
+    let mut taken = vec![0; written];
+    File::from(end).read(&mut taken).unwrap_or(0)
 }
 
 /// Kills a group whose first process was waited for just now, or not yet: while any of it is left, its number is nobody else's.
