@@ -142,7 +142,7 @@ fn t1_soft_caps_claim_ahead_and_still_run_no_more_than_the_cap() {
 
 #[test]
 fn t1_a_pause_by_another_process_reaches_what_is_at_hand() {
-    // Seen to fail: with `Wake::Limits` not listened to, it stayed at hand; so it did on SQLite with the watch looking for cancellations alone.
+    // Seen to fail: on SQLite, with the watch looking for cancellations alone, it stayed at hand.
     on_both("soft-pause", |place| {
         let file = "[tasks]\nprefetch_buffer = 3\nclaim_lease_ms = 3600000\n";
         fs::write(place.folder.join("flowgate.toml"), file).expect("a folder");
