@@ -116,55 +116,15 @@ impl Child {
     /// Writes the question and reads the answer's line. What is asked has begun when the process has read of it; one that has answered before
     /// has nothing to wait for. What has to begin by a moment and has not is taken back: a process that is slow to start goes on with it.
     pub(super) async fn ask(&mut self, question: &[u8], begun: &Begun) -> Result<Vec<u8>, Broken> {
-        let (mut written, mut status, mut is_shut) = (0, None, false);
-        let (mut late_for, mut is_overdue) = (None, false);
-        let mut is_begun = self.has_answered;
-        if is_begun {
+        let mut asking = Asking { question, begun, written: 0, is_begun: self.has_answered, late: None };
+        if asking.is_begun {
             begun.say();
         }
+        let (mut status, mut is_shut) = (None, false);
         let line = {
-            let mut late = pin!(sleep(self.start_timeout));
-            let mut overdue = pin!(async {
-                match begun.by() {
-                    Some(by) => sleep_until(by).await,
-                    None => pending().await,
-                }
-            });
             let write = async {
-                let Some(stdin) = &mut self.stdin else { return };
-                loop {
-                    tokio::select! {
-                        biased;
-                        more = stdin.write(&question[written..]), if written < question.len() => match more {
-                            Ok(more @ 1..) => written += more,
-                            _ => return,
-                        },
-                        () = sleep(LOOK), if !is_begun => {
-                            is_begun = ioctl_fionread(&*stdin).ok() != Some(written as u64);
-                            if is_begun {
-                                begun.say();
-                            }
-                        }
-                        () = &mut overdue, if !is_begun => {
-                            written -= take_back(stdin, written);
-                            is_overdue = written == 0;
-                            if is_overdue {
-                                return;
-                            }
-                            if ioctl_fionread(&*stdin).ok() == Some(written as u64) {
-                                late_for = Some("it had not read it in time".to_owned());
-                                return;
-                            }
-                            // It has read some of it, so it gets the rest.
-                            is_begun = true;
-                            begun.say();
-                        }
-                        () = &mut late, if !is_begun => {
-                            late_for = Some(format!("it had read nothing after {:?}", self.start_timeout));
-                            return;
-                        }
-                        else => pending::<()>().await,
-                    }
+                if let Some(stdin) = &mut self.stdin {
+                    asking.write(stdin, self.start_timeout).await;
                 }
             };
             let mut reading = pin!(read_line(&mut self.stdout, LONGEST_ANSWER));
@@ -185,17 +145,19 @@ impl Child {
                 }
             }
         };
+        let written = asking.written;
         match line {
-            _ if is_overdue => Err(Broken::Overdue),
+            _ if asking.late == Some(Late::Overdue) => Err(Broken::Overdue),
             Ok(Line::Whole(line)) if written == question.len() => Ok(line),
             Ok(Line::Whole(_)) => Err(Broken::TooEarly),
             Ok(Line::TooLong(_)) => Err(Broken::TooLong),
             Ok(Line::End(_)) | Err(_) => {
-                let is_late = late_for.is_some();
-                let how = match (status, late_for) {
+                let is_late = asking.late.is_some();
+                let how = match (status, asking.late) {
                     (Some(Ok(status)), _) => words(status),
                     (Some(Err(error)), _) => error.to_string(),
-                    (None, Some(late)) => late,
+                    (None, Some(Late::InTime)) => "it had not read it in time".to_owned(),
+                    (None, Some(_)) => format!("it had read nothing after {:?}", self.start_timeout),
                     (None, None) => self.end(if is_shut { "input" } else { "output" }).await,
                 };
                 let is_unread =
@@ -251,6 +213,79 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// A question on its way to a process, and how far it came.
+struct Asking<'a> {
+    question: &'a [u8],
+    begun: &'a Begun,
+    written: usize,
+    is_begun: bool,
+    late: Option<Late>,
+}
+
+/// Why a question is not waited for any longer that no process has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Late {
+    /// It had to begin by now, and was taken back.
+    Overdue,
+    /// The same, and it could not be taken back.
+    InTime,
+    /// The process takes too long to start.
+    Start,
+}
+
+impl Asking<'_> {
+    /// Writes it, and sees when the process has read of it. Returns only where there will be no answer.
+    async fn write(&mut self, stdin: &mut ChildStdin, start_timeout: Duration) {
+        let mut late = pin!(sleep(start_timeout));
+        let by = self.begun.by();
+        let mut overdue = pin!(async {
+            match by {
+                Some(by) => sleep_until(by).await,
+                None => pending().await,
+            }
+        });
+        loop {
+            let is_whole = self.written == self.question.len();
+            tokio::select! {
+                biased;
+                more = stdin.write(&self.question[self.written..]), if !is_whole => match more {
+                    Ok(more @ 1..) => self.written += more,
+                    _ => return,
+                },
+                () = sleep(LOOK), if !self.is_begun => {
+                    if !self.is_unread(stdin) {
+                        self.begin();
+                    }
+                }
+                () = &mut overdue, if !self.is_begun => {
+                    self.written -= take_back(stdin, self.written);
+                    if self.written == 0 || self.is_unread(stdin) {
+                        self.late = Some(if self.written == 0 { Late::Overdue } else { Late::InTime });
+                        return;
+                    }
+                    // It has read some of it, so it gets the rest.
+                    self.begin();
+                }
+                () = &mut late, if !self.is_begun => {
+                    self.late = Some(Late::Start);
+                    return;
+                }
+                else => pending::<()>().await,
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        self.is_begun = true;
+        self.begun.say();
+    }
+
+    /// Whether all that was written is still in the pipe.
+    fn is_unread(&self, stdin: &ChildStdin) -> bool {
+        ioctl_fionread(stdin).ok() == Some(self.written as u64)
     }
 }
 

@@ -364,7 +364,7 @@ mod tests {
                 _ => tokio::time::sleep_until(by).await,
             }
             context.begun.say();
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep_until(by + Duration::from_secs(60)).await;
             Ok(Vec::new())
         });
         let now = clock::now();
