@@ -94,11 +94,12 @@ impl Client {
     pub async fn wait(&self, id: TaskId) -> Result<Option<State>, StoreError> {
         let mut wakes = self.store.wakes();
         loop {
-            match self.store.look_at_task(id).await?.map(|look| look.state) {
-                None => return Ok(None),
-                Some(end @ (State::Done { .. } | State::Dead { .. })) => return Ok(Some(end)),
-                Some(State::Held { .. }) => {}
-                Some(_) => reentry::check(&self.store, id).await?,
+            let Some(look) = self.store.look_at_task(id).await? else { return Ok(None) };
+            match look.state {
+                end @ (State::Done { .. } | State::Dead { .. }) => return Ok(Some(end)),
+                State::Held { is_at_hand: false, .. } => {}
+                State::Held { worker, .. } => reentry::check_at_hand(&self.store, &look, worker).await?,
+                _ => reentry::check(&self.store, id).await?,
             }
             let ended = async {
                 loop {

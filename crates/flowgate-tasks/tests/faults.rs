@@ -90,6 +90,14 @@ impl Scene {
         self.client.batch_execute(&set).await.expect("a default");
     }
 
+    /// Ends all connections of stores; those that come take no writes.
+    async fn lead_to_a_standby(&self) {
+        self.set_default("default_transaction_read_only TO on").await;
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+            WHERE application_name = 'flowgate' AND datname = current_database()";
+        self.client.execute(end, &[]).await.expect("they are ended");
+    }
+
     fn sending(&self, task: NewTask) -> tokio::task::JoinHandle<()> {
         let store = Arc::clone(&self.store);
         tokio::spawn(async move { drop(store.send(vec![task]).await.expect("it is sent")) })
@@ -456,4 +464,50 @@ async fn s1_a_turn_goes_by_what_is_committed_whatever_the_database_has_for_a_def
     let turned = timeout(DEADLINE, turn).await.expect("in time").expect("and well");
     assert_eq!((turned.lost.len(), turned.claimed.len()), (0, 0), "the key is paused");
     scene.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s1_a_server_that_takes_no_writes_is_not_kept() {
+    // Seen to fail: with whatever server answers taken, it was never said at the connection that this one takes no writes.
+    let scene = start("standby").await;
+    let send = || scene.store.send(vec![NewTask::new("one", Vec::new())]);
+    send().await.expect("sent");
+    // As after a failover: the name leads to a standby, and then to the primary.
+    scene.lead_to_a_standby().await;
+    let refused = async {
+        loop {
+            match send().await {
+                Err(told) if told.to_string().contains("does not allow writes") => return,
+                Ok(_) => panic!("it is stored by one that takes no writes"),
+                Err(_) => {}
+            }
+        }
+    };
+    timeout(DEADLINE, refused).await.expect("it is said why");
+    scene.set_default("default_transaction_read_only TO off").await;
+    send().await.expect("sent");
+    assert_eq!(scene.claim_all(2).await.len(), 2);
+    scene.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s1_a_server_that_takes_no_writes_any_more_is_left() {
+    // Seen to fail: with its error not taken for a stale connection, the second send was refused by the same one: 25006.
+    let scene = start("demoted").await;
+    let any = if scene.url.contains('?') { "&target_session_attrs=any" } else { "?target_session_attrs=any" };
+    let store = Postgres::connect(&format!("{}{any}", scene.url)).await.expect("a store");
+    let send = || store.send(vec![NewTask::new("one", Vec::new())]);
+    scene.lead_to_a_standby().await;
+    let refused = async {
+        loop {
+            match send().await {
+                Err(told) if told.to_string().contains("25006") => return,
+                Ok(_) => panic!("it is stored by one that takes no writes"),
+                Err(_) => {}
+            }
+        }
+    };
+    timeout(DEADLINE, refused).await.expect("it is said why");
+    scene.set_default("default_transaction_read_only TO off").await;
+    send().await.expect("by another connection");
 }

@@ -208,7 +208,7 @@ pub(crate) struct QueuesOptions {
 pub(crate) enum QueueChange {
     /// Change the caps that all workers obey, at once
     Set(SetOptions),
-    /// Start nothing more of a queue; under soft caps (prefetch_buffer) a worker may still start what it has at hand, for half of claim_lease_ms
+    /// Start nothing more of a queue; what workers have at hand under soft caps (prefetch_buffer) goes back to its line
     Pause(NamedQueue),
     /// End a pause
     Resume(NamedQueue),

@@ -100,6 +100,7 @@ fn the_defaults_are_those_that_were_promised() {
     assert_eq!(store.to_string(), "sqlite:flowgate.db");
     assert_eq!((tasks.queue_mode, tasks.cluster_wide_cap, tasks.prefetch), (QueueMode::Default, None, None));
     assert_eq!(queues, []);
+    assert_eq!(worker.start_timeout, Duration::from_secs(600));
     let WorkerOptions { max_claim_batch, max_claim_per_worker, lease, drain, .. } = worker.options;
     assert_eq!((max_claim_batch, max_claim_per_worker), (0, 0));
     assert_eq!((lease, drain), (Duration::from_secs(15), Duration::from_secs(30)));

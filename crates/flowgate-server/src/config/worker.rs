@@ -18,6 +18,7 @@ const NAMES: &str = "a list of names, like [\"stripe\", \"email\"], or one text 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerConfig {
     pub(crate) options: WorkerOptions,
+    pub(crate) start_timeout: Duration,
 }
 
 impl WorkerConfig {
@@ -34,6 +35,7 @@ impl WorkerConfig {
             entry.time_within(&range, "a time from 100ms to 1d, like \"15s\"")
         });
         let drain = fields.time("drain");
+        let start_timeout = fields.time("start_timeout");
         let options = WorkerOptions {
             name: name?.unwrap_or_else(host),
             processes: processes?.unwrap_or_else(processors),
@@ -44,7 +46,7 @@ impl WorkerConfig {
             drain: drain?,
             ..WorkerOptions::default()
         };
-        Ok(WorkerConfig { options })
+        Ok(WorkerConfig { options, start_timeout: start_timeout? })
     }
 }
 

@@ -3,7 +3,10 @@
 //! Owns the process and its whole group. Whoever drops it has it killed.
 
 use std::{
-    io,
+    fs::File,
+    future::pending,
+    io::{self, Read as _},
+    os::fd::AsRawFd as _,
     pin::pin,
     process::{ExitStatus, Stdio},
     thread,
@@ -18,8 +21,9 @@ use rustix::{
 };
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::unix::pipe,
     process::{Child as Process, ChildStderr, ChildStdin, ChildStdout},
-    time::{sleep, timeout},
+    time::{sleep, sleep_until, timeout},
 };
 
 use super::{command::Program, line::shown, log, warden::Warden};
@@ -32,8 +36,6 @@ const LONGEST_WORD: usize = 8 * 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is seen whether a process has read what it is asked: nobody tells.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a process that never answered may take until it reads what it is asked: it may have much to load first.
-const START: Duration = Duration::from_secs(10 * 60);
 
 /// A child process that runs.
 #[derive(Debug)]
@@ -49,6 +51,8 @@ pub(super) struct Child {
     stdout: BufReader<ChildStdout>,
     /// Whether it has answered before: it can do what is asked of it.
     pub(super) has_answered: bool,
+    /// How long it may take before that until it reads what it is asked: it may have much to load first.
+    start_timeout: Duration,
 }
 
 /// Why there is no answer, and never will be by this process.
@@ -63,6 +67,9 @@ pub(super) enum Broken {
     TooLong,
     #[error("its process answered before it had read the task")]
     TooEarly,
+    /// The task did not begin, and the process is as it was.
+    #[error("its `good_until` passed before a process had read it")]
+    Overdue,
 }
 
 impl Child {
@@ -82,8 +89,9 @@ impl Child {
         tokio::spawn(pass_on(stderr, number));
         let stdout = BufReader::with_capacity(64 * 1024, stdout);
         let warden = warden.clone();
-        let stdin = Some(stdin);
-        Ok(Child { process, group, is_gone: false, warden, stdin, stdout, has_answered: false })
+        let (stdin, start_timeout) = (Some(stdin), program.start_timeout());
+        let (is_gone, has_answered) = (false, false);
+        Ok(Child { process, group, is_gone, warden, stdin, stdout, has_answered, start_timeout })
     }
 
     /// How it ended, if it did.
@@ -106,36 +114,17 @@ impl Child {
     }
 
     /// Writes the question and reads the answer's line. What is asked has begun when the process has read of it; one that has answered before
-    /// has nothing to wait for.
+    /// has nothing to wait for. What has to begin by a moment and has not is taken back: a process that is slow to start goes on with it.
     pub(super) async fn ask(&mut self, question: &[u8], begun: &Begun) -> Result<Vec<u8>, Broken> {
-        let (mut written, mut status, mut is_shut, mut is_late) = (0, None, false, false);
-        let mut is_begun = self.has_answered;
-        if is_begun {
+        let mut asking = Asking { question, begun, written: 0, is_begun: self.has_answered, late: None };
+        if asking.is_begun {
             begun.say();
         }
+        let (mut status, mut is_shut) = (None, false);
         let line = {
-            let mut late = pin!(sleep(START));
             let write = async {
-                let Some(stdin) = &mut self.stdin else { return };
-                loop {
-                    tokio::select! {
-                        biased;
-                        more = stdin.write(&question[written..]), if written < question.len() => match more {
-                            Ok(more @ 1..) => written += more,
-                            _ => return,
-                        },
-                        () = sleep(LOOK), if !is_begun => {
-                            is_begun = ioctl_fionread(&*stdin).ok() != Some(written as u64);
-                            if is_begun {
-                                begun.say();
-                            }
-                        }
-                        () = &mut late, if !is_begun => {
-                            is_late = true;
-                            return;
-                        }
-                        else => std::future::pending::<()>().await,
-                    }
+                if let Some(stdin) = &mut self.stdin {
+                    asking.write(stdin, self.start_timeout).await;
                 }
             };
             let mut reading = pin!(read_line(&mut self.stdout, LONGEST_ANSWER));
@@ -156,16 +145,20 @@ impl Child {
                 }
             }
         };
+        let written = asking.written;
         match line {
+            _ if asking.late == Some(Late::Overdue) => Err(Broken::Overdue),
             Ok(Line::Whole(line)) if written == question.len() => Ok(line),
             Ok(Line::Whole(_)) => Err(Broken::TooEarly),
             Ok(Line::TooLong(_)) => Err(Broken::TooLong),
             Ok(Line::End(_)) | Err(_) => {
-                let how = match status {
-                    Some(Ok(status)) => words(status),
-                    Some(Err(error)) => error.to_string(),
-                    None if is_late => format!("it had read nothing after {START:?}"),
-                    None => self.end(if is_shut { "input" } else { "output" }).await,
+                let is_late = asking.late.is_some();
+                let how = match (status, asking.late) {
+                    (Some(Ok(status)), _) => words(status),
+                    (Some(Err(error)), _) => error.to_string(),
+                    (None, Some(Late::InTime)) => "it had not read it in time".to_owned(),
+                    (None, Some(_)) => format!("it had read nothing after {:?}", self.start_timeout),
+                    (None, None) => self.end(if is_shut { "input" } else { "output" }).await,
                 };
                 let is_unread =
                     is_late || self.is_unread(written) || is_shut && !self.is_gone && written == 0;
@@ -221,6 +214,88 @@ impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A question on its way to a process, and how far it came.
+struct Asking<'a> {
+    question: &'a [u8],
+    begun: &'a Begun,
+    written: usize,
+    is_begun: bool,
+    late: Option<Late>,
+}
+
+/// Why a question is not waited for any longer that no process has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Late {
+    /// It had to begin by now, and was taken back.
+    Overdue,
+    /// The same, and it could not be taken back.
+    InTime,
+    /// The process takes too long to start.
+    Start,
+}
+
+impl Asking<'_> {
+    /// Writes it, and sees when the process has read of it. Returns only where there will be no answer.
+    async fn write(&mut self, stdin: &mut ChildStdin, start_timeout: Duration) {
+        let mut late = pin!(sleep(start_timeout));
+        let by = self.begun.by();
+        let mut overdue = pin!(async {
+            match by {
+                Some(by) => sleep_until(by).await,
+                None => pending().await,
+            }
+        });
+        loop {
+            let is_whole = self.written == self.question.len();
+            tokio::select! {
+                biased;
+                more = stdin.write(&self.question[self.written..]), if !is_whole => match more {
+                    Ok(more @ 1..) => self.written += more,
+                    _ => return,
+                },
+                () = sleep(LOOK), if !self.is_begun => {
+                    if !self.is_unread(stdin) {
+                        self.begin();
+                    }
+                }
+                () = &mut overdue, if !self.is_begun => {
+                    self.written -= take_back(stdin, self.written);
+                    if self.written == 0 || self.is_unread(stdin) {
+                        self.late = Some(if self.written == 0 { Late::Overdue } else { Late::InTime });
+                        return;
+                    }
+                    // It has read some of it, so it gets the rest.
+                    self.begin();
+                }
+                () = &mut late, if !self.is_begun => {
+                    self.late = Some(Late::Start);
+                    return;
+                }
+                else => pending::<()>().await,
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        self.is_begun = true;
+        self.begun.say();
+    }
+
+    /// Whether all that was written is still in the pipe.
+    fn is_unread(&self, stdin: &ChildStdin) -> bool {
+        ioctl_fionread(stdin).ok() == Some(self.written as u64)
+    }
+}
+
+/// Takes what was written to a process out of its pipe again, as far as it has not read it. Gives how much that was.
+fn take_back(stdin: &ChildStdin, written: usize) -> usize {
+    // Another end of the same pipe; only where the system has such a name for it.
+    let end = pipe::OpenOptions::new().open_receiver(format!("/proc/self/fd/{}", stdin.as_raw_fd()));
+    let Ok(end) = end.and_then(pipe::Receiver::into_nonblocking_fd) else { return 0 };
+    let mut taken = vec![0; written];
+    File::from(end).read(&mut taken).unwrap_or(0)
 }
 
 /// Kills a group whose first process was waited for just now, or not yet: while any of it is left, its number is nobody else's.

@@ -5,6 +5,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use crate::files;
@@ -15,16 +16,22 @@ pub(super) struct Program {
     words: Vec<OsString>,
     /// How many files the program may have open: as many as it would have without the worker.
     files: Option<u64>,
+    start_timeout: Duration,
 }
 
 impl Program {
-    /// The program of this command line.
-    pub(super) fn find(words: &[OsString]) -> Result<Self, io::Error> {
+    /// The program of this command line, which may take so long until it reads its first task.
+    pub(super) fn find(words: &[OsString], start_timeout: Duration) -> Result<Self, io::Error> {
         let name = words.first().expect("the command line wants at least one word");
         find(name)?;
         // Each process has three pipes here.
         let files = if cfg!(target_os = "linux") { files::raise() } else { None };
-        Ok(Program { words: words.to_vec(), files })
+        Ok(Program { words: words.to_vec(), files, start_timeout })
+    }
+
+    /// How long a process may take until it reads its first task.
+    pub(super) fn start_timeout(&self) -> Duration {
+        self.start_timeout
     }
 
     /// How to start it.

@@ -78,6 +78,10 @@ impl Pool {
                 }
                 Err(why) => (why, true),
             },
+            Err(late @ Broken::Overdue) => {
+                busy.is_asked = false;
+                return Err(Failure::not_begun(late));
+            }
             Err(broken) => (broken.to_string(), !matches!(broken, Broken::Unread(_))),
         };
         seat.bury(&why);

@@ -1,11 +1,18 @@
 //! The worker from its start to its end.
 
-use std::{ffi::OsString, io, sync::Arc};
+use std::{
+    ffi::OsString,
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use flowgate_tasks::{
     store::Store,
     worker::{Ending, Handlers, Prefetch, Worker, WorkerOptions},
 };
+
+use tokio::sync::oneshot;
 
 use super::{
     caps::{agree, number},
@@ -15,8 +22,12 @@ use super::{
 };
 use crate::{commands::Failure, config::Config, serve::StoreAt, signals::Signals};
 
+/// How long the store has to hear what became of everything when a second signal came.
+const HURRY: Duration = Duration::from_secs(2);
+
 /// Runs tasks until a signal asks to stop, and then those that run until they have ended. A second signal ends everything at
-/// once: what ran is run again when the lease has run out.
+/// once: what ran is tried again, what no process had read goes back as it was. If the store does not hear of it in time, or a third signal
+/// comes, all of that is run again when the lease has run out.
 pub(crate) async fn run(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Result<(), Failure> {
     let ended = work(store, config, words).await;
     log::flush().await;
@@ -26,7 +37,7 @@ pub(crate) async fn run(store: Arc<dyn Store>, config: &Config, words: &[OsStrin
 async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Result<(), Failure> {
     let command = || words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let cannot = |error: io::Error| Failure::Command { command: command(), error };
-    let program = Program::find(words).map_err(cannot)?;
+    let program = Program::find(words, config.worker.start_timeout).map_err(cannot)?;
     let prefetch = config.tasks.prefetch;
     let prefetch = prefetch.map(|ahead| Prefetch { buffer: ahead.buffer.get(), lease: ahead.lease });
     let options = WorkerOptions { prefetch, ..config.worker.options.clone() };
@@ -62,20 +73,30 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
         })
     };
     let drain = options.drain;
-    let worker = Worker::new(store, handlers, options)?.listen(|news| say(&news.to_string()));
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (hurry, hurried) = oneshot::channel::<()>();
+    let worker = Worker::new(store, handlers, options)?
+        .listen(|news| say(&news.to_string()))
+        .stop_at_once(async { drop(hurried.await) });
+    let second = OnceLock::new();
     let asked = async {
         signals.next().await;
         say(&format!("stopping: running tasks may go on for {drain:?}; again to stop at once"));
         let _ = stop.send(());
-        signals.next().await
+        let stop = signals.next().await;
+        let _ = (second.set(stop), hurry.send(()));
+        let _ = tokio::time::timeout(HURRY, signals.next()).await;
+        stop
     };
     tokio::select! {
         ending = worker.run(async { drop(stopped.await) }) => {
             let ending = ending?;
-            pool.close().await;
-            say(&farewell(&ending));
-            Ok(())
+            let is_hurried = second.get().copied();
+            if is_hurried.is_none() {
+                pool.close().await;
+            }
+            say(&farewell(&ending, if is_hurried.is_some() { "at once" } else { "by the deadline" }));
+            is_hurried.map_or(Ok(()), |stop| Err(Failure::Interrupted(stop)))
         }
         stop = asked => {
             say("stopped at once: what ran is run again when the lease has run out");
@@ -118,7 +139,7 @@ fn served(options: &WorkerOptions) -> String {
     }
 }
 
-fn farewell(ending: &Ending) -> String {
+fn farewell(ending: &Ending, when: &str) -> String {
     let Ending { settled, failed, lost, stopped, stopped_dead } = ending;
     let tasks = if *settled == 1 { "task" } else { "tasks" };
     let mut text = format!("stopped: {settled} {tasks} settled");
@@ -133,7 +154,7 @@ fn farewell(ending: &Ending) -> String {
     for (ids, what) in [(stopped, "tried again"), (stopped_dead, "dead, without another attempt")] {
         if !ids.is_empty() {
             let named = ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            text += &format!(", {} ended by the deadline and {what}: {named}", ids.len());
+            text += &format!(", {} ended {when} and {what}: {named}", ids.len());
         }
     }
     text

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use flowgate_tasks::NewTask;
+use flowgate_tasks::{Limits, NewTask};
 
 use crate::{
     kit::{Place, on_both},
@@ -138,4 +138,26 @@ fn t1_soft_caps_claim_ahead_and_still_run_no_more_than_the_cap() {
         let most = most_at_once(&events, |event| event.kind == "soft");
         assert!((2..=3).contains(&most), "{most} of 3, on {}", place.address);
     });
+}
+
+#[test]
+fn t1_a_pause_by_another_process_reaches_what_is_at_hand() {
+    // Seen to fail: on SQLite, with the watch looking for cancellations alone, it stayed at hand.
+    on_both("soft-pause", |place| {
+        let file = "[tasks]\nprefetch_buffer = 3\nclaim_lease_ms = 3600000\n";
+        fs::write(place.folder.join("flowgate.toml"), file).expect("a folder");
+        let long = || NewTask::new("long", b"60000".to_vec()).key("acme").limits(max(1));
+        place.send(vec![long(), long(), NewTask::new("long", b"60000".to_vec())]);
+        let _workers = start(place, 1, &["--processes=2"]);
+        for (of, name) in [("key", "acme"), ("queues", "default")] {
+            place.until_claimed_ahead(1);
+            place.told(&[of, "pause", name]);
+            place.until_at_hand(0);
+            place.told(&[of, "resume", name]);
+        }
+    });
+}
+
+fn max(max: u32) -> Limits {
+    Limits::builder().max(max).build().expect("limits")
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flowgate_tasks::{NewTask, Retry, store::State};
+use flowgate_tasks::{NewTask, Retry, When, store::State};
 
 use crate::{kit::Place, program::Worker};
 
@@ -173,6 +173,69 @@ fn t7_a_task_that_waits_for_a_process_uses_up_neither_its_timeout_nor_an_attempt
     let ids = place.send(vec![tried("echo", 1).timeout(Duration::from_millis(200))]);
     // By then it has waited for 400 ms at once.
     worker.until("it is started again in 800ms");
+    std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
+    assert_eq!(result(&place.ends(&ids)[0])["attempt"], 1);
+}
+
+/// Before the script, what keeps it from reading until there is a file `ready`.
+fn slow_to_start() -> String {
+    let wait = "import os, sys, time\nprint('starts', file=sys.stderr, flush=True)\n";
+    format!("{wait}while not os.path.exists('ready'): time.sleep(0.01)\n{SCRIPT}")
+}
+
+#[test]
+fn t6_a_task_that_expires_before_a_process_has_read_it_does_not_begin() {
+    // Seen to fail: with `by` not looked at in `Child::ask`, the process that was starting was killed with it, and started once more.
+    for (name, body) in [("overdue", 10), ("overdue-large", 1 << 20)] {
+        let place = Place::sqlite(name);
+        let worker = place.worker(&["--processes=1"], &slow_to_start());
+        let body = format!("\"{}\"", "x".repeat(body)).into_bytes();
+        let late = NewTask::new("log", body).keep_result(Duration::from_secs(600));
+        let late = place.send(vec![late.good_until(When::After(Duration::from_millis(300)))]);
+        let reason = |end: &State| matches!(end, State::Dead { reason, .. } if reason == "expired");
+        assert!(reason(&place.ends(&late)[0]));
+        let look = place.wait(place.store.look_at_task(late[0])).expect("a look").expect("it is there");
+        assert_eq!(look.attempt, 0, "it was never started");
+        std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
+        let good = tried("echo", 1).good_until(When::After(Duration::from_secs(60)));
+        let ids = place.send(vec![good]);
+        assert_eq!(result(&place.ends(&ids)[0])["attempt"], 1);
+        worker.signal("TERM");
+        let (code, said) = worker.end();
+        assert_eq!(code, Some(0));
+        let times = |text: &str| said.iter().filter(|line| line.ends_with(text)).count();
+        assert_eq!((times("starts"), times("first")), (1, 0), "{said:#?}");
+    }
+}
+
+#[test]
+fn t7_a_task_that_no_process_has_read_is_not_started_by_a_second_signal() {
+    // Seen to fail: with nothing settled at the second signal, it was its worker's until the lease had run out, and then counted as started.
+    let place = Place::sqlite("hurried");
+    let mut worker = place.worker(&["--processes=1", "--lease=1h"], &slow_to_start());
+    let ids = place.send(vec![tried("echo", 1)]);
+    place.until_held(ids[0]);
+    worker.signal("TERM");
+    worker.until("stopping: ");
+    worker.signal("TERM");
+    let (code, said) = worker.end();
+    assert_eq!(code, Some(143));
+    assert!(said.iter().any(|line| line == "stopped: 0 tasks settled"), "{said:?}");
+    std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
+    let _worker = place.worker(&["--processes=1"], SCRIPT);
+    assert_eq!(result(&place.ends(&ids)[0])["attempt"], 1);
+}
+
+#[test]
+fn t7_a_process_that_never_reads_is_replaced_and_its_task_uses_up_no_attempt() {
+    // Seen to fail: with no end to the wait, nothing was ever said of it.
+    let place = Place::sqlite("never-reads");
+    let mut command = place.worker_command(&["--processes=1"], &slow_to_start());
+    let mut worker = Worker::start(command.env("FLOWGATE_WORKER_START_TIMEOUT", "300ms"));
+    let ids = place.send(vec![tried("echo", 1)]);
+    let told = "[1] its process ended (it had read nothing after 300ms) before it had read the task; it is started again in ";
+    worker.until(&format!("{told}100ms"));
+    worker.until(&format!("{told}200ms"));
     std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
     assert_eq!(result(&place.ends(&ids)[0])["attempt"], 1);
 }

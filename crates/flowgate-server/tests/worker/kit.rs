@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Command, sync::Arc, time::Duration};
 
 use flowgate_tasks::{
     Client, NewTask, TaskId,
-    store::{Postgres, Sqlite, State, Store, WorkerLook},
+    store::{Postgres, Sqlite, State, Store, TaskLook, WorkerLook},
 };
 use flowgate_testkit::postgres;
 use tokio::runtime::Runtime;
@@ -88,10 +88,30 @@ impl Place {
 
     /// Returns when one worker has claimed so many tasks ahead.
     pub(crate) fn until_claimed_ahead(&self, count: u32) {
+        self.until_a_worker(|worker| worker.ahead >= count);
+    }
+
+    /// Returns when one worker has no more than so many tasks at hand.
+    pub(crate) fn until_at_hand(&self, count: u32) {
+        self.until_a_worker(|worker| worker.ahead <= count);
+    }
+
+    fn until_a_worker(&self, holds: impl Fn(&WorkerLook) -> bool) {
         self.wait(async {
             let mut look = tokio::time::interval(Duration::from_millis(20));
-            let holds = |worker: &WorkerLook| worker.ahead >= count;
-            while !self.store.workers().await.expect("the store answers").iter().any(holds) {
+            while !self.store.workers().await.expect("the store answers").iter().any(&holds) {
+                look.tick().await;
+            }
+        });
+    }
+
+    /// Returns when a worker has this task.
+    pub(crate) fn until_held(&self, id: TaskId) {
+        self.wait(async {
+            let mut look = tokio::time::interval(Duration::from_millis(20));
+            let is_held =
+                |look: Option<TaskLook>| look.is_some_and(|look| matches!(look.state, State::Held { .. }));
+            while !is_held(self.store.look_at_task(id).await.expect("the store answers")) {
                 look.tick().await;
             }
         });

@@ -6,13 +6,16 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use super::seam::{Again, StoreError, Turned, WorkerId};
-use crate::task::{NewTask, SERVER_QUEUE};
+use crate::{
+    task::{NewTask, SERVER_QUEUE},
+    worker::clock,
+};
 
 /// A send of more tasks than these claims nothing: its sender would wait for what others could do meanwhile.
 const A_FEW: usize = 64;
@@ -46,6 +49,7 @@ struct Posted {
     number: u64,
     offer: Offer,
     answer: oneshot::Sender<Answer>,
+    asked: Arc<OnceLock<Instant>>,
 }
 
 #[derive(Default)]
@@ -66,13 +70,14 @@ impl Board {
     /// Posts an offer, in the place of an older one of the same worker.
     pub(crate) fn post(&self, offer: Offer) -> Offered {
         let (answer, answered) = oneshot::channel();
+        let asked = Arc::<OnceLock<Instant>>::default();
         let mut open = self.open();
         open.last += 1;
         let number = open.last;
         open.posted.retain(|posted| posted.offer.worker != offer.worker);
-        open.posted.push_back(Posted { number, offer, answer });
+        open.posted.push_back(Posted { number, offer, answer, asked: Arc::clone(&asked) });
         drop(open);
-        Offered { place: Place { board: self.clone(), number }, answered }
+        Offered { place: Place { board: self.clone(), number }, answered, asked }
     }
 
     /// The oldest offer that has a slot for each of these tasks, and serves their queues.
@@ -87,7 +92,8 @@ impl Board {
                 && posted.offer.serves(tasks)
         };
         let at = open.posted.iter().position(suits)?;
-        let Posted { offer, answer, .. } = open.posted.remove(at)?;
+        let Posted { offer, answer, asked, .. } = open.posted.remove(at)?;
+        asked.get_or_init(clock::now);
         Some(Taken { offer, answer: Some(answer) })
     }
 }
@@ -116,6 +122,7 @@ impl Drop for Place {
 pub struct Offered {
     place: Place,
     answered: oneshot::Receiver<Answer>,
+    asked: Arc<OnceLock<Instant>>,
 }
 
 impl std::fmt::Debug for Offered {
@@ -125,6 +132,11 @@ impl std::fmt::Debug for Offered {
 }
 
 impl Offered {
+    /// When a send took it, if one did: the store was asked no earlier than that.
+    pub fn asked(&self) -> Option<Instant> {
+        self.asked.get().copied()
+    }
+
     /// Takes the offer back. `false`: a send has it, and will answer.
     #[must_use]
     pub fn withdraw(&self) -> bool {
@@ -219,6 +231,7 @@ mod tests {
         let offered = board.post(offer(1, 1, &[]));
         let taken = board.take(&[task("a")]).expect("it is there");
         assert!(!offered.withdraw(), "a send has it");
+        assert!(offered.asked().is_some(), "and since when");
         drop(offered);
         assert!(taken.tell(Ok(Turned::default())).is_err(), "nobody hears of it");
     }

@@ -539,6 +539,8 @@ pub enum Wake {
     Rests(Duration),
     /// This task should be stopped.
     Cancel(TaskId),
+    /// Limits changed, or something was paused: of the key with this number, or of anything. What is at hand was claimed under others.
+    Limits(Option<i64>),
     /// A task whose result is kept has ended.
     Ended(TaskId),
     /// Anything may have been said that was not heard.

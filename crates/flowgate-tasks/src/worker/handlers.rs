@@ -7,6 +7,7 @@ use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use foldhash::HashMap;
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
 
 use super::begun::Begun;
 use crate::task::TaskId;
@@ -162,15 +163,15 @@ impl Handlers {
 
     /// Declares that these handlers may have to wait before a task begins, and say when it has:
     /// `context.begun.say()`. The task's timeout counts from then on, and a task that is stopped before that
-    /// uses up no attempt.
+    /// uses up no attempt. A task whose `good_until` passes before that is stopped ([`Begun::by`]).
     #[must_use]
     pub fn say_when_begun(mut self) -> Self {
         self.say_when_begun = true;
         self
     }
 
-    pub(super) fn begun(&self) -> Begun {
-        if self.say_when_begun { Begun::to_be_said() } else { Begun::default() }
+    pub(super) fn begun(&self, by: Option<Instant>) -> Begun {
+        if self.say_when_begun { Begun::to_be_said(by) } else { Begun::at_once(by) }
     }
 
     /// This kind, by the name that is here already if it is known.

@@ -26,6 +26,11 @@ pub(super) struct Vacancy {
     pub(super) weight: u32,
 }
 
+/// From when on a task must not begin, if it was claimed by a turn that was asked at this moment, when the store's time was no later than `now`.
+pub(super) fn begin_by(task: &Claimed, asked: Instant, now: Tick) -> Option<Instant> {
+    task.good_until.map(|until| asked + until.since(now))
+}
+
 /// What a worker has at hand.
 #[derive(Default)]
 pub(super) struct Stock {
@@ -38,6 +43,8 @@ pub(super) struct Stock {
 
 struct Spare {
     task: Claimed,
+    /// Not begun after this, as it was sent.
+    good: Option<Instant>,
     /// Not started after this.
     start_by: Instant,
     /// Somebody else's from then on.
@@ -48,10 +55,10 @@ impl Stock {
     /// These were claimed ahead by a turn that was asked at this moment, when the store's time was no later than `now`.
     pub(super) fn add(&mut self, tasks: Vec<Claimed>, asked: Instant, now: Tick, lease: Duration) {
         for task in tasks {
-            let good = task.good_until.map(|until| asked + until.since(now));
+            let good = begin_by(&task, asked, now);
             let half = asked + lease / 2;
             let start_by = good.map_or(half, |good| half.min(good));
-            self.spares.push_back(Spare { task, start_by, until: asked + lease });
+            self.spares.push_back(Spare { task, good, start_by, until: asked + lease });
         }
     }
 
@@ -59,9 +66,9 @@ impl Stock {
         self.spares.len()
     }
 
-    /// The next one that may start in the place of a task that ended, which starts now: of the same key, or else without one. Of a key
-    /// only the first: nothing overtakes it.
-    pub(super) fn start_one(&mut self, ended: &Vacancy, now: Instant) -> Option<Claimed> {
+    /// The next one that may start in the place of a task that ended, which starts now, and by when it has to begin: of the same key, or
+    /// else without one. Of a key only the first: nothing overtakes it.
+    pub(super) fn start_one(&mut self, ended: &Vacancy, now: Instant) -> Option<(Claimed, Option<Instant>)> {
         let is_of = |spare: &Spare, key: Option<i64>| {
             spare.task.place.queue == ended.place.queue && spare.task.place.key == key
         };
@@ -72,10 +79,10 @@ impl Stock {
             same.filter(|&at| may_start(&self.spares[at]) && self.spares[at].task.weight <= ended.weight);
         let at =
             same.or_else(|| self.spares.iter().position(|spare| is_of(spare, None) && may_start(spare)))?;
-        let Spare { task, until, .. } = self.spares.remove(at)?;
+        let Spare { task, good, until, .. } = self.spares.remove(at)?;
         self.unsure.insert(task.id, until);
         self.started.push(task.clone());
-        Some(task)
+        Some((task, good))
     }
 
     /// What the store has to be told of.
@@ -247,7 +254,7 @@ mod tests {
         };
         stock.add(vec![of_key(7, 2), of_key(8, 1), claimed(9, 1, None)], asked, Tick::ZERO, LEASE);
         assert!(stock.start_one(&left(2, Some(5), 2), asked).is_none(), "another queue");
-        let id = |task: Option<Claimed>| task.map(|task| task.id);
+        let id = |started: Option<(Claimed, Option<Instant>)>| started.map(|(task, _)| task.id);
         assert_eq!(
             id(stock.start_one(&left(1, Some(6), 2), asked)),
             Some(TaskId(9)),

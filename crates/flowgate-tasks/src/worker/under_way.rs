@@ -21,6 +21,16 @@ pub(super) enum Coming {
     Send(Offered),
 }
 
+impl Coming {
+    /// When a send asked the store, if that began the turn.
+    pub(super) fn asked(&self) -> Option<Instant> {
+        match self {
+            Coming::Turn(_) => None,
+            Coming::Send(offered) => offered.asked(),
+        }
+    }
+}
+
 /// What came of it. Pending while there is none.
 pub(super) async fn pending_turn(turn: &mut Option<UnderWay>) -> Result<Turned, StoreError> {
     match turn.as_mut().map(|turn| &mut turn.reply) {

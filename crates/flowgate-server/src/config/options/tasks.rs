@@ -128,5 +128,13 @@ pub(crate) static WORKER: Section = Section {
             about: "How long running tasks may go on when it is told to stop.",
             why: "What most supervisors give a process before they kill it.",
         },
+        Opt {
+            name: "start_timeout",
+            kind: Kind::Text("time"),
+            default: Default::Value("\"10m\""),
+            about: "How long a child process may take until it reads its first task. One that takes longer is ended and started again; the \
+                    task uses up no attempt.",
+            why: "Long enough to load a large model, and no process that hangs keeps its seat for ever.",
+        },
     ],
 };

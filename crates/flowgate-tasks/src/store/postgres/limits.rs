@@ -24,7 +24,7 @@ impl Postgres {
                 let set = "UPDATE cluster SET cap = $1, in_use = CASE WHEN $1::int IS NULL THEN 0 ELSE \
                     (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0) FROM leases \
                     WHERE ahead_until IS NULL) END";
-                transaction.execute(set, &[&cap]).await.map(drop)
+                transaction.execute(set, &[&cap]).await.map(|_| ((), None))
             })
         })
         .await
@@ -36,7 +36,7 @@ impl Postgres {
                 // Every server says so when it starts: where it is so already, nobody has to wait.
                 let is_so = "SELECT latest = $1 AND NOT EXISTS (SELECT FROM keys WHERE NOT chosen AND latest <> $1) FROM cluster";
                 if transaction.query_one(is_so, &[&is_latest]).await?.get(0) {
-                    return Ok(());
+                    return Ok(((), None));
                 }
                 // Turns first, which end with the cluster's row; then all who have keys, and those who make one by the rule so far.
                 transaction.batch_execute(ALONE).await?;
@@ -46,7 +46,7 @@ impl Postgres {
                     held AS (SELECT lanes.id FROM lanes JOIN changed ON lanes.key = changed.id WHERE state IN (2, 3) \
                     ORDER BY lanes.id FOR NO KEY UPDATE OF lanes) \
                     UPDATE lanes SET state = 1, wake_at = NULL FROM held WHERE lanes.id = held.id";
-                transaction.execute(set, &[&is_latest]).await.map(drop)
+                transaction.execute(set, &[&is_latest]).await.map(|_| ((), None))
             })
         })
         .await
@@ -64,7 +64,7 @@ impl Postgres {
                 let count = "UPDATE queues SET in_use = CASE WHEN max IS NULL THEN 0 ELSE (SELECT count(*) FROM leases \
                     CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) JOIN lanes ON lanes.id = held.lane \
                     WHERE lanes.queue = $1 AND held.id <> ALL(done) AND ahead_until IS NULL) END WHERE id = $1";
-                transaction.execute(count, &[&id]).await.map(drop)
+                transaction.execute(count, &[&id]).await.map(|_| ((), None))
             })
         })
         .await
@@ -75,7 +75,7 @@ impl Postgres {
             let name = name.clone();
             Box::pin(async move {
                 let set = "UPDATE queues SET paused = $2 WHERE name = $1";
-                transaction.execute(set, &[&name, &is_paused]).await.map(|changed| changed > 0)
+                transaction.execute(set, &[&name, &is_paused]).await.map(|changed| (changed > 0, None))
             })
         })
         .await
@@ -134,13 +134,14 @@ impl Postgres {
                 // Everything of it that waits is looked at anew.
                 let ready = "WITH held AS (SELECT id FROM lanes WHERE key = $1 AND state IN (2, 3) ORDER BY id FOR NO KEY UPDATE) \
                     UPDATE lanes SET state = 1, wake_at = NULL FROM held WHERE lanes.id = held.id";
-                transaction.execute(ready, &[&id]).await.map(drop)
+                transaction.execute(ready, &[&id]).await.map(|_| ((), Some(id)))
             })
         })
         .await
     }
 
-    /// One transaction, after which everybody looks again. Told to give way to another one, it tries again.
+    /// One transaction, after which everybody looks again, and whoever has something at hand of the key it tells, or of any, hands it back.
+    /// Told to give way to another one, it tries again.
     async fn change<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -152,8 +153,12 @@ impl Postgres {
                 session.begin();
                 session.run("BEGIN").await?;
                 match work(session.client()).await {
-                    Ok(value) => {
-                        session.run("SELECT pg_notify('flowgate', 'w'); COMMIT").await?;
+                    Ok((value, key)) => {
+                        let key = key.map(|key: i64| key.to_string()).unwrap_or_default();
+                        let tell = format!(
+                            "SELECT pg_notify('flowgate', 'w'), pg_notify('flowgate', 'l{key}'); COMMIT"
+                        );
+                        session.run(&tell).await?;
                         session.end();
                         return Ok(value);
                     }
@@ -171,4 +176,6 @@ impl Postgres {
     }
 }
 
-type Changing<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, tokio_postgres::Error>> + Send + 'a>>;
+/// A change, and the number of the key it is of, if it is of one.
+type Changed<T> = Result<(T, Option<i64>), tokio_postgres::Error>;
+type Changing<'a, T> = std::pin::Pin<Box<dyn Future<Output = Changed<T>> + Send + 'a>>;

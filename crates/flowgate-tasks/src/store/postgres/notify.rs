@@ -1,8 +1,8 @@
 //! Wake-ups from other processes, by LISTEN and NOTIFY.
 //!
 //! Owns the listening connection and the words on it: `w` for work, `d` for a delay, `c<id>` to cancel a
-//! task, `e<id>` for one that ended. A connection that broke comes back by itself; whoever listens is woken
-//! then, for anything may have happened.
+//! task, `e<id>` for one that ended, `l<key>` for limits of a key that changed, `l` for any limits. A
+//! connection that broke comes back by itself; whoever listens is woken then, for anything may have happened.
 
 use std::time::Duration;
 
@@ -96,6 +96,8 @@ fn read(said: &str, mark: &str) -> Option<Wake> {
         b'd' => Some(Wake::Due),
         b'c' => id().map(Wake::Cancel),
         b'e' => id().map(Wake::Ended),
+        // A word that cannot be read is about anything.
+        b'l' => Some(Wake::Limits(id().map(|TaskId(key)| key))),
         _ => None,
     }
 }
@@ -110,5 +112,7 @@ mod tests {
         assert!(matches!(read("wcd34", "ab12"), Some(Wake::Work)), "of another store");
         assert!(read("wab12", "ab12").is_none(), "its own");
         assert!(matches!(read("e17", "17"), Some(Wake::Ended(_))), "only wake-ups are marked");
+        let limits = ["l", "l17"].map(|said| read(said, "17"));
+        assert_eq!(limits, [Some(Wake::Limits(None)), Some(Wake::Limits(Some(17)))]);
     }
 }

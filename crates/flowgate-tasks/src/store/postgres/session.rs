@@ -178,10 +178,15 @@ pub(super) async fn in_time<T>(
 }
 
 /// A newer program changed what a prepared statement gives, or somebody between us and the server forgot it: it is prepared anew. Or a
-/// table is gone, and then another may be there soon.
+/// table is gone, and then another may be there soon. Or the server takes no writes any more: another one may.
 fn is_stale(code: &SqlState) -> bool {
-    [SqlState::FEATURE_NOT_SUPPORTED, SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::UNDEFINED_TABLE]
-        .contains(code)
+    [
+        SqlState::FEATURE_NOT_SUPPORTED,
+        SqlState::INVALID_SQL_STATEMENT_NAME,
+        SqlState::UNDEFINED_TABLE,
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+    ]
+    .contains(code)
 }
 
 /// What an error of the database becomes.

@@ -16,7 +16,7 @@ use flowgate_core::OptionError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::{
     Client, Config, Connection, Socket,
-    config::SslMode,
+    config::{SslMode, TargetSessionAttrs},
     tls::{ChannelBinding, MakeTlsConnect, TlsConnect},
 };
 use tokio_rustls::{
@@ -80,6 +80,10 @@ impl Address {
         };
         config.ssl_mode(ssl_mode);
         notice_the_end(&mut config, &url);
+        // A standby answers, and takes nothing: kept, it would be asked in vain for as long as it lives, whoever is the primary by then.
+        if !url.contains("target_session_attrs") {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
         let tls = if is_verified { Tls::verified(roots.as_deref())? } else { Tls::unverified()? };
         if let Some(roots) = roots.filter(|_| !is_verified) {
             let accepted = "a file of certificates together with sslmode=verify-full";

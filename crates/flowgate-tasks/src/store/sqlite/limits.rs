@@ -2,17 +2,33 @@
 
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{error::Fault, lanes, leases, threads::Hand};
+use super::{
+    error::Fault,
+    lanes::{self, moment},
+    leases,
+    threads::Hand,
+};
 use crate::{
-    store::{Half, KeyChange, QueueLimits, pins},
+    store::{CANCELLING, Half, KeyChange, QueueLimits, Wake, pins},
     terms,
 };
+
+/// Everybody looks again, and hands back what is at hand of this key, or of any. Other processes find it where they look for cancellations, under
+/// a number that no task has.
+fn tell(hand: &mut Hand<'_>, key: Option<i64>) -> Result<(), Fault> {
+    let sql = "INSERT OR REPLACE INTO cancels (task, until) VALUES (?1, ?2)";
+    let until = moment(hand.now.after(CANCELLING));
+    hand.db.prepare_cached(sql)?.execute(params![-key.unwrap_or(0), until])?;
+    hand.wakes.push(Wake::Limits(key));
+    hand.wake();
+    Ok(())
+}
 
 /// Sets how many tasks may be held in all. A cap counts those that are held already.
 pub(super) fn set_cluster_cap(hand: &mut Hand<'_>, cap: Option<u32>) -> Result<(), Fault> {
     let in_use = if cap.is_some() { leases::count(hand.db)? } else { 0 };
     hand.db.prepare_cached("UPDATE cluster SET cap = ?1, in_use = ?2")?.execute(params![cap, in_use])?;
-    hand.wake();
+    tell(hand, None)?;
     Ok(())
 }
 
@@ -25,7 +41,7 @@ pub(super) fn set_latest(hand: &mut Hand<'_>, is_latest: bool) -> Result<(), Fau
     for key in changed {
         lanes::release_all(hand.db, key)?;
     }
-    hand.wake();
+    tell(hand, None)?;
     Ok(())
 }
 
@@ -35,7 +51,7 @@ pub(super) fn set_queue(hand: &mut Hand<'_>, queue: &QueueLimits) -> Result<(), 
     let in_use = if queue.max.is_some() { leases::recount_queue(hand.db, id)? } else { 0 };
     let sql = "UPDATE queues SET priority = ?2, max = ?3, in_use = ?4 WHERE id = ?1";
     hand.db.prepare_cached(sql)?.execute(params![id, queue.priority, queue.max, in_use])?;
-    hand.wake();
+    tell(hand, None)?;
     Ok(())
 }
 
@@ -43,7 +59,7 @@ pub(super) fn set_queue(hand: &mut Hand<'_>, queue: &QueueLimits) -> Result<(), 
 pub(super) fn pause_queue(hand: &mut Hand<'_>, name: &str, is_paused: bool) -> Result<bool, Fault> {
     let sql = "UPDATE queues SET paused = ?2 WHERE name = ?1";
     let is_known = hand.db.prepare_cached(sql)?.execute(params![name, is_paused])? == 1;
-    hand.wake();
+    tell(hand, None)?;
     Ok(is_known)
 }
 
@@ -84,6 +100,6 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
         }
     }
     lanes::release_all(hand.db, id)?;
-    hand.wake();
+    tell(hand, Some(id))?;
     Ok(())
 }

@@ -301,21 +301,29 @@ fn watch(
     end: &std_mpsc::Receiver<()>,
     wakes: &broadcast::Sender<Wake>,
 ) {
-    let cancels = || -> Vec<i64> {
-        let Ok(mut find) = db.prepare_cached("SELECT task FROM cancels LIMIT 1000") else {
+    let cancels = || -> Vec<(i64, i64)> {
+        let Ok(mut find) = db.prepare_cached("SELECT task, until FROM cancels LIMIT 1000") else {
             return Vec::new();
         };
-        let found = find.query_map([], |row| row.get(0)).and_then(Iterator::collect);
+        let found = find.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
         found.unwrap_or_default()
     };
+    // Changes of limits are heard once each: what comes to hand afterwards was claimed under them.
+    let mut heard: Vec<(i64, i64)> = cancels().into_iter().filter(|(task, _)| *task <= 0).collect();
     while let Err(std_mpsc::RecvTimeoutError::Timeout) = end.recv_timeout(LOOK) {
         let found = version(db);
         if found != seen {
             seen = found;
             let _ = wakes.send(Wake::Work);
-            for task in cancels() {
+            let (changes, cancels): (Vec<_>, Vec<_>) =
+                cancels().into_iter().partition(|(task, _)| *task <= 0);
+            for (task, _) in cancels {
                 let _ = wakes.send(Wake::Cancel(TaskId(task)));
             }
+            for (key, _) in changes.iter().filter(|change| !heard.contains(change)) {
+                let _ = wakes.send(Wake::Limits(Some(-key).filter(|key| *key != 0)));
+            }
+            heard = changes;
         }
     }
 }
