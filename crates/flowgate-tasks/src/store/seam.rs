@@ -170,6 +170,10 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// So long a store remembers that a task was cancelled while it ran.
 pub(crate) const CANCELLING: Duration = Duration::from_secs(60);
 
+/// A claim takes no further task when it has taken so many bytes: it is one row, of which a store has to make one value, and those have a
+/// maximum of a gigabyte. The next claim goes on.
+pub(crate) const MOST_BYTES: usize = 64 << 20;
+
 /// A key that is in use has at most so many lanes with nothing in them, for about as long as an upkeep takes to come by.
 pub(crate) const MOST_IDLE: u32 = 16;
 

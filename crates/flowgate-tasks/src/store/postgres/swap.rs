@@ -22,7 +22,7 @@ use std::{
 use flowgate_core::Tick;
 
 use super::{
-    balance::{Way, leased},
+    balance::{SURE, Way, leased},
     connect::{Lease, Shared},
     gather::{is_served, serves},
     rows,
@@ -38,7 +38,7 @@ use crate::{
 
 /// No more tasks than these: what is saved is the same for one and for many, and the statement locks what the ordinary turn only deletes. A
 /// drain of 500 at a time took the server 6.5 µs for a task, and 5.8 without.
-const MOST: u32 = 64;
+const MOST: u32 = SURE;
 
 /// $3: the worker has no slot but those that come back. $10: how many leases there are in $7.
 pub(super) const SWAP: &str = concat!(
@@ -146,8 +146,8 @@ pub(super) async fn swap(
     let Turn { settles, starts, want, ahead } = turn;
     let (Some(want), true, None) = (want, starts.is_empty(), ahead) else { return Ok(None) };
     let count = settles.len() as u32;
-    // One that takes as much of a queue as it may in one pass has to look again.
-    if count > want.slots.min(MOST) || count >= want.per_queue {
+    // One that takes as much of a queue as it may in one pass has to look again; one that may be too large, at sizes.
+    if count > want.slots.min(MOST) || count >= want.per_queue || !shared.turning.largest.fits(count) {
         return Ok(None);
     }
     let steady = &shared.turning.steady;
