@@ -109,18 +109,15 @@ pub(super) struct Ended {
 
 impl Ended {
     /// `None`: a plan has to see it.
-    fn of(settles: &[Settle]) -> Result<Option<Self>, StoreError> {
+    fn of(settles: &[Settle]) -> Option<Self> {
         let leases: Vec<i64> = settles.iter().map(|settle| settle.task.lease).collect();
         let ids: Vec<i64> = settles.iter().map(|settle| settle.task.id.0).collect();
         let is_told_twice = ids.iter().collect::<HashSet<_>>().len() < ids.len();
         let is_heavy =
             settles.iter().any(|settle| settle.task.weight != 1 && settle.task.place.key.is_some());
-        if settles.is_empty()
-            || is_told_twice
-            || is_heavy
-            || !Ends::of(settles.iter(), Tick::ZERO)?.is_empty()
+        if settles.is_empty() || is_told_twice || is_heavy || !Ends::of(settles.iter(), Tick::ZERO).is_empty()
         {
-            return Ok(None);
+            return None;
         }
         let mut places: Vec<(Place, i32)> = Vec::new();
         for Settle { task, .. } in settles {
@@ -132,7 +129,7 @@ impl Ended {
         places.sort_unstable_by_key(|(place, _)| place.lane);
         let lanes = places.iter().map(|(place, _)| place.lane).collect();
         let many = leases.iter().collect::<HashSet<_>>().len() as i64;
-        Ok(Some(Ended { places, lanes, leases, ids, many }))
+        Some(Ended { places, lanes, leases, ids, many })
     }
 }
 
@@ -151,7 +148,7 @@ pub(super) async fn swap(
         return Ok(None);
     }
     let steady = &shared.turning.steady;
-    let Some(ended) = Ended::of(settles)?.filter(|ended| steady.may_be(&ended.lanes)) else {
+    let Some(ended) = Ended::of(settles).filter(|ended| steady.may_be(&ended.lanes)) else {
         return Ok(None);
     };
     let (whole_ids, told) = (whole.iter().copied().collect::<Vec<i64>>(), shared.told_time());

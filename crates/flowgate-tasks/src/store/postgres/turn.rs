@@ -173,7 +173,7 @@ pub(super) async fn transact(
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
     // What is held from now on hides the others no more.
     plan.has_more |= has_more && !(plan.grants.is_empty() && plan.held.is_empty());
-    let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
+    let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now);
     let weighs = plan.grants.iter().any(|grant| heavy.contains(&scene.lanes[grant.lane].id));
     let ((), mut stuck) = flight!(
         ends.again.put_back(session, weighs),

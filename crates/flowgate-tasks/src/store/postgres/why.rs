@@ -11,7 +11,7 @@ use super::{
     session::failed,
 };
 use crate::{
-    record::Record,
+    record::kind_of,
     store::{
         Elsewhere, Holder, MOST_COUNTED, Of, Standing, State, StoreError, TaskLook, WorkerId, WorkerLook,
     },
@@ -77,7 +77,7 @@ impl Postgres {
         let holder = |row: &Row| {
             Ok(Holder {
                 id: TaskId(row.get("id")),
-                kind: Record::from_bytes(row.get("record"))?.kind,
+                kind: kind_of(row.get("record")),
                 queue: row.get("queue"),
                 key: row.get("key"),
                 weight: row.get::<_, i32>("weight").cast_unsigned(),

@@ -104,7 +104,7 @@ fn remove(hand: &mut Hand<'_>, id: i64, reason: Option<&str>) -> Result<bool, Fa
     lanes::look_again(db, row.1)?;
     match reason {
         Some(reason) => settle::bury_row(hand, row, &record, (reason, ""))?,
-        None => settle::tell_end(hand, TaskId(id), &record)?,
+        None => settle::tell_end(hand, TaskId(id), &record),
     }
     Ok(true)
 }

@@ -10,8 +10,8 @@ use super::{
     leases, look,
 };
 use crate::{
-    record::Record,
-    store::{Elsewhere, Holder, MOST_COUNTED, Of, Standing, TaskLook, WorkerId, WorkerLook},
+    record::kind_of,
+    store::{Elsewhere, Holder, MOST_COUNTED, Of, Standing, State, TaskLook, WorkerId, WorkerLook},
     task::TaskId,
     terms,
 };
@@ -38,7 +38,7 @@ pub(super) fn holders(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<
             if holders.len() >= most as usize {
                 return Ok(holders);
             }
-            let kind = Record::from_bytes(&task.record)?.kind;
+            let kind = kind_of(&task.record);
             let (worker, held_for) = (WorkerId(row.get(1)?), now.since(tick(row.get(2)?)));
             let (weight, attempt, is_at_hand) = (task.weight, task.attempt, row.get(3)?);
             let id = task.id;
