@@ -278,7 +278,7 @@ pub enum KeyChange {
     /// Ends a pause.
     Resume,
     /// These limits overrule all that were sent: a pinned max every max, a pinned rate every rate. What is not pinned holds
-    /// as it was sent.
+    /// as it was sent. What holds for gates alone is refused, as with [`NewTask::limits`](crate::NewTask::limits).
     Pin(Limits),
     /// Changes what is pinned by halves, whatever others change at the same time. With a new rate, what was spent of the old
     /// one is forgotten.

@@ -83,6 +83,9 @@ impl Postgres {
 
     pub(super) async fn alter_key(&self, key: String, change: KeyChange) -> Result<(), StoreError> {
         let told = self.shared.told_time();
+        if let KeyChange::Pin(limits) = &change {
+            terms::check(limits)?;
+        }
         if let KeyChange::Halves { max, rate } = &change {
             // What cannot be pinned is refused here; what can goes with what is pinned already.
             pins::changed(None, *max, *rate)?;

@@ -49,6 +49,9 @@ pub(super) fn pause_queue(hand: &mut Hand<'_>, name: &str, is_paused: bool) -> R
 
 /// Changes a key, and has all that waits for it looked at again.
 pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) -> Result<(), Fault> {
+    if let KeyChange::Pin(limits) = change {
+        terms::check(limits)?;
+    }
     let id = lanes::key(hand.db, name)?;
     let set = |sql: &str, value: &dyn rusqlite::ToSql| -> Result<(), Fault> {
         hand.db.prepare_cached(sql)?.query_row(params![id, value], |_| Ok(())).optional()?;
