@@ -313,8 +313,8 @@ pub enum KeyChange {
 
 impl KeyChange {
     /// What is kept of a key's rates and rests after this change, as text.
-    pub(crate) fn book(&self, kept: &str, now: Tick) -> Result<String, OptionError> {
-        let mut ledger = Ledger::from_text(kept)?;
+    pub(crate) fn book(&self, kept: &str, now: Tick) -> String {
+        let mut ledger = Ledger::read(kept);
         match self {
             KeyChange::ResetRate => ledger.reset(),
             KeyChange::Rest { by, lasting } => ledger.rest(*by, now, *lasting),
@@ -322,7 +322,7 @@ impl KeyChange {
             _ => {}
         }
         ledger.tidy(now);
-        Ok(ledger.to_text())
+        ledger.to_text()
     }
 }
 

@@ -335,7 +335,7 @@ async fn sweep(shared: &Shared, session: &mut Lease) -> Result<(), StoreError> {
     let now = rows::tick(now.first().map_or(0, |row| row.get(0)));
     let mut keys = Vec::new();
     for row in &resting {
-        let mut ledger = crate::ledger::Ledger::from_text(row.get("rates"))?;
+        let mut ledger = crate::ledger::Ledger::read(row.get("rates"));
         ledger.tidy(now);
         if ledger == crate::ledger::Ledger::default() {
             keys.push(row.get::<_, i64>("id"));

@@ -154,7 +154,7 @@ fn forget_keys(hand: &mut Hand<'_>) -> Result<(), Fault> {
     // What was claimed ahead counts nowhere, and may go back to its lane.
     let ahead = leases::keys_ahead(hand.db)?;
     for (key, rates, is_plain) in keys {
-        let mut ledger = Ledger::from_text(&rates)?;
+        let mut ledger = Ledger::read(&rates);
         ledger.tidy(hand.now);
         if !is_plain || ledger != Ledger::default() || ahead.contains(&key) {
             forget_lanes(hand.db, key)?;
