@@ -428,6 +428,8 @@ pub enum Of {
     Queue(String),
     /// Those of one key.
     Key(String),
+    /// One alone.
+    Task(TaskId),
 }
 
 /// A task that is claimed or running.
