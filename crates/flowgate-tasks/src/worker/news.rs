@@ -262,7 +262,7 @@ mod tests {
 
     #[tokio::test]
     async fn s1_upkeep_that_fails_is_told_once_while_the_store_answers() {
-        // Seen to fail: with nothing told of upkeep, nobody knew; with each failure told, it was told five times.
+        // Seen to fail: with nothing told of upkeep, nobody knew; with each failure told, it was told nine times.
         let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().expect("a store"));
         let told = Arc::<Mutex<Vec<String>>>::default();
         let hears = Arc::clone(&told);
