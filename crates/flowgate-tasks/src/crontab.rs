@@ -43,7 +43,9 @@ pub struct Crontab {
 
 /// Who is told that the store fails.
 #[derive(Clone, Default)]
-struct Listener(Option<Arc<dyn Fn(&News) + Send + Sync>>);
+struct Listener(Option<Hears>);
+
+type Hears = Arc<dyn Fn(&News) + Send + Sync>;
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

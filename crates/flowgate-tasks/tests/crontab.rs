@@ -123,7 +123,8 @@ async fn t6_a_store_that_does_not_take_what_is_due_is_told_once() {
         store.send(vec![task("another")]).await.expect_err("it takes nothing");
     }
     assert!(!running.is_finished(), "it is tried again");
-    (running.abort(), busy.abort());
+    running.abort();
+    busy.abort();
     std::fs::remove_dir_all(&folder).expect("removed");
     let told = told.lock().expect("whole").clone();
     assert_eq!(told.len(), 1, "{told:#?}");

@@ -192,13 +192,7 @@ pub(super) async fn transact(
         taking,
         session.run_if(way != Way::Written, "COMMIT"),
     )?;
-    let is_cut = is_cut(&taken);
-    if is_cut {
-        // What stopped them was not the weight of the next one.
-        stuck.clear();
-    }
-    let (short, is_full) = book(&mut scene, &plan.grants, &taken, &stuck);
-    let short = if is_cut { Vec::new() } else { short };
+    let (short, is_full, is_cut) = book(&mut scene, &plan.grants, &taken, &mut stuck);
     let last = plan.grants.last().map(|grant| scene.lanes[grant.lane].id);
     let again = again(
         &plan,
@@ -297,26 +291,31 @@ fn again(
     }
 }
 
-/// Whether there may be more that was granted, but for the bytes of what was taken: then no lane came up short.
-fn is_cut(taken: &[Claimed]) -> bool {
-    taken.iter().map(|task| task.record.len()).sum::<usize>() >= MOST_BYTES
-}
-
-/// Books what was taken. Gives the lanes that had less than they were granted, and whether one had all of it.
-fn book(scene: &mut Scene, grants: &[Grant], taken: &[Claimed], stuck: &HashSet<i64>) -> (Vec<i64>, bool) {
+/// Books what was taken. Gives the lanes that had less than they were granted, whether one had all of it, and whether there may be more, but for the
+/// bytes of what was taken: then no lane came up short, nor was the next one of any too heavy.
+fn book(
+    scene: &mut Scene,
+    grants: &[Grant],
+    taken: &[Claimed],
+    stuck: &mut HashSet<i64>,
+) -> (Vec<i64>, bool, bool) {
+    let is_cut = taken.iter().map(|task| task.record.len()).sum::<usize>() >= MOST_BYTES;
+    if is_cut {
+        stuck.clear();
+    }
     let (mut short, mut is_full) = (Vec::new(), false);
     for grant in grants {
         let lane = scene.lanes[grant.lane].id;
         let weights: Vec<u32> =
             taken.iter().filter(|task| task.place.lane == lane).map(|task| task.weight).collect();
         match weights.len() < grant.count as usize {
-            true if !stuck.contains(&lane) => short.push(lane),
+            true if !is_cut && !stuck.contains(&lane) => short.push(lane),
             true => {}
             false => is_full = true,
         }
         scene.book(*grant, &weights);
     }
-    (short, is_full)
+    (short, is_full, is_cut)
 }
 
 /// Whether these grants take all that was sent into lanes that were idle, whatever happens: then those stay idle.
