@@ -65,20 +65,25 @@ impl Drop for End {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn s1_a_part_that_ends_is_told_however_it_ends() {
         // Seen to fail: with the end told behind `run.await`, one that panicked was not told.
         let (parts, mut ended) = Parts::new();
+        let mut first = async || timeout(Duration::from_secs(1), ended.recv()).await.expect("it is told");
         let api = parts.start(Part::Api, std::future::pending::<()>());
         let gateway = parts.start(Part::Gateway, async { panic!("on purpose") });
-        assert_eq!(ended.recv().await, Some(Part::Gateway));
+        assert_eq!(first().await, Some(Part::Gateway));
         assert!(gateway.await.is_err_and(|error| error.is_panic()));
         let deliveries = parts.start(Part::Deliveries, async { 7 });
-        assert_eq!(ended.recv().await, Some(Part::Deliveries));
+        assert_eq!(first().await, Some(Part::Deliveries));
         assert_eq!(deliveries.await.expect("its answer is still there"), 7);
         api.abort();
-        assert_eq!(ended.recv().await, Some(Part::Api));
+        assert_eq!(first().await, Some(Part::Api));
     }
 }
