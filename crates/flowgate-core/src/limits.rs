@@ -110,6 +110,17 @@ impl Limits {
         Ok(Limits { max, ..self })
     }
 
+    /// The same limits with something else for those that cannot start at once.
+    pub fn with_overflow(self, overflow: Overflow) -> Result<Self, OptionError> {
+        match self.discipline {
+            Discipline::Codel { target, interval } => {
+                discipline(Some((target, interval)), self.max, overflow == Overflow::Reject)?;
+            }
+            Discipline::Fifo => {}
+        }
+        Ok(Limits { overflow, ..self })
+    }
+
     /// The same limits with `max` where an adaptive rule has moved it: never below its floor, so that the heaviest
     /// entrant can still start.
     #[must_use]

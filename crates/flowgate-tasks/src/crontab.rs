@@ -3,7 +3,7 @@
 //! Owns which moments are due. Every process of a fleet may keep the same crontab: the moment is the task's dedupe id, so the
 //! first to send it is the only one, and nobody has to lead.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use flowgate_core::{Cron, OptionError, Tick};
 
@@ -11,6 +11,7 @@ use crate::{
     clock::Wall,
     store::{Store, StoreError},
     task::NewTask,
+    worker::News,
 };
 
 /// For so long after it was sent, nobody sends the task of the same moment again: longer than clocks are ever apart.
@@ -37,6 +38,27 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct Crontab {
     lines: Vec<Line>,
     backfill: Duration,
+    listener: Listener,
+}
+
+/// Who is told that the store fails.
+#[derive(Clone, Default)]
+struct Listener(Option<Hears>);
+
+type Hears = Arc<dyn Fn(&News) + Send + Sync>;
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "a listener" } else { "nobody" })
+    }
+}
+
+impl Listener {
+    fn tell(&self, news: &News) {
+        if let Some(listener) = &self.0 {
+            listener(news);
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -75,19 +97,31 @@ impl Crontab {
         self
     }
 
+    /// Tells this function that the store does not take what is due, once until it does, and that it does again. What is due is sent then.
+    #[must_use]
+    pub fn listen(mut self, listener: impl Fn(&News) + Send + Sync + 'static) -> Self {
+        self.listener = Listener(Some(Arc::new(listener)));
+        self
+    }
+
     /// Sends what is due, for as long as it is polled. Run it beside a worker, in as many processes as you like.
     ///
     /// # Cancel safety Dropped, a due task may be sent or not; a process that goes on sends it once.
     pub async fn run(self, store: Arc<dyn Store>, wall: Arc<dyn Wall>) -> Result<(), StoreError> {
         let mut after = wall.now().as_nanos().saturating_sub(nanos(self.backfill));
+        let mut is_away = false;
         loop {
             let now = wall.now();
             let due = self.due(seconds(after), seconds(now.as_nanos()));
             if !due.is_empty() {
                 match store.send(due).await {
+                    Ok(_) if std::mem::take(&mut is_away) => self.listener.tell(&News::StoreAnswers),
                     Ok(_) => {}
                     Err(error @ StoreError::Option(_)) => return Err(error),
-                    Err(_) => {
+                    Err(error) => {
+                        if !std::mem::replace(&mut is_away, true) {
+                            self.listener.tell(&News::StoreFailed { error });
+                        }
                         tokio::time::sleep(PAUSE).await;
                         continue;
                     }

@@ -109,7 +109,12 @@ impl Ledger {
         self.rates.iter().map(entry).chain(self.rests.iter().map(rest)).collect::<Vec<_>>().join(",")
     }
 
-    pub(crate) fn from_text(text: &str) -> Result<Self, OptionError> {
+    /// What cannot be read says nothing: it was written by a newer version, or is damaged, and would stop all that is done for other keys as well.
+    pub(crate) fn read(text: &str) -> Self {
+        Self::from_text(text).unwrap_or_default()
+    }
+
+    fn from_text(text: &str) -> Result<Self, OptionError> {
         let wrong = || OptionError::new("rates", format_args!("{text:?}"), "text like `rate=20/60000:17`");
         let mut ledger = Ledger::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {

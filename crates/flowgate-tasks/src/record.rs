@@ -86,6 +86,26 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// What settling a task has to know of its record. One that cannot be read keeps no result, and nobody here knows of its last attempt: whoever
+/// runs it finds out, and then it is dead.
+pub(crate) struct Rest {
+    pub(crate) keep: Option<Duration>,
+    pub(crate) max_attempts: u32,
+}
+
+impl Rest {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let (keep, max_attempts) =
+            Parts::of(bytes).map_or((None, u32::MAX), |parts| (parts.keep, parts.retry.max_attempts));
+        Rest { keep, max_attempts }
+    }
+}
+
+/// The kind of a task, for people.
+pub(crate) fn kind_of(bytes: &[u8]) -> String {
+    Parts::of(bytes).map_or("(unreadable)", |parts| parts.kind).to_owned()
+}
+
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 
 use flowgate_core::{Limits, OptionError, Tick};
 
-use crate::record::Record;
+use crate::{record::Record, terms};
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -17,6 +17,8 @@ pub const SERVER_QUEUE: &str = "flowgate:messages";
 pub const MAX_NAME: usize = 512;
 /// The longest body, in bytes.
 pub const MAX_BODY: usize = 16 * 1024 * 1024;
+/// The longest wait between two attempts.
+const MAX_BACKOFF: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The heaviest task.
 pub const MAX_WEIGHT: u32 = 1_000_000;
 
@@ -63,11 +65,11 @@ impl When {
 pub struct Retry {
     /// How often it may start in all, also after its worker died: 1 to 1,000.
     pub max_attempts: u32,
-    /// The wait after the first failure.
+    /// The wait after the first failure, 366 days at most.
     pub backoff: Duration,
-    /// Each further wait is this many times as long.
+    /// Each further wait is this many times as long: 1 to 1,000.
     pub factor: u32,
-    /// No wait is longer.
+    /// No wait is longer; 366 days at most.
     pub max_backoff: Duration,
 }
 
@@ -161,7 +163,8 @@ impl NewTask {
         self
     }
 
-    /// The limits under which it waits for its key. Without a key they hold nothing, which is an error.
+    /// The limits under which it waits for its key: a max, a rate, or both. Without a key they hold nothing, which is an error; so is what holds for
+    /// gates alone (`queue`, `timeout`, `reject`, `codel`, `adaptive`).
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
@@ -294,6 +297,7 @@ impl NewTask {
         if self.limits.is_some() && self.key.is_none() {
             return Err(OptionError::new("limits", "set without a key", "limits and the key they hold for"));
         }
+        self.limits.as_ref().map_or(Ok(()), terms::check)?;
         let heaviest = self.limits.map_or(MAX_WEIGHT, |limits| limits.heaviest().min(MAX_WEIGHT));
         if !(1..=heaviest).contains(&self.weight) {
             return Err(OptionError::new("weight", self.weight, format!("an integer from 1 to {heaviest}")));
@@ -301,6 +305,15 @@ impl NewTask {
         let attempts = self.record.retry.max_attempts;
         if !(1..=1000).contains(&attempts) {
             return Err(OptionError::new("max_attempts", attempts, "an integer from 1 to 1000"));
+        }
+        let Retry { backoff, factor, max_backoff, .. } = self.record.retry;
+        if !(1..=1000).contains(&factor) {
+            return Err(OptionError::new("factor", factor, "an integer from 1 to 1000"));
+        }
+        for (option, span) in [("backoff", backoff), ("max_backoff", max_backoff)] {
+            if span > MAX_BACKOFF {
+                return Err(OptionError::new(option, format_args!("{span:?}"), "a duration up to 366 days"));
+            }
         }
         let is_over_before = match (self.start, self.good_until) {
             (Some(When::After(start)), Some(When::After(end))) => end <= start,

@@ -3,7 +3,40 @@
 //! Owns that text: `max=5;rate=20/60000` and `;burst=3`, rates in starts per milliseconds. It is what tells two lanes of a
 //! key apart, so the same limits always give the same text.
 
-use flowgate_core::{Limits, OptionError, Rate, Shape};
+use flowgate_core::{Discipline, Limits, OptionError, Overflow, Rate, Shape};
+
+/// Whether these can hold for tasks. All that cannot start waits in its line, for as long as it takes and in its order; what else can be said of a
+/// gate would be forgotten here without a word.
+pub(crate) fn check(limits: &Limits) -> Result<(), OptionError> {
+    if let Some(rule) = limits.adaptive() {
+        return Err(OptionError::new(
+            "adaptive",
+            rule,
+            "no adaptive max for tasks: a store has one for all workers",
+        ));
+    }
+    match limits.overflow() {
+        Overflow::Queue { max: None, timeout: None } => {}
+        Overflow::Queue { max: Some(max), .. } => {
+            return Err(OptionError::new("queue", max, "none for tasks: all that is sent waits in line"));
+        }
+        Overflow::Queue { timeout: Some(timeout), .. } => {
+            let accepted = "none for tasks: use `good_until`";
+            return Err(OptionError::new("timeout", format_args!("{timeout:?}"), accepted));
+        }
+        Overflow::Reject => {
+            return Err(OptionError::new(
+                "reject",
+                "set",
+                "not set for tasks: all that is sent waits in line",
+            ));
+        }
+    }
+    match limits.discipline() {
+        Discipline::Fifo => Ok(()),
+        codel => Err(OptionError::new("codel", codel, "no codel for tasks: a line is first in, first out")),
+    }
+}
 
 /// The text of these limits; of none, the empty text.
 pub(crate) fn to_text(limits: Option<&Limits>) -> String {

@@ -10,21 +10,27 @@ use tokio::{
     time::{Sleep, sleep, timeout},
 };
 
-use crate::store::{Store, StoreError, Wake};
+use crate::store::{Kept, Store, StoreError, Wake};
 
 /// At least so often, whatever is known to be due.
 const SLOWEST: Duration = Duration::from_secs(1);
 /// At most so often, while there is nothing to do.
 const FASTEST: Duration = Duration::from_millis(1);
 
-/// Keeps up a store until it is dropped.
+/// Keeps up a store until it is dropped. A store that fails is asked again.
 pub async fn keep_up(store: Arc<dyn Store>) {
+    keep_up_telling(store, |_| {}).await;
+}
+
+/// The same, and tells what came of each time.
+pub(crate) async fn keep_up_telling(store: Arc<dyn Store>, tell: impl Fn(&Result<Kept, StoreError>)) {
     let mut wakes = store.wakes();
     loop {
-        let pause = match store.upkeep().await {
+        let kept = store.upkeep().await;
+        tell(&kept);
+        let pause = match kept {
             Ok(kept) if kept.due + kept.expired + kept.recovered > 0 => Duration::ZERO,
             Ok(kept) => kept.next.unwrap_or(SLOWEST).clamp(FASTEST, SLOWEST),
-            // The store cannot be reached: whoever sends or claims says so.
             Err(_) => SLOWEST,
         };
         let _ = timeout(pause, until_due(&mut wakes, || store.wake_rested())).await;

@@ -2,7 +2,10 @@
 
 #![cfg(feature = "sqlite")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use flowgate_core::Tick;
 use flowgate_tasks::{
@@ -92,6 +95,40 @@ async fn t6_the_last_moment_that_nobody_sent_is_made_up_for_if_asked() {
         }
         assert_eq!(sent(&store).await.len(), usize::from(is_sent), "{backfill} s");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t6_a_store_that_does_not_take_what_is_due_is_told_once() {
+    // Seen to fail: with nobody told, a schedule that was never sent looked like one that is.
+    let folder = std::env::temp_dir().join(format!("flowgate-crontab-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(folder.join("tasks.db")).expect("a store"));
+    // Nothing more is accepted by a store whose file is gone.
+    std::fs::rename(folder.join("tasks.db"), folder.join("aside")).expect("put aside");
+    let told = Arc::<Mutex<Vec<String>>>::default();
+    let hears = Arc::clone(&told);
+    let crontab = Crontab::new()
+        .at("second", "* * * * * *", task("second"))
+        .expect("a schedule")
+        .listen(move |news| hears.lock().expect("whole").push(news.to_string()));
+    let running = tokio::spawn(crontab.run(Arc::clone(&store), Paused::at(START)));
+    // Somebody is always busy here, so that time does not run ahead while the store writes.
+    let busy = tokio::spawn(async {
+        loop {
+            tokio::task::yield_now().await;
+        }
+    });
+    for _ in 0..100 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        store.send(vec![task("another")]).await.expect_err("it takes nothing");
+    }
+    assert!(!running.is_finished(), "it is tried again");
+    running.abort();
+    busy.abort();
+    std::fs::remove_dir_all(&folder).expect("removed");
+    let told = told.lock().expect("whole").clone();
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(told[0].ends_with("it is asked again until it answers"), "{told:#?}");
 }
 
 #[test]

@@ -511,3 +511,40 @@ async fn s1_a_server_that_takes_no_writes_any_more_is_left() {
     scene.set_default("default_transaction_read_only TO off").await;
     send().await.expect("by another connection");
 }
+
+#[tokio::test]
+async fn s1_rates_that_cannot_be_read_stop_nothing() {
+    // Seen to fail: with an error of it, every upkeep failed and every claim, for all keys.
+    let scene = start("faults_rates").await;
+    let limits = || Limits::builder().max(2).build().expect("limits");
+    let task = |key: &str| NewTask::new("test", Vec::new()).key(key).limits(limits());
+    scene.store.send(vec![task("damaged"), task("whole")]).await.expect("stored");
+    scene
+        .client
+        .batch_execute("UPDATE keys SET rates = 'of another version' WHERE name = 'damaged'")
+        .await
+        .expect("written");
+    scene.store.upkeep().await.expect("upkeep");
+    assert_eq!(scene.claim_all(2).await.len(), 2);
+    assert!(scene.store.look_at_key("damaged".to_owned()).await.expect("a look").is_some());
+}
+
+#[tokio::test]
+async fn t5_a_lease_is_renewed_however_long_upkeep_waits_for_others() {
+    // Seen to fail: with renewals on the connection of the upkeep, it was not.
+    let scene = start("faults_beats").await;
+    let task = NewTask::new("test", Vec::new()).delay(Duration::from_millis(1));
+    scene.store.send(vec![task]).await.expect("stored");
+    let mut other = connect(&scene.url).await;
+    let stalled = other.transaction().await.expect("a transaction");
+    stalled.batch_execute("SELECT FROM lanes FOR UPDATE").await.expect("it has all lanes, and says no more");
+    let store = Arc::clone(&scene.store);
+    let upkeep = tokio::spawn(async move { while store.upkeep().await.is_ok_and(|kept| kept.due == 0) {} });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waiting =
+        async { while scene.client.query_one(waits, &[]).await.expect("a count").get::<_, i64>(0) == 0 {} };
+    timeout(DEADLINE, waiting).await.expect("upkeep waits for a lane");
+    assert!(timeout(DEADLINE, scene.store.beat(scene.worker)).await.expect("in time").expect("a renewal"));
+    stalled.rollback().await.expect("it goes on");
+    timeout(DEADLINE, upkeep).await.expect("so does the upkeep").expect("it ends");
+}

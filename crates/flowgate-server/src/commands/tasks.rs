@@ -119,6 +119,7 @@ async fn dead(store: &dyn Store, of: &Of, most: u32) -> Result<Vec<TaskLook>, Fa
         Of::All => true,
         Of::Queue(name) => look.queue == *name,
         Of::Key(name) => look.key.as_ref() == Some(name),
+        Of::Task(id) => look.id == *id,
     };
     let (mut found, mut before, mut looked_at) = (Vec::new(), None, 0);
     while found.len() < most as usize && looked_at < LOOKED_AT {

@@ -11,6 +11,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
+        mpsc as std_mpsc,
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -107,17 +108,18 @@ impl Hand {
         let name = format!("flowgate-gw-{number}");
         let load = Arc::new(Load::default());
         let own = Arc::clone(&load);
+        let (told, built) = std_mpsc::sync_channel(1);
         let thread = thread::Builder::new().name(name).spawn(move || {
             let post = core.keep();
             builder.on_thread_start(post.release());
-            match builder.build_local(LocalOptions::default()) {
-                Ok(runtime) => {
-                    runtime.block_on(async { Worker::new(table, tls, own, post).run(inbox).await })
-                }
-                // Its orders go nowhere, and whoever sends one is told so.
-                Err(_) => 0,
-            }
+            let runtime = builder.build_local(LocalOptions::default());
+            let _ = told
+                .send(runtime.as_ref().err().map(|error| io::Error::new(error.kind(), error.to_string())));
+            let Ok(runtime) = runtime else { return 0 };
+            runtime.block_on(async { Worker::new(table, tls, own, post).run(inbox).await })
         })?;
+        // Whoever has none of its own would end the gateway with the first connection.
+        built.recv().map_err(io::Error::other)?.map_or(Ok(()), Err)?;
         Ok(Hand { orders, load, thread })
     }
 

@@ -8,6 +8,7 @@ use std::{io, net::SocketAddr};
 use flowgate::OptionError;
 use flowgate_tasks::store::StoreError;
 
+use super::parts::Part;
 use crate::{delivery::TrustError, gateway, signals::Stop};
 
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,9 @@ pub(crate) enum Failure {
 
     #[error("stopped delivering: {0}")]
     Deliver(StoreError),
+
+    #[error("{0} ended by itself")]
+    Ended(Part),
 
     /// By a second signal.
     #[error("{0}")]

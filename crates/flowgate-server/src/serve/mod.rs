@@ -6,6 +6,7 @@
 mod accept;
 mod failure;
 mod greeting;
+mod parts;
 mod run;
 mod store_at;
 

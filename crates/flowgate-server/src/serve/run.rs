@@ -1,7 +1,7 @@
 //! The server from its start to its end.
 //!
 //! Owns the runtime, the socket, and the order of the end: no newcomers, nothing more is claimed, what is under way ends or goes
-//! back to its line, the log is written.
+//! back to its line, the log is written. It is the same whether a signal asks for it or a part of the server ended by itself.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,13 +17,14 @@ use super::{
     accept::Accepting,
     failure::Failure,
     greeting::{Token, greeting},
+    parts::{Part, Parts},
 };
 use crate::{
     api::{self, Gates},
     cli::ServeOptions,
     clock,
     config::{Config, FlowControlMode, Sources},
-    console::{self, Console, Parts},
+    console::{self, Console, Parts as ConsoleParts},
     delivery::{Courier, Egress, Outward, QUEUE},
     files,
     gateway::{Beside, Handle},
@@ -92,26 +93,25 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     tokio::spawn(hub.run(until(closed.clone())));
     say(&greeting(here, url.as_deref(), &at, &token, options.deny_private));
 
-    let mut serving = tokio::spawn(accepting.serve(paths, closed.clone()));
-    let mut delivering = tokio::spawn(worker.run(until(closed.clone())));
-    let gateway = gateway.map(|gateway| tokio::spawn(gateway.run(until(closed), say)));
-    tokio::select! {
-        _ = signals.next() => {}
-        delivered = &mut delivering => {
-            let delivered = delivered.expect("the worker neither panics nor is cancelled");
-            return delivered.map(drop).map_err(Failure::Deliver);
-        }
-    }
+    let (parts, mut ends) = Parts::new();
+    let mut serving = parts.start(Part::Api, accepting.serve(paths, closed.clone()));
+    let delivering = parts.start(Part::Deliveries, worker.run(until(closed.clone())));
+    let gateway = gateway.map(|gateway| parts.start(Part::Gateway, gateway.run(until(closed), say)));
+    let failed = tokio::select! {
+        _ = signals.next() => None,
+        part = ends.recv() => part,
+    };
 
+    let why = failed.map_or_else(String::new, |part| format!("{part} ended by itself; "));
     say(&format!(
-        "stopping: no newcomers, and {DRAIN:?} for what is under way (a second signal ends it now)"
+        "{why}stopping: no newcomers, and {DRAIN:?} for what is under way (a second signal ends it now)"
     ));
     closing.send_replace(true);
     let ended = async {
-        let gateway = async { Some(gateway?.await.expect("the gateway neither panics nor is cancelled")) };
+        let gateway = async { gateway?.await.ok() };
         let (delivered, gateway) = tokio::join!(delivering, gateway);
-        let cut = gateway.map_or(0, |ended| ended.cut);
-        (delivered.expect("the worker neither panics nor is cancelled"), cut)
+        // One that panicked has said so.
+        (delivered.map_err(|_| Failure::Ended(Part::Deliveries)), gateway.map_or(0, |ended| ended.cut))
     };
     let active = || handle.as_ref().map_or(0, Handle::active);
     let (delivered, cut) = tokio::select! {
@@ -128,8 +128,8 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     }
     write_out(log).await;
     let _ = timeout(LAST_BYTES, tracing).await;
-    say(&farewell(&delivered.map_err(Failure::Deliver)?, cut));
-    Ok(())
+    say(&farewell(&delivered?.map_err(Failure::Deliver)?, cut));
+    failed.map_or(Ok(()), |part| Err(Failure::Ended(part)))
 }
 
 /// What the store is asked for before anything is served.
@@ -160,7 +160,7 @@ fn console(
 ) -> Result<(Console, Gates), Failure> {
     let gates = Gates::new(max_requests)?;
     desk.meter.watch(gates.clone());
-    let console = Console::new(Parts {
+    let console = Console::new(ConsoleParts {
         desk: desk.clone(),
         requests: gates.requests.clone(),
         gateway: gateway.map(Beside::handle),

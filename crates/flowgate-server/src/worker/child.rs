@@ -23,6 +23,8 @@ use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::unix::pipe,
     process::{Child as Process, ChildStderr, ChildStdin, ChildStdout},
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
     time::{sleep, sleep_until, timeout},
 };
 
@@ -203,10 +205,26 @@ impl Child {
             return;
         }
         put_down(self.group, &self.warden);
+        wait_until(|| !matches!(self.process.try_wait(), Ok(None)));
+    }
+}
+
+/// Waits, for a while at most, where nothing can be awaited: what else this thread of the runtime has to do is done by another one meanwhile. Whether
+/// it came.
+fn wait_until(mut has_come: impl FnMut() -> bool) -> bool {
+    let mut wait = || {
         let since = Instant::now();
-        while matches!(self.process.try_wait(), Ok(None)) && since.elapsed() < PATIENCE {
+        while !has_come() {
+            if since.elapsed() >= PATIENCE {
+                return false;
+            }
             thread::sleep(Duration::from_micros(200));
         }
+        true
+    };
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(wait),
+        _ => wait(),
     }
 }
 
@@ -354,5 +372,33 @@ async fn pass_on(stderr: ChildStderr, number: u32) {
         if is_end {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use super::wait_until;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn t7_a_child_that_is_slow_to_end_holds_up_nothing_else() {
+        // Seen to fail: without `block_in_place`, what had to happen meanwhile waited for the thread that waited for it.
+        let has_come = Arc::new(AtomicBool::new(false));
+        let comes = Arc::clone(&has_come);
+        let waiting = tokio::spawn(async move {
+            tokio::spawn(async move { comes.store(true, Ordering::SeqCst) });
+            wait_until(|| has_come.load(Ordering::SeqCst))
+        });
+        assert!(waiting.await.expect("no panic"), "it came in time");
+    }
+
+    #[tokio::test]
+    async fn t7_a_child_may_end_where_there_is_one_thread() {
+        // Seen to fail: with `block_in_place` everywhere, it panicked.
+        assert!(wait_until(|| true));
     }
 }

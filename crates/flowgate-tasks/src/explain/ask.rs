@@ -85,9 +85,7 @@ impl<'a> Scene<'a> {
                 told.verdict = words::at_hand(name.as_deref(), look.key.as_deref());
             }
             (State::Held { worker, .. }, _) => {
-                let holders = self.store.holders(Of::All, u32::MAX).await?;
-                let own = holders.into_iter().filter(|holder| holder.id == id);
-                told.holders = self.running(own.collect());
+                told.holders = self.running(self.store.holders(Of::Task(id), 1).await?);
                 let name = self.names().remove(&worker.0);
                 told.verdict = words::held(name.as_deref(), told.holders.first().map(|holder| holder.for_ms));
             }

@@ -26,10 +26,10 @@ pub use pins::Half;
 #[cfg(feature = "postgres")]
 pub use postgres::{Address, Postgres, PostgresOptions, Stream};
 pub use runs::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunState, RunStep, RunWrite};
-pub(crate) use seam::Place;
 pub use seam::*;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use seam::{CANCELLING, Leaving, MOST_IDLE, SOON};
+pub(crate) use seam::{MOST_BYTES, Place};
 pub use shelf::{
     Arrears, Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery,
     OLDEST_LOOKED_AT, Shelf,

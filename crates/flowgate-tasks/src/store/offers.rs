@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-use super::seam::{Again, StoreError, Turned, WorkerId};
+use super::seam::{Again, MOST_BYTES, StoreError, Turned, WorkerId};
 use crate::{
     task::{NewTask, SERVER_QUEUE},
     worker::clock,
@@ -19,6 +19,8 @@ use crate::{
 
 /// A send of more tasks than these claims nothing: its sender would wait for what others could do meanwhile.
 const A_FEW: usize = 64;
+/// One of more bytes neither: all that is sent has to fit into what it claims.
+const LITTLE: usize = MOST_BYTES / 2;
 
 /// What a worker would run, if somebody sent it now.
 #[derive(Clone, Debug)]
@@ -82,7 +84,8 @@ impl Board {
 
     /// The oldest offer that has a slot for each of these tasks, and serves their queues.
     pub(crate) fn take(&self, tasks: &[NewTask]) -> Option<Taken> {
-        if tasks.is_empty() || tasks.len() > A_FEW {
+        let bytes: usize = tasks.iter().take(A_FEW).map(|task| task.record.body.len()).sum();
+        if tasks.is_empty() || tasks.len() > A_FEW || bytes > LITTLE {
             return None;
         }
         let mut open = self.open();

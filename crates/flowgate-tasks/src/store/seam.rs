@@ -170,6 +170,10 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// So long a store remembers that a task was cancelled while it ran.
 pub(crate) const CANCELLING: Duration = Duration::from_secs(60);
 
+/// A claim takes no further task when it has taken so many bytes: it is one row, of which a store has to make one value, and those have a
+/// maximum of a gigabyte. The next claim goes on.
+pub(crate) const MOST_BYTES: usize = 64 << 20;
+
 /// A key that is in use has at most so many lanes with nothing in them, for about as long as an upkeep takes to come by.
 pub(crate) const MOST_IDLE: u32 = 16;
 
@@ -275,7 +279,7 @@ pub enum KeyChange {
     /// Ends a pause.
     Resume,
     /// These limits overrule all that were sent: a pinned max every max, a pinned rate every rate. What is not pinned holds
-    /// as it was sent.
+    /// as it was sent. What holds for gates alone is refused, as with [`NewTask::limits`](crate::NewTask::limits).
     Pin(Limits),
     /// Changes what is pinned by halves, whatever others change at the same time. With a new rate, what was spent of the old
     /// one is forgotten.
@@ -310,8 +314,8 @@ pub enum KeyChange {
 
 impl KeyChange {
     /// What is kept of a key's rates and rests after this change, as text.
-    pub(crate) fn book(&self, kept: &str, now: Tick) -> Result<String, OptionError> {
-        let mut ledger = Ledger::from_text(kept)?;
+    pub(crate) fn book(&self, kept: &str, now: Tick) -> String {
+        let mut ledger = Ledger::read(kept);
         match self {
             KeyChange::ResetRate => ledger.reset(),
             KeyChange::Rest { by, lasting } => ledger.rest(*by, now, *lasting),
@@ -319,7 +323,7 @@ impl KeyChange {
             _ => {}
         }
         ledger.tidy(now);
-        Ok(ledger.to_text())
+        ledger.to_text()
     }
 }
 
@@ -425,6 +429,8 @@ pub enum Of {
     Queue(String),
     /// The tasks of one key.
     Key(String),
+    /// One alone.
+    Task(TaskId),
 }
 
 /// A task that is claimed or running.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use flowgate_core::relied_on;
 use tokio::{
     sync::watch,
     task::AbortHandle,
@@ -11,8 +12,8 @@ use tokio::{
 use super::{clock, news::Teller, options::WorkerOptions, service::LATE};
 use crate::store::{NewWorker, Store, StoreError, WorkerId};
 
-/// A worker's own view of its lease: a renewal counts from when it was asked for, so that it ends here before it ends in
-/// the store.
+/// A worker's own view of its lease: a renewal counts from when it was asked for, and not for all of its time, so that it ends here before
+/// it ends in the store.
 pub(super) struct Lease {
     until: watch::Receiver<Option<Instant>>,
     beats: OnDrop,
@@ -57,7 +58,7 @@ impl Lease {
         let registered = store.register(new).await;
         teller.heard(&registered);
         let worker = registered?;
-        let (told, until) = watch::channel(Some(asked + options.lease));
+        let (told, until) = watch::channel(Some(asked + relied_on(options.lease)));
         let (store, teller, lease) = (Arc::clone(store), teller.clone(), options.lease);
         let beats = tokio::spawn(async move {
             loop {
@@ -66,7 +67,7 @@ impl Lease {
                 let renewed = store.beat(worker).await;
                 teller.heard(&renewed);
                 match renewed {
-                    Ok(true) => drop(told.send(Some(asked + lease))),
+                    Ok(true) => drop(told.send(Some(asked + relied_on(lease)))),
                     Ok(false) | Err(StoreError::Gone { .. }) => {
                         let _ = told.send(None);
                         return;

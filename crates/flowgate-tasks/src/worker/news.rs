@@ -1,4 +1,5 @@
-//! What a worker tells its operator: that its store fails, that it answers again, which tasks are dead.
+//! What a worker tells its operator: that its store fails or cannot be kept up, that it answers again, which
+//! tasks are dead.
 //!
 //! Owns how often news is told, and the task that tells it: a listener that is slow or panics holds up no
 //! task. A store that fails is told once until it answers, dead tasks ten in a second; more of them are
@@ -27,6 +28,8 @@ const WAITING: usize = 16;
 const PAUSE: Duration = Duration::from_millis(100);
 /// A store that fails now and then is told so often at most.
 const OUTAGE: Duration = Duration::from_secs(10);
+/// So often upkeep fails before it is told, a second each time: by then a store that is away is known to be.
+const BEHIND: u32 = 3;
 /// How long the last of them may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// So much of an error is told.
@@ -43,6 +46,12 @@ pub enum News {
     },
     /// It answers again.
     StoreAnswers,
+    /// What time brings about is not done, though the store answers: delayed tasks, expiries, tasks of workers that are gone. It is tried again
+    /// until it succeeds.
+    UpkeepFailed {
+        /// Why.
+        error: StoreError,
+    },
     /// A task failed here and will not run again.
     Dead {
         /// The task.
@@ -65,6 +74,10 @@ impl fmt::Display for News {
         match self {
             News::StoreFailed { error } => write!(f, "{error}; it is asked again until it answers"),
             News::StoreAnswers => f.write_str("the store answers again"),
+            News::UpkeepFailed { error } => write!(
+                f,
+                "upkeep fails, so that delayed tasks, expiries and tasks of lost workers wait: {error}; it is tried again until it succeeds"
+            ),
             News::Dead { id, queue, key, attempts, error, others } => {
                 write!(f, "task {id}")?;
                 if let Some(queue) = queue {
@@ -101,6 +114,8 @@ struct State {
     /// Whether it was told that the store fails, and not yet that it answers again.
     is_away: bool,
     told_away: Option<Instant>,
+    /// How often upkeep failed while the store answered.
+    behind: u32,
     untold: u64,
 }
 
@@ -128,6 +143,23 @@ impl Teller {
             }
             Ok(_) if state.is_away => state.is_away = news.try_send(News::StoreAnswers).is_err(),
             _ => {}
+        }
+    }
+
+    /// Upkeep was done, or was not. A store that is away is told by those who wait for it.
+    pub(super) fn kept<T>(&self, answer: &Result<T, StoreError>) {
+        let Some((news, state)) = &self.way else { return };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        match answer {
+            Ok(_) => state.behind = 0,
+            Err(_) if state.is_away => {}
+            Err(error) => {
+                state.behind = state.behind.saturating_add(1);
+                let told = News::UpkeepFailed { error: error.clone() };
+                if state.behind == BEHIND && news.try_send(told).is_err() {
+                    state.behind = BEHIND - 1;
+                }
+            }
         }
     }
 
@@ -228,5 +260,28 @@ mod tests {
         assert_eq!(said[..3], [first, "the store answers again", "task 1 is dead after 2 attempts: one…"]);
         let last = "task 1001 is dead after 2 attempts: one… (and 986 others before it that are not told)";
         assert_eq!(said[WAITING], last);
+    }
+
+    #[tokio::test]
+    async fn s1_upkeep_that_fails_is_told_once_while_the_store_answers() {
+        // Seen to fail: with nothing told of upkeep, nobody knew; with each failure told, it was told nine times.
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().expect("a store"));
+        let told = Arc::<Mutex<Vec<String>>>::default();
+        let hears = Arc::clone(&told);
+        let listener: Listener = Arc::new(move |news| hears.lock().expect("whole").push(news.to_string()));
+        let (teller, telling) = Teller::start(Some(listener), &store);
+        teller.heard(&away());
+        (0..9).for_each(|_| teller.kept(&away()));
+        teller.heard(&Ok(()));
+        (0..7).for_each(|_| teller.kept(&away()));
+        teller.kept(&Ok(()));
+        (0..2).for_each(|_| teller.kept(&away()));
+        drop(teller);
+        telling.end().await;
+        let said = told.lock().expect("whole").clone();
+        assert_eq!(said.len(), 3, "{said:#?}");
+        let upkeep = "upkeep fails, so that delayed tasks, expiries and tasks of lost workers wait: the store failed while it looked: gone; \
+            it is tried again until it succeeds";
+        assert_eq!(said[1..], ["the store answers again", upkeep]);
     }
 }

@@ -33,7 +33,7 @@ pub struct WorkerOptions {
     pub lease: Duration,
     /// How often it asks for work without being woken: a net, for wake-ups that got lost. Default: 1 s.
     pub poll: Duration,
-    /// How long running tasks may go on when it is told to stop. Default: 30 s.
+    /// How long running tasks may go on when it is told to stop, a day at most. Default: 30 s.
     pub drain: Duration,
 }
 
@@ -71,6 +71,13 @@ impl WorkerOptions {
                 ));
             }
         }
+        if self.drain > long {
+            return Err(OptionError::new(
+                "drain",
+                format_args!("{:?}", self.drain),
+                "a duration up to one day",
+            ));
+        }
         match self.prefetch {
             Some(Prefetch { buffer, .. }) if !(1..=100_000).contains(&buffer) => {
                 Err(OptionError::new("prefetch.buffer", buffer, "an integer from 1 to 100000"))
@@ -102,5 +109,28 @@ impl WorkerOptions {
 impl std::fmt::Debug for super::Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t2_a_span_that_cannot_be_is_refused_before_the_worker_starts() {
+        // Seen to fail: with `drain` not looked at, the longest was taken, and the worker panicked when it was told to stop.
+        let day = Duration::from_secs(24 * 60 * 60);
+        let refused = |options: WorkerOptions| options.check().err().map(|error| error.option());
+        for (span, is_refused) in [(Duration::ZERO, false), (day, false), (Duration::MAX, true)] {
+            let drain = refused(WorkerOptions { drain: span, ..WorkerOptions::default() });
+            assert_eq!(drain, is_refused.then_some("drain"), "{span:?}");
+        }
+        for span in [Duration::ZERO, Duration::MAX] {
+            let default = WorkerOptions::default;
+            let prefetch = Some(Prefetch { buffer: 1, lease: span });
+            assert_eq!(refused(WorkerOptions { lease: span, ..default() }), Some("lease"));
+            assert_eq!(refused(WorkerOptions { poll: span, ..default() }), Some("poll"));
+            assert_eq!(refused(WorkerOptions { prefetch, ..default() }), Some("prefetch.lease"));
+        }
     }
 }

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     store::{Again, Ahead, End, Offer, Store, StoreError, Turn, Turned, Wake, Want, WorkerId},
     task::TaskId,
-    upkeep::keep_up,
+    upkeep::keep_up_telling,
 };
 
 /// The shortest and the longest wait before asking again for what others have locked, or of a store that failed.
@@ -93,11 +93,13 @@ impl Worker {
     /// # Cancel safety
     /// Dropped, it stops everything at once; its tasks run again when its lease has run out.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Ending, StoreError> {
-        let upkeep = OnDrop(tokio::spawn(keep_up(Arc::clone(&self.store))).abort_handle());
+        let (teller, telling) = Teller::start(self.listener, &self.store);
+        let tells = teller.clone();
+        let upkeep = keep_up_telling(Arc::clone(&self.store), move |kept| tells.kept(kept));
+        let upkeep = OnDrop(tokio::spawn(upkeep).abort_handle());
         let mut wakes = self.store.wakes();
         let mut shutdown = std::pin::pin!(shutdown);
         let (mut at_once, mut is_hurried) = (self.at_once, false);
-        let (teller, telling) = Teller::start(self.listener, &self.store);
         let taken = tokio::select! {
             taken = Lease::take_when_there(&self.store, &self.options, &teller) => taken?,
             () = &mut shutdown => return Ok(Ending::default()),

@@ -5,9 +5,12 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use flowgate_tasks::store::{Turn, Wake, Want};
+use flowgate_tasks::{
+    NewTask,
+    store::{Again, Turn, Wake, Want},
+};
 
-use crate::kit::{Kit, done, keyed, max, task};
+use crate::kit::{Kit, done, ids, keyed, max, task};
 
 on_every_store! {
     #[test]
@@ -172,5 +175,25 @@ on_every_store! {
         let look = looks.iter().find(|look| look.limits.name == "seen").expect("the queue");
         assert_eq!((look.limits.priority, look.limits.max), (7, Some(3)));
         assert_eq!((look.in_use, look.waiting, look.delayed, look.is_paused), (3, 2, 1, false));
+    }
+
+    #[test]
+    async fn t4_a_claim_is_bounded_in_bytes_and_the_next_one_goes_on(kit: &Kit) {
+        // Seen to fail: without the bound, one claim took all seven.
+        kit.cluster_cap(Some(9)).await;
+        for key in [None, Some("large")] {
+            let large = || NewTask::new("test", vec![0; 12 << 20]);
+            let new = || key.map_or_else(large, |key| large().key(key).limits(max(8)));
+            let sent = kit.send_all((0..7).map(|_| new()).collect()).await;
+            let worker = kit.worker().await;
+            let turned = worker.turn(Vec::new(), 9, true).await;
+            assert_eq!(ids(&turned.claimed), sent[..6], "the sixth is the first with which it is too much");
+            assert_ne!(turned.again, Again::WhenWoken, "it is told to ask again");
+            kit.check().await;
+            let rest = worker.swap(done(turned.claimed), 9).await;
+            assert_eq!(ids(&rest), sent[6..]);
+            worker.done(rest).await;
+            kit.check().await;
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! What is left of tasks that ended: results, and the dead list.
 
-use flowgate_tasks::store::{End, State, Wake};
+use flowgate_tasks::{
+    When,
+    store::{End, State, Wake},
+};
 
 use crate::kit::{Kit, SECOND, done, ids, keyed, max, task};
 
@@ -74,5 +77,30 @@ on_every_store! {
         let look = kit.store.look_at_task(sent[0]).await.expect("a look").expect("the task");
         assert_eq!((look.queue.as_str(), look.key.as_deref(), look.attempt), ("seen", Some("key"), 1));
         assert_eq!(look.record.expect("its record").kind, "test");
+    }
+
+    #[test]
+    async fn t5_a_record_that_cannot_be_read_ends_its_task_and_nothing_else(kit: &Kit) {
+        // Seen to fail: with records read again when they are settled, the turn failed, and then all of upkeep; with dead ones read to be listed, the list did.
+        let late = task().good_until(When::After(60 * SECOND)).keep_result(SECOND);
+        let sent = kit.send_all(vec![task().keep_result(SECOND), late, task()]).await;
+        let worker = kit.worker().await;
+        for mut task in worker.claim(9).await.into_iter().take(2) {
+            task.record = vec![9, 9, 9].into();
+            worker.end(task, End::Returned).await;
+        }
+        let held = worker.claim(1).await;
+        assert_eq!(held[0].record.len(), 3, "as somebody else stored it");
+        assert_eq!(kit.pass(16 * SECOND).await.recovered, 2, "its worker is gone, and so is the last one's");
+        let worker = kit.worker().await;
+        let first = worker.claim(1).await.remove(0);
+        assert_eq!((first.id, first.attempt), (sent[0], 2), "nobody here knows how often it may start");
+        worker.end(first, End::Dead { error: "it cannot be read".to_owned() }).await;
+        assert_eq!(kit.pass(60 * SECOND).await.expired, 1);
+        let dead = kit.store.dead(None, 9).await.expect("a list");
+        let told: Vec<_> = dead.iter().map(|look| (look.id, look.record.is_some())).collect();
+        assert_eq!(told, [(sent[1], false), (sent[0], false)]);
+        assert_eq!(kit.reason(sent[0]).await.as_deref(), Some("failed"));
+        assert_eq!(ids(&kit.worker().await.claim(9).await), sent[2..], "the others go on");
     }
 }

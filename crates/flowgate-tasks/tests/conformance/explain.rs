@@ -222,6 +222,21 @@ on_every_store! {
     }
 
     #[test]
+    async fn t8_one_task_is_looked_for_by_its_number(kit: &Kit) {
+        // Seen to fail: with all that is held looked at, or all of the line, the others were told as well.
+        let ids = kit.send_all((0..4).map(|_| keyed("key", max(3))).collect()).await;
+        let worker = kit.worker().await;
+        assert_eq!(worker.claim(9).await.len(), 3);
+        for (id, holders, line) in [(ids[1], vec![ids[1]], vec![]), (ids[3], vec![], vec![ids[3]])] {
+            let held = kit.store.holders(Of::Task(id), 9).await.expect("a look");
+            assert_eq!(held.iter().map(|holder| holder.id).collect::<Vec<_>>(), holders);
+            let waits = kit.store.line(Of::Task(id), 9).await.expect("a look");
+            assert_eq!(waits.iter().map(|look| look.id).collect::<Vec<_>>(), line);
+        }
+        assert_eq!(told(kit, ids[1]).await.holders.iter().map(|holder| holder.task).collect::<Vec<_>>(), [ids[1].0]);
+    }
+
+    #[test]
     async fn t8_what_expires_before_it_can_start_is_told_so(kit: &Kit) {
         // Seen to fail: without `expired`, it was to start when its delay was over.
         let worker = kit.worker().await;

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use flowgate_core::Limits;
-use flowgate_tasks::store::{End, KeyChange, Wake};
+use flowgate_core::{Adaptive, Limits};
+use flowgate_tasks::{
+    Retry,
+    store::{End, KeyChange, Wake},
+};
 
 use crate::kit::{Kit, SECOND, done, ids, keyed, max, rate, task};
 
@@ -259,6 +262,42 @@ on_every_store! {
         let refused = kit.store.send(wrong).await.expect_err("a weight above the max");
         assert!(refused.to_string().contains("weight"), "{refused}");
         assert_eq!(kit.worker().await.claim(9).await.len(), 0);
+    }
+
+    #[test]
+    async fn s2_limits_that_hold_for_gates_alone_are_refused(kit: &Kit) {
+        // Seen to fail: without the look at them, all were taken and forgotten, the key with them.
+        let limits = || Limits::builder().max(4);
+        let (span, rule) = (SECOND, Adaptive::aimd().slower_than(SECOND));
+        for (option, wrong) in [
+            ("queue", limits().queue(3)),
+            ("timeout", limits().timeout(span)),
+            ("reject", limits().reject()),
+            ("codel", limits().codel(span, 2 * span)),
+            ("adaptive", limits().adaptive(rule)),
+        ] {
+            let wrong = wrong.build().expect("limits of a gate");
+            let sent = kit.store.send(vec![keyed("key", wrong)]).await.expect_err("a gate's limits");
+            let pinned = kit.store.change_key("key".to_owned(), KeyChange::Pin(wrong)).await;
+            for refused in [sent, pinned.expect_err("a gate's limits")] {
+                assert!(refused.to_string().contains(&format!("option `{option}`")), "{refused}");
+            }
+        }
+        assert_eq!(kit.store.look_at_key("key".to_owned()).await.expect("a look"), None);
+    }
+
+    #[test]
+    async fn s2_a_retry_that_cannot_be_is_refused(kit: &Kit) {
+        // Seen to fail: with the number of attempts alone looked at, all of these were taken.
+        let retry = Retry::default();
+        for (option, wrong) in [
+            ("factor", Retry { factor: 0, ..retry }),
+            ("backoff", Retry { backoff: Duration::MAX, ..retry }),
+            ("max_backoff", Retry { max_backoff: Duration::MAX, ..retry }),
+        ] {
+            let refused = kit.store.send(vec![task().retry(wrong)]).await.expect_err("it cannot be");
+            assert!(refused.to_string().contains(&format!("option `{option}`")), "{refused}");
+        }
     }
 
     #[test]

@@ -170,3 +170,23 @@ async fn s1_a_claim_that_fails_refuses_no_send() {
     assert_eq!(ids(&worker.claim(9).await), [first, second[0], second[1]], "each is there once");
     kit.check().await;
 }
+
+#[tokio::test]
+async fn t4_what_is_sent_to_an_idle_lane_is_claimed_before_what_is_large() {
+    // Seen to fail: with lanes asked in the order of the grants, it was not claimed, and its lane stayed idle.
+    let kit = Kit::postgres("offers_large").await;
+    let large = kit.send_all((0..7).map(|_| NewTask::new("test", vec![0; 12 << 20])).collect()).await;
+    let worker = kit.worker().await;
+    let (sent, turned) = send(&kit, &worker, 20, vec![task().queue("other")]).await;
+    assert!(ids(&turned.claimed).contains(&sent[0]), "as a send claims what it stores");
+    kit.check().await;
+    assert_eq!(turned.claimed.len(), 7, "and no more than a claim may take");
+    assert_eq!(ids(&worker.claim(9).await), large[6..]);
+
+    // More than a claim takes: the worker keeps its offer.
+    let offered = offer(&kit, &worker, 20);
+    let sent = kit.send_all((0..3).map(|_| NewTask::new("test", vec![0; 12 << 20])).collect()).await;
+    assert!(offered.withdraw());
+    assert_eq!(ids(&worker.claim(9).await), sent);
+    kit.check().await;
+}

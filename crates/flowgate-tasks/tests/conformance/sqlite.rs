@@ -206,3 +206,21 @@ async fn a_file_of_the_version_before_has_its_servers_queue_under_the_new_name()
         assert_eq!(dead.iter().map(|look| look.queue.as_str()).collect::<Vec<_>>(), [name]);
     }
 }
+
+#[tokio::test]
+async fn s1_rates_that_cannot_be_read_stop_nothing() {
+    // Seen to fail: with an error of it, every upkeep failed and every claim, for all keys.
+    let folder = Folder::new();
+    let store = Sqlite::open(folder.file()).expect("a store");
+    store.send(vec![keyed("damaged", max(2)), keyed("whole", max(2))]).await.expect("stored");
+    let db = rusqlite::Connection::open(folder.file()).expect("the same file");
+    db.execute("UPDATE keys SET rates = 'of another version' WHERE name = 'damaged'", []).expect("written");
+    store.upkeep().await.expect("upkeep");
+    let worker =
+        NewWorker { name: "one".into(), slots: 9, queues: Vec::new(), lease: Duration::from_secs(60) };
+    let worker = store.register(worker).await.expect("a worker");
+    let want = Some(Want { slots: 9, per_queue: 9, with_locks: true });
+    let turned = store.turn(worker, Turn { want, ..Turn::default() }).await.expect("a turn");
+    assert_eq!(turned.claimed.len(), 2);
+    assert!(store.look_at_key("damaged".to_owned()).await.expect("a look").is_some());
+}

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use flowgate_core::Tick;
+use flowgate_core::{Tick, relied_on};
 use tokio::sync::Notify;
 
 use super::document::Member;
@@ -28,7 +28,7 @@ impl Lease {
         Lease {
             member,
             clock: SystemClock::default(),
-            until: AtomicU64::new(asked.after(good_for(span)).as_nanos()),
+            until: AtomicU64::new(asked.after(relied_on(span)).as_nanos()),
             is_ended: AtomicBool::new(false),
             ended: Notify::new(),
         }
@@ -36,7 +36,7 @@ impl Lease {
 
     /// The store renewed it, as it was asked to at `asked`.
     pub(crate) fn renewed(&self, asked: Tick, span: Duration) {
-        self.until.store(asked.after(good_for(span)).as_nanos(), Ordering::Release);
+        self.until.store(asked.after(relied_on(span)).as_nanos(), Ordering::Release);
     }
 
     /// It is over.
@@ -64,11 +64,6 @@ impl Lease {
             let _ = tokio::time::timeout(self.until().since(self.clock.now()), ended).await;
         }
     }
-}
-
-/// How long a lease is relied on here: a little less than it lasts in the store, whose clock may run a little faster.
-fn good_for(span: Duration) -> Duration {
-    span - span / 32
 }
 
 #[cfg(all(test, not(loom)))]

@@ -58,6 +58,37 @@ async fn h1_other_limits_hold_at_once() {
 }
 
 #[tokio::test]
+async fn h6_limits_that_say_nothing_of_the_line_leave_it_as_it_is() {
+    // Seen to fail: with limits taken as they are, every layer had a line without a bound from then on.
+    let max = |max| Limits::builder().max(max).build().unwrap();
+    let none = limit(1, |options| options);
+    let some = limit(1, |options| options.max_queue(2).queue_timeout(Duration::from_secs(9)));
+    for limit in [none, some] {
+        let line = limit.look().limits.overflow();
+        limit.set_limits(max(50)).unwrap();
+        let look = limit.look().limits;
+        assert_eq!((look.max(), look.overflow()), (Some(50), line));
+        limit.set_limits(Limits::builder().max(50).queue(7).build().unwrap()).unwrap();
+        limit.set_limits(max(60)).unwrap();
+        assert_eq!(limit.look().limits.to_string(), "max 60, queue 7", "as it was last");
+    }
+    let none = limit(1, |options| options);
+    let codel =
+        Limits::builder().max(2).codel(Duration::from_millis(5), Duration::from_millis(100)).build().unwrap();
+    assert_eq!(none.set_limits(codel).unwrap_err().option(), "codel", "there is no line to serve");
+
+    let held = Held::new();
+    let many = limit(1, |options| options.scope(tenant()));
+    let server = serve(held.at("/").layer(many.clone())).await;
+    assert!(many.pin("a", max(1)).unwrap());
+    let mut first = begin_as(server, "a").await;
+    in_use(&many, 1).await;
+    assert_eq!(ask_with(server, "/", "x-tenant: a\r\n").await.status, 503, "a pin makes no line, either");
+    held.release(1);
+    assert_eq!(first.answer().await.status, 200);
+}
+
+#[tokio::test]
 async fn h1_one_lane_can_have_limits_of_its_own() {
     // Seen to fail: with `pin` doing nothing, the second of `a` is refused; with `unpin` doing nothing.
     let held = Held::new();

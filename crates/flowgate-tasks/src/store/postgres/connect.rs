@@ -1,7 +1,7 @@
 //! The store itself: its connections, and how they come back.
 //!
-//! Owns four connections: sends, turns, upkeep, and everything else; and the one that listens. Each is made when it is first
-//! needed and made anew when it broke.
+//! Owns five connections: sends, turns, upkeep, renewals of leases, and everything else; and the one that listens. Each is made when it is
+//! first needed and made anew when it broke.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -68,6 +68,7 @@ pub(super) struct Shared {
     sends: Arc<Mutex<Slot>>,
     turns: Arc<Mutex<Slot>>,
     upkeep: Arc<Mutex<Slot>>,
+    beats: Arc<Mutex<Slot>>,
     rest: Arc<Mutex<Slot>>,
     /// Up to which key those that hold nothing were swept away.
     pub(super) swept: AtomicI64,
@@ -97,6 +98,8 @@ pub(super) enum Line {
     Sends,
     Turns,
     Upkeep,
+    /// A renewal waits for no row but its worker's, and behind nobody.
+    Beats,
     Rest,
 }
 
@@ -122,6 +125,7 @@ impl Postgres {
             sends: Arc::default(),
             turns: Arc::default(),
             upkeep: Arc::default(),
+            beats: Arc::default(),
             rest: Arc::default(),
             swept: AtomicI64::new(0),
             seen: std::sync::Mutex::default(),
@@ -176,6 +180,7 @@ impl Shared {
             Line::Sends => (&self.sends, &[&[send::STATEMENTS], turn::STATEMENTS][..], Plans::ByIndex),
             Line::Turns => (&self.turns, &[turn::STATEMENTS][..], Plans::ByIndex),
             Line::Upkeep => (&self.upkeep, &[&[upkeep::STATEMENTS][..]][..], Plans::ByIndex),
+            Line::Beats => (&self.beats, &[][..], Plans::Any),
             // Among them are those that count everything.
             Line::Rest => (&self.rest, &[&[runs::READS][..]][..], Plans::Any),
         };

@@ -134,7 +134,7 @@ fn spent(row: &Row) -> Result<KeySpent, StoreError> {
         sent: terms::from_text(row.get("sent"))?,
     };
     let now = tick(row.get("now"));
-    let ledger = Ledger::from_text(row.get("rates"))?;
+    let ledger = Ledger::read(row.get("rates"));
     let limits = terms::in_force(key.pinned, key.sent);
     let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
     Ok(KeySpent { key, rate })

@@ -83,6 +83,9 @@ impl Postgres {
 
     pub(super) async fn alter_key(&self, key: String, change: KeyChange) -> Result<(), StoreError> {
         let told = self.shared.told_time();
+        if let KeyChange::Pin(limits) = &change {
+            terms::check(limits)?;
+        }
         if let KeyChange::Halves { max, rate } = &change {
             // What cannot be pinned is refused here; what can goes with what is pinned already.
             pins::changed(None, *max, *rate)?;
@@ -99,8 +102,7 @@ impl Postgres {
                     KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } => {
                         let find = "SELECT rates, now_ns($2) FROM keys WHERE name = $1 FOR NO KEY UPDATE";
                         let row = transaction.query_one(find, &[&key, &told]).await?;
-                        // What cannot be read says nothing, here as in a turn.
-                        change.book(row.get(0), rows::tick(row.get(1))).unwrap_or_default()
+                        change.book(row.get(0), rows::tick(row.get(1)))
                     }
                     KeyChange::Halves { max, rate } => {
                         let sql = "SELECT pinned FROM keys WHERE name = $1 FOR NO KEY UPDATE";

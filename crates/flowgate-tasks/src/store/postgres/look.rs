@@ -301,6 +301,6 @@ pub(super) fn look(row: &Row, id: TaskId, state: State) -> Result<TaskLook, Stor
         priority: row.get("priority"),
         attempt: row.get::<_, i32>("attempt") as u32,
         state,
-        record: Some(Record::from_bytes(row.get("record"))?),
+        record: Record::from_bytes(row.get("record")).ok(),
     })
 }

@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicI64},
 };
 
-use super::{idle, marks, swap};
+use super::{balance::Largest, idle, marks, swap};
 use crate::store::{Claimed, Settle, WorkerId};
 
 /// What a process remembers between turns. Nothing depends on it but speed and fairness.
@@ -21,6 +21,7 @@ pub(super) struct Memory {
     pub(super) marks: marks::Marks,
     /// Whether the next turn may be like the last.
     pub(super) steady: swap::Steady,
+    pub(super) largest: Largest,
     /// The tasks of each lease that this process has not settled yet, and whose lease it is.
     open: Mutex<HashMap<i64, Open>>,
 }
@@ -66,6 +67,7 @@ impl Memory {
     }
 
     pub(super) fn claimed(&self, worker: WorkerId, tasks: &[Claimed]) {
+        self.largest.see(tasks);
         let mut open = self.open();
         if open.len() >= MOST_OPEN {
             open.clear();

@@ -36,7 +36,7 @@ pub(super) fn key(row: &Row, id: i64) -> Result<Key, StoreError> {
         is_paused: row.get("paused"),
         pinned: row.get::<_, Option<&str>>("pinned").map(terms::from_text).transpose()?.flatten(),
         latest: sent.filter(|_| row.get("latest")),
-        ledger: Ledger::from_text(row.get("rates"))?,
+        ledger: Ledger::read(row.get("rates")),
     })
 }
 

@@ -4,7 +4,7 @@ use flowgate_core::Tick;
 
 use super::{columns::nanos, connect::Lease, rows::stored, send::SHARE_LANES, session::flight};
 use crate::{
-    record::Parts,
+    record::Rest,
     store::{End, Settle, StoreError},
 };
 
@@ -97,17 +97,15 @@ impl Ends {
             && self.awaited.is_empty()
     }
 
-    pub(super) fn of<'a>(settles: impl Iterator<Item = &'a Settle>, now: Tick) -> Result<Self, StoreError> {
+    pub(super) fn of<'a>(settles: impl Iterator<Item = &'a Settle>, now: Tick) -> Self {
         let mut ends = Ends::default();
-        for settle in settles {
-            ends.add(settle, now)?;
-        }
-        Ok(ends)
+        settles.for_each(|settle| ends.add(settle, now));
+        ends
     }
 
-    fn add(&mut self, Settle { task, end }: &Settle, now: Tick) -> Result<(), StoreError> {
-        let record = Parts::of(&task.record)?;
-        let is_last = task.attempt >= record.retry.max_attempts;
+    fn add(&mut self, Settle { task, end }: &Settle, now: Tick) {
+        let record = Rest::of(&task.record);
+        let is_last = task.attempt >= record.max_attempts;
         let again = |ends: &mut Self, attempt: u32, due: Option<i64>| {
             ends.again.ids.push(task.id.0);
             ends.again.lanes.push(task.place.lane);
@@ -133,7 +131,7 @@ impl Ends {
                     self.results.results.push(result.clone());
                     self.awaited.push(task.id.0);
                 }
-                return Ok(());
+                return;
             }
             End::Returned => again(self, task.attempt - 1, None),
             End::Lost if !is_last => again(self, task.attempt, None),
@@ -148,6 +146,5 @@ impl Ends {
         let is_again = self.again.ids.len() > self.again.records.len();
         let records = if is_again { &mut self.again.records } else { &mut self.dead.records };
         records.push(task.record.to_vec());
-        Ok(())
     }
 }

@@ -27,7 +27,7 @@ use std::{
 use flowgate_core::Tick;
 
 use super::{
-    balance::{Way, leased},
+    balance::{SURE, Way, leased},
     connect::{Lease, Shared},
     gather::{is_served, serves},
     rows,
@@ -43,7 +43,7 @@ use crate::{
 
 /// No more tasks than these: what is saved is the same for one and for many, and the statement locks what the ordinary turn only deletes. A
 /// drain of 500 at a time took the server 6.5 µs for a task, and 5.8 without.
-const MOST: u32 = 64;
+const MOST: u32 = SURE;
 
 /// $3: the worker has no slot but those that come back. $10: how many leases there are in $7.
 pub(super) const SWAP: &str = concat!(
@@ -114,18 +114,15 @@ pub(super) struct Ended {
 
 impl Ended {
     /// `None`: a plan has to see it.
-    fn of(settles: &[Settle]) -> Result<Option<Self>, StoreError> {
+    fn of(settles: &[Settle]) -> Option<Self> {
         let leases: Vec<i64> = settles.iter().map(|settle| settle.task.lease).collect();
         let ids: Vec<i64> = settles.iter().map(|settle| settle.task.id.0).collect();
         let is_told_twice = ids.iter().collect::<HashSet<_>>().len() < ids.len();
         let is_heavy =
             settles.iter().any(|settle| settle.task.weight != 1 && settle.task.place.key.is_some());
-        if settles.is_empty()
-            || is_told_twice
-            || is_heavy
-            || !Ends::of(settles.iter(), Tick::ZERO)?.is_empty()
+        if settles.is_empty() || is_told_twice || is_heavy || !Ends::of(settles.iter(), Tick::ZERO).is_empty()
         {
-            return Ok(None);
+            return None;
         }
         let mut places: Vec<(Place, i32)> = Vec::new();
         for Settle { task, .. } in settles {
@@ -137,7 +134,7 @@ impl Ended {
         places.sort_unstable_by_key(|(place, _)| place.lane);
         let lanes = places.iter().map(|(place, _)| place.lane).collect();
         let many = leases.iter().collect::<HashSet<_>>().len() as i64;
-        Ok(Some(Ended { places, lanes, leases, ids, many }))
+        Some(Ended { places, lanes, leases, ids, many })
     }
 }
 
@@ -151,12 +148,12 @@ pub(super) async fn swap(
     let Turn { settles, starts, want, ahead } = turn;
     let (Some(want), true, None) = (want, starts.is_empty(), ahead) else { return Ok(None) };
     let count = settles.len() as u32;
-    // One that takes as much of a queue as it may in one pass has to look again.
-    if count > want.slots.min(MOST) || count >= want.per_queue {
+    // One that takes as much of a queue as it may in one pass has to look again; one that may be too large, at sizes.
+    if count > want.slots.min(MOST) || count >= want.per_queue || !shared.turning.largest.fits(count) {
         return Ok(None);
     }
     let steady = &shared.turning.steady;
-    let Some(ended) = Ended::of(settles)?.filter(|ended| steady.may_be(&ended.lanes)) else {
+    let Some(ended) = Ended::of(settles).filter(|ended| steady.may_be(&ended.lanes)) else {
         return Ok(None);
     };
     let (whole_ids, told) = (whole.iter().copied().collect::<Vec<i64>>(), shared.told_time());

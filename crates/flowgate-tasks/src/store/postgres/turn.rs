@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     ahead,
-    balance::{self, TAKE, TAKE_BALANCED, Way},
+    balance::{self, TAKE, TAKE_BALANCED, TAKE_BALANCED_BOUNDED, TAKE_BOUNDED, Way},
     connect::{Lease, Line, Postgres, Shared},
     gather::{self, Asked, Begun, Filling},
     idle::{self, Rest},
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     plan::{Grant, Plan, Scene},
-    store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, Wake, WorkerId},
+    store::{Again, Claimed, MOST_BYTES, Place, Settle, StoreError, Turn, Turned, Wake, WorkerId},
     task::TaskId,
 };
 
@@ -174,9 +174,9 @@ pub(super) async fn transact(
     let mut plan = if want.is_some() { scene.plan() } else { Plan::default() };
     // What is held from now on hides the others no more.
     plan.has_more |= has_more && !(plan.grants.is_empty() && plan.held.is_empty());
-    let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now)?;
+    let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now);
     let weighs = plan.grants.iter().any(|grant| heavy.contains(&scene.lanes[grant.lane].id));
-    let ((), stuck) = flight!(
+    let ((), mut stuck) = flight!(
         ends.again.put_back(session, weighs),
         fit(session, &scene, &mut plan.grants, (&heavy, shared)),
     )?;
@@ -187,19 +187,19 @@ pub(super) async fn transact(
         true if sent.is_none() && balance::holds(&scene, grants, (&were, &counted), &heavy) => Way::Balanced,
         _ => Way::Written,
     };
-    let taking = take(session, &scene, &plan.grants, (worker, shared), way);
+    let taking = take(session, &scene, &plan.grants, (worker, shared), (way, &begun.idle));
     let ((), taken, ()) = flight!(
         ends.again.put_back(session, !weighs),
         taking,
         session.run_if(way != Way::Written, "COMMIT"),
     )?;
-    let (short, is_full) = book(&mut scene, &plan.grants, &taken, &stuck);
+    let (short, is_full, is_cut) = book(&mut scene, &plan.grants, &taken, &mut stuck);
     let last = plan.grants.last().map(|grant| scene.lanes[grant.lane].id);
     let again = again(
         &plan,
         &scene,
         &taken,
-        (is_full, !short.is_empty() || !stuck.is_empty()),
+        (is_full, !short.is_empty() || !stuck.is_empty(), is_cut),
         (sees_all, is_locked_out),
         last.is_some_and(|lane| lane <= cursor),
     );
@@ -274,7 +274,7 @@ fn again(
     plan: &Plan,
     scene: &Scene,
     taken: &[Claimed],
-    (is_full, is_left): (bool, bool),
+    (is_full, is_left, is_cut): (bool, bool, bool),
     (sees_all, is_locked_out): (bool, bool),
     has_come_round: bool,
 ) -> Again {
@@ -283,7 +283,7 @@ fn again(
     let has_more = scene.budget > 0 && (plan.has_more || is_left && (is_full || may_be_others));
     if plan.wants_locks {
         Again::WithLocks
-    } else if has_more && !(has_come_round && taken.is_empty()) {
+    } else if is_cut || has_more && !(has_come_round && taken.is_empty()) {
         Again::Now
     } else if taken.is_empty() && (has_more || is_locked_out) {
         Again::Soon
@@ -292,21 +292,31 @@ fn again(
     }
 }
 
-/// Books what was taken. Gives the lanes that had less than they were granted, and whether one had all of it.
-fn book(scene: &mut Scene, grants: &[Grant], taken: &[Claimed], stuck: &HashSet<i64>) -> (Vec<i64>, bool) {
+/// Books what was taken. Gives the lanes that had less than they were granted, whether one had all of it, and whether there may be more, but for the
+/// bytes of what was taken: then no lane came up short, nor was the next one of any too heavy.
+fn book(
+    scene: &mut Scene,
+    grants: &[Grant],
+    taken: &[Claimed],
+    stuck: &mut HashSet<i64>,
+) -> (Vec<i64>, bool, bool) {
+    let is_cut = taken.iter().map(|task| task.record.len()).sum::<usize>() >= MOST_BYTES;
+    if is_cut {
+        stuck.clear();
+    }
     let (mut short, mut is_full) = (Vec::new(), false);
     for grant in grants {
         let lane = scene.lanes[grant.lane].id;
         let weights: Vec<u32> =
             taken.iter().filter(|task| task.place.lane == lane).map(|task| task.weight).collect();
         match weights.len() < grant.count as usize {
-            true if !stuck.contains(&lane) => short.push(lane),
+            true if !is_cut && !stuck.contains(&lane) => short.push(lane),
             true => {}
             false => is_full = true,
         }
         scene.book(*grant, &weights);
     }
-    (short, is_full)
+    (short, is_full, is_cut)
 }
 
 /// Whether these grants take all that was sent into lanes that were idle, whatever happens: then those stay idle.
@@ -366,31 +376,38 @@ async fn fit(
     Ok(stuck)
 }
 
-/// Moves tasks into a lease: the second flight.
+/// Moves tasks into a lease: the second flight. Of lanes that were idle first: what a send of [few bytes](crate::store::Board::take) put there is
+/// taken, whatever else there is.
 async fn take(
     session: &Lease,
     scene: &Scene,
     grants: &[Grant],
     (worker, shared): (WorkerId, &Shared),
-    way: Way,
+    (way, idle): (Way, &[i64]),
 ) -> Result<Vec<Claimed>, StoreError> {
     if grants.is_empty() {
         return Ok(Vec::new());
+    }
+    let mut grants = grants.to_vec();
+    if !idle.is_empty() {
+        grants.sort_by_key(|grant| !idle.contains(&scene.lanes[grant.lane].id));
     }
     let lanes: Vec<i64> = grants.iter().map(|grant| scene.lanes[grant.lane].id).collect();
     let counts: Vec<i32> = grants.iter().map(|grant| grant.count as i32).collect();
     let alone: Vec<bool> = grants.iter().map(|grant| scene.lanes[grant.lane].key.is_some()).collect();
     let (now, lows) = (rows::stored(scene.now), shared.turning.marks.of(&lanes));
+    let fits = shared.turning.largest.fits(grants.iter().map(|grant| grant.count).sum());
     let rows = match way {
         Way::Bare | Way::Written => {
-            session.query(TAKE, [&lanes, &counts, &alone, &now, &worker.0, &lows]).await?
+            let take = if fits { TAKE } else { TAKE_BOUNDED };
+            session.query(take, [&lanes, &counts, &alone, &now, &worker.0, &lows]).await?
         }
         Way::Balanced => {
             let key = |grant: &Grant| scene.lanes[grant.lane].key.map(|key| scene.keys[key].id);
             let keys: Vec<Option<i64>> = grants.iter().map(key).collect();
             let queue = scene.lanes[grants[0].lane].queue;
             let told: Params<'_, 8> = [&lanes, &counts, &alone, &now, &worker.0, &lows, &keys, &queue];
-            session.query(TAKE_BALANCED, told).await?
+            session.query(if fits { TAKE_BALANCED } else { TAKE_BALANCED_BOUNDED }, told).await?
         }
     };
     let Some(row) = rows.first() else { return Ok(Vec::new()) };

@@ -207,8 +207,9 @@ impl Postgres {
     }
 
     pub(super) async fn renew(&self, worker: WorkerId) -> Result<bool, StoreError> {
-        // Not among the rest: somebody who counts a long line there may take longer than a lease lasts.
-        let renewed = self.job(Line::Upkeep, move |shared, mut session| async move {
+        // Not among the rest, where somebody may count a long line, nor with the upkeep, which waits for rows that others have: either may take
+        // longer than a lease lasts.
+        let renewed = self.job(Line::Beats, move |shared, mut session| async move {
             // A renewal that is lost with the server shortens a lease, and no more: nobody waits for the disk.
             let renew = format!(
                 "BEGIN; SET LOCAL synchronous_commit TO off; \
@@ -336,7 +337,7 @@ async fn sweep(shared: &Shared, session: &mut Lease) -> Result<(), StoreError> {
     let now = rows::tick(now.first().map_or(0, |row| row.get(0)));
     let mut keys = Vec::new();
     for row in &resting {
-        let mut ledger = crate::ledger::Ledger::from_text(row.get("rates"))?;
+        let mut ledger = crate::ledger::Ledger::read(row.get("rates"));
         ledger.tidy(now);
         if ledger == crate::ledger::Ledger::default() {
             keys.push(row.get::<_, i64>("id"));

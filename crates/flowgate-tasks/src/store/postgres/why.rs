@@ -11,7 +11,7 @@ use super::{
     session::failed,
 };
 use crate::{
-    record::Record,
+    record::kind_of,
     store::{
         Elsewhere, Holder, MOST_COUNTED, Of, Standing, State, StoreError, TaskLook, WorkerId, WorkerLook,
     },
@@ -23,13 +23,13 @@ const OF: &str = "($1::text IS NULL OR queues.name = $1) AND ($2::text IS NULL O
 const HOLDERS: &str = "SELECT held.id, held.attempt, held.weight, held.record, queues.name AS queue, keys.name AS key, worker, now_ns($4::bigint) - since AS held_for, ahead_until IS NOT NULL AS at_hand \
     FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, weights, records) AS held (id, lane, attempt, weight, record) \
     JOIN lanes ON lanes.id = held.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
-    WHERE held.id <> ALL(done) AND ";
+    WHERE held.id <> ALL(done) AND ($5::bigint IS NULL OR $5 = ANY(ids)) AND ($5::bigint IS NULL OR held.id = $5) AND ";
 /// Of each lane no more than are asked for: what waits behind them is neither read nor sorted. Delayed ones where too few stand in line.
 const LINE: &str = "SELECT tasks.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
     (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND (ahead.place, ahead.id) < (tasks.place, tasks.id)) AS ahead, now_ns($4::bigint) AS now \
     FROM lanes JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key CROSS JOIN LATERAL (\
     SELECT * FROM ((SELECT * FROM tasks WHERE lane = lanes.id AND place IS NOT NULL ORDER BY place, id LIMIT $3) UNION ALL \
-    (SELECT * FROM tasks WHERE lane = lanes.id AND place IS NULL ORDER BY due_at, id LIMIT $3)) AS parts LIMIT $3) AS tasks WHERE ";
+    (SELECT * FROM tasks WHERE lane = lanes.id AND place IS NULL ORDER BY due_at, id LIMIT $3)) AS parts LIMIT $3) AS tasks WHERE $5::bigint IS NULL AND ";
 const STANDING: &str = "SELECT now_ns($2::bigint) AS now, tasks.weight, tasks.good_until, lanes.limits, lanes.key, \
     in_use, paused, pinned, sent, latest, rates, \
     (SELECT count(*) FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \
@@ -59,15 +59,16 @@ impl Postgres {
         most: u32,
     ) -> Result<Vec<Row>, StoreError> {
         self.job(Line::Rest, move |shared, session| async move {
-            let (queue, key) = match of {
-                Of::All => (None, None),
-                Of::Queue(name) => (Some(name), None),
-                Of::Key(name) => (None, Some(name)),
+            let (queue, key, task) = match of {
+                Of::All => (None, None, None),
+                Of::Queue(name) => (Some(name), None, None),
+                Of::Key(name) => (None, Some(name), None),
+                Of::Task(id) => (None, None, Some(id.0)),
             };
             let sql = format!("{head}{OF} ORDER BY {order} LIMIT $3");
             let most = i64::from(most);
-            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-                [&queue, &key, &most, &shared.told_time()];
+            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+                [&queue, &key, &most, &shared.told_time(), &task];
             session.client().query(&sql, &params).await.map_err(failed("looked"))
         })
         .await
@@ -77,7 +78,7 @@ impl Postgres {
         let holder = |row: &Row| {
             Ok(Holder {
                 id: TaskId(row.get("id")),
-                kind: Record::from_bytes(row.get("record"))?.kind,
+                kind: kind_of(row.get("record")),
                 queue: row.get("queue"),
                 key: row.get("key"),
                 weight: row.get::<_, i32>("weight").cast_unsigned(),
@@ -91,6 +92,11 @@ impl Postgres {
     }
 
     pub(super) async fn see_line(&self, of: Of, most: u32) -> Result<Vec<TaskLook>, StoreError> {
+        if let Of::Task(id) = of {
+            let waits = |look: &TaskLook| matches!(look.state, State::Waiting { .. } | State::Delayed { .. });
+            let found = self.see_task(id).await?.filter(waits);
+            return Ok(found.into_iter().take(most as usize).collect());
+        }
         let task = |row: &Row| {
             let state = match row.get::<_, Option<i64>>("due_at") {
                 Some(due) => State::Delayed { until: tick(due) },

@@ -67,13 +67,18 @@ fn plain(hand: &mut Hand<'_>, worker: WorkerId, most: u32) -> Result<Vec<Claimed
         if count == 0 {
             break;
         }
-        let mut tasks = claim::take(hand, &scene, Grant { lane, count, room: u32::MAX })?;
+        let mut tasks = take_all(hand, &scene, lane, count)?;
         if let Some(state) = tasks.state {
             lanes::set(hand.db, scene.lanes[lane].id, state, None)?;
         }
         taken.append(&mut tasks.tasks);
     }
     Ok(taken)
+}
+
+/// The first of a lane, however large: each is a row of its own.
+fn take_all(hand: &Hand<'_>, scene: &Scene, lane: usize, count: u32) -> Result<claim::Taken, Fault> {
+    claim::take(hand, scene, Grant { lane, count, room: u32::MAX }, &mut usize::MAX.clone())
 }
 
 /// Where all that runs of a key runs in the worker, the key is full, and nobody else has anything of it at hand: one for each that
@@ -93,7 +98,7 @@ fn of_keys(hand: &mut Hand<'_>, worker: WorkerId, most: u32) -> Result<Vec<Claim
         let head = params![scene.lanes[lane].id, count];
         let heaviest: Option<u32> = hand.db.prepare_cached(heaviest)?.query_row(head, |row| row.get(0))?;
         if heaviest == Some(1) {
-            taken.append(&mut claim::take(hand, &scene, Grant { lane, count, room: u32::MAX })?.tasks);
+            taken.append(&mut take_all(hand, &scene, lane, count)?.tasks);
         }
     }
     Ok(taken)

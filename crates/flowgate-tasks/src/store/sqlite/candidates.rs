@@ -191,6 +191,6 @@ pub(super) fn read_key(id: i64, row: &Row<'_>) -> Result<Key, Fault> {
         is_paused: row.get(4)?,
         pinned: limits(5)?,
         latest: if is_latest { limits(6)? } else { None },
-        ledger: Ledger::from_text(row.get_ref(8)?.as_str().unwrap_or_default())?,
+        ledger: Ledger::read(row.get_ref(8)?.as_str().unwrap_or_default()),
     })
 }

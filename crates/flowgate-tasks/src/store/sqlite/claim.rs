@@ -11,7 +11,7 @@ use super::{candidates, error::Fault, lanes, lanes::moment, leases, settle::Back
 use crate::{
     ledger::Ledger,
     plan::{Grant, Key, LaneState, Plan, Scene},
-    store::{Again, Claimed, Place, Wake, Want, WorkerId},
+    store::{Again, Claimed, MOST_BYTES, Place, Wake, Want, WorkerId},
     task::TaskId,
 };
 
@@ -41,14 +41,18 @@ pub(super) fn claim(
             key.in_use = key.in_use.saturating_sub(weight);
         }
     }
-    let mut is_cut_short = true;
+    let (mut is_cut_short, mut bytes) = (true, MOST_BYTES);
     for _ in 0..ROUNDS {
         let plan = scene.plan();
         if plan.grants.is_empty() && plan.held.is_empty() {
             is_cut_short = false;
             break;
         }
-        carry_out(hand, &mut scene, &plan, &mut claimed)?;
+        carry_out(hand, &mut scene, &plan, (&mut claimed, &mut bytes))?;
+        if bytes == 0 {
+            // What is left is for another turn.
+            scene.budget = 0;
+        }
     }
     write(hand.db, &scene, &counted)?;
     leases::write(hand.db, worker, hand.now, &mut claimed)?;
@@ -58,12 +62,12 @@ pub(super) fn claim(
     Ok((claimed, if again { Again::Now } else { Again::WhenWoken }))
 }
 
-/// One round. Lanes that have nothing more to give now leave the scene.
+/// One round, of so many bytes at most. Lanes that have nothing more to give now leave the scene.
 fn carry_out(
     hand: &mut Hand<'_>,
     scene: &mut Scene,
     plan: &Plan,
-    claimed: &mut Vec<Claimed>,
+    (claimed, bytes): (&mut Vec<Claimed>, &mut usize),
 ) -> Result<(), Fault> {
     let (mut is_gone, mut rests_until) = (vec![false; scene.lanes.len()], None::<Tick>);
     for &(lane, held) in &plan.held {
@@ -80,7 +84,7 @@ fn carry_out(
     }
     hand.wakes.extend(rests_until.map(|until| Wake::Rests(until.since(hand.now))));
     for &grant in &plan.grants {
-        let mut taken = take(hand, scene, grant)?;
+        let mut taken = take(hand, scene, grant, bytes)?;
         let lane = &scene.lanes[grant.lane];
         if let Some(state) = taken.state {
             lanes::set(hand.db, lane.id, state, None)?;
@@ -103,8 +107,9 @@ fn carry_out(
     Ok(())
 }
 
-/// Takes what was granted from the head of a lane. A head that is too heavy waits, and nobody overtakes it.
-pub(super) fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant) -> Result<Taken, Fault> {
+/// Takes what was granted from the head of a lane, while any of these bytes are left: the last one may be larger. A head that is too heavy waits,
+/// and nobody overtakes it.
+pub(super) fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant, bytes: &mut usize) -> Result<Taken, Fault> {
     let lane = &scene.lanes[grant.lane];
     let place = Place { lane: lane.id, queue: lane.queue, key: lane.key.map(|key| scene.keys[key].id) };
     let sql = "SELECT id, place, attempt, weight, good_until, record FROM tasks
@@ -113,7 +118,8 @@ pub(super) fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant) -> Result<Taken
     let mut statement = hand.db.prepare_cached(sql)?;
     let mut rows = statement.query(params![lane.id, moment(hand.now), grant.count])?;
     let (mut tasks, mut room, mut last, mut is_held) = (Vec::new(), grant.room, 0, false);
-    while let Some(row) = rows.next()? {
+    let mut is_cut = *bytes == 0;
+    while !is_cut && let Some(row) = rows.next()? {
         let weight: u32 = row.get(3)?;
         if weight > room {
             is_held = true;
@@ -121,13 +127,16 @@ pub(super) fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant) -> Result<Taken
         }
         room -= weight;
         last = row.get(1)?;
+        let record = Bytes::copy_from_slice(row.get_ref(5)?.as_blob().unwrap_or_default());
+        *bytes = bytes.saturating_sub(record.len());
+        is_cut = *bytes == 0;
         tasks.push(Claimed {
             id: TaskId(row.get(0)?),
             lease: 0,
             attempt: row.get::<_, u32>(2)? + 1,
             weight,
             good_until: row.get::<_, Option<i64>>(4)?.map(lanes::tick),
-            record: Bytes::copy_from_slice(row.get_ref(5)?.as_blob().unwrap_or_default()),
+            record,
             place,
         });
     }
@@ -137,7 +146,7 @@ pub(super) fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant) -> Result<Taken
             WHERE lane = ?1 AND place <= ?2 AND (good_until IS NULL OR good_until > ?3)";
         hand.db.prepare_cached(sql)?.execute(params![lane.id, last, moment(hand.now)])?;
     }
-    let is_empty = !is_held && tasks.len() < grant.count as usize;
+    let is_empty = !is_held && !is_cut && tasks.len() < grant.count as usize;
     let state = if is_held { Some(lanes::HELD) } else { is_empty.then_some(lanes::IDLE) };
     Ok(Taken { tasks, state })
 }

@@ -58,7 +58,7 @@ pub(super) fn spent(db: &Connection, name: &str, most: u32, now: Tick) -> Result
     let Some(key) = look::key_counted(db, name, most)? else { return Ok(None) };
     let rates: String =
         db.prepare_cached("SELECT rates FROM keys WHERE name = ?1")?.query_row([name], |row| row.get(0))?;
-    let ledger = Ledger::from_text(&rates)?;
+    let ledger = Ledger::read(&rates);
     let limits = terms::in_force(key.pinned, key.sent);
     let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
     Ok(Some(KeySpent { key, rate }))

@@ -65,6 +65,9 @@ pub(super) fn pause_queue(hand: &mut Hand<'_>, name: &str, is_paused: bool) -> R
 
 /// Changes a key, and has all that waits for it looked at again.
 pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) -> Result<(), Fault> {
+    if let KeyChange::Pin(limits) = change {
+        terms::check(limits)?;
+    }
     let id = lanes::key(hand.db, name)?;
     let set = |sql: &str, value: &dyn rusqlite::ToSql| -> Result<(), Fault> {
         hand.db.prepare_cached(sql)?.query_row(params![id, value], |_| Ok(())).optional()?;
@@ -96,7 +99,7 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
         KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } => {
             let find = "SELECT rates FROM keys WHERE id = ?1";
             let rates: String = hand.db.prepare_cached(find)?.query_row([id], |row| row.get(0))?;
-            set("UPDATE keys SET rates = ?2 WHERE id = ?1", &change.book(&rates, hand.now)?)?;
+            set("UPDATE keys SET rates = ?2 WHERE id = ?1", &change.book(&rates, hand.now))?;
         }
     }
     lanes::release_all(hand.db, id)?;

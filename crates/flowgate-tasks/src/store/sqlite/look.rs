@@ -107,7 +107,7 @@ fn waiting(db: &Connection, id: TaskId) -> Result<Option<TaskLook>, Fault> {
         }
         None => State::Delayed { until: tick(row.get::<_, Option<i64>>(3)?.unwrap_or(0)) },
     };
-    let record = Some(Record::from_bytes(&row.get::<_, Vec<u8>>(4)?)?);
+    let record = Record::from_bytes(&row.get::<_, Vec<u8>>(4)?).ok();
     let (queue, key, priority) = names(db, lane)?;
     Ok(Some(TaskLook { id, queue, key, priority, attempt: row.get(2)?, state, record }))
 }
@@ -116,7 +116,7 @@ fn held(db: &Connection, id: TaskId) -> Result<Option<TaskLook>, Fault> {
     let Some((lease, worker, since)) = leases::holder(db, id)? else { return Ok(None) };
     let Some(task) = leases::held(db, lease)?.into_iter().find(|task| task.id == id) else { return Ok(None) };
     let (queue, key, priority) = names(db, task.place.lane)?;
-    let record = Some(Record::from_bytes(&task.record)?);
+    let record = Record::from_bytes(&task.record).ok();
     let is_at_hand = leases::find(db, lease)?.is_some_and(|lease| lease.is_ahead);
     let state = State::Held { worker, since, is_at_hand };
     Ok(Some(TaskLook { id, queue, key, priority, attempt: task.attempt, state, record }))
@@ -163,7 +163,7 @@ pub(super) fn dead(db: &Connection, before: Option<TaskId>, most: u32) -> Result
             priority: row.get(3)?,
             attempt: row.get(4)?,
             state: State::Dead { reason: row.get(5)?, error: row.get(6)? },
-            record: Some(Record::from_bytes(&row.get::<_, Vec<u8>>(7)?)?),
+            record: Record::from_bytes(&row.get::<_, Vec<u8>>(7)?).ok(),
         });
     }
     Ok(looks)

@@ -17,7 +17,7 @@ use super::{
     threads::Hand,
 };
 use crate::{
-    record::Parts,
+    record::Rest,
     store::{Claimed, End, Settle, Wake, WorkerId},
     task::TaskId,
 };
@@ -172,14 +172,14 @@ fn finish(hand: &mut Hand<'_>, task: &Claimed, end: End) -> Result<(), Fault> {
     let front = Line::Place(task.id.0);
     match end {
         End::Done { result } => {
-            if let Some(keep) = Parts::of(&task.record)?.keep {
+            if let Some(keep) = Rest::of(&task.record).keep {
                 keep_result(hand.db, task, hand.now.after(keep), &result)?;
                 hand.wakes.push(Wake::Ended(task.id));
             }
             Ok(())
         }
         End::Failed { error, retry_after } => {
-            if is_last(task)? {
+            if is_last(task) {
                 return bury(hand, task, "failed", &error);
             }
             let line = if retry_after.is_zero() { front } else { Line::Until(hand.now.after(retry_after)) };
@@ -188,13 +188,13 @@ fn finish(hand: &mut Hand<'_>, task: &Claimed, end: End) -> Result<(), Fault> {
         End::Dead { error } => bury(hand, task, "failed", &error),
         End::Cancelled => bury(hand, task, "cancelled", ""),
         End::Returned => again(hand, task, front, task.attempt - 1),
-        End::Lost if is_last(task)? => bury(hand, task, "failed", WORKER_LOST),
+        End::Lost if is_last(task) => bury(hand, task, "failed", WORKER_LOST),
         End::Lost => again(hand, task, front, task.attempt),
     }
 }
 
-fn is_last(task: &Claimed) -> Result<bool, Fault> {
-    Ok(task.attempt >= Parts::of(&task.record)?.retry.max_attempts)
+fn is_last(task: &Claimed) -> bool {
+    task.attempt >= Rest::of(&task.record).max_attempts
 }
 
 fn again(hand: &mut Hand<'_>, task: &Claimed, line: Line, attempt: u32) -> Result<(), Fault> {
@@ -240,13 +240,13 @@ pub(super) fn bury_row(
         WHERE lanes.id = ?1";
     let at = moment(hand.now);
     hand.db.prepare_cached(sql)?.execute(params![lane, id, attempt, weight, reason, error, at, record])?;
-    tell_end(hand, TaskId(id), record)
+    tell_end(hand, TaskId(id), record);
+    Ok(())
 }
 
 /// Tells whoever waits for the result of a task that it has ended.
-pub(super) fn tell_end(hand: &mut Hand<'_>, id: TaskId, record: &[u8]) -> Result<(), Fault> {
-    if Parts::of(record)?.keep.is_some() {
+pub(super) fn tell_end(hand: &mut Hand<'_>, id: TaskId, record: &[u8]) {
+    if Rest::of(record).keep.is_some() {
         hand.wakes.push(Wake::Ended(id));
     }
-    Ok(())
 }

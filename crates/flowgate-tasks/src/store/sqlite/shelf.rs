@@ -196,7 +196,7 @@ fn unheld(db: &Connection, row: &Row<'_>) -> Result<TaskLook, Fault> {
         None => State::Waiting { ahead: 0 },
     };
     let (queue, key, priority) = look::names(db, row.get(1)?)?;
-    let record = Some(Record::from_bytes(&row.get::<_, Vec<u8>>(4)?)?);
+    let record = Record::from_bytes(&row.get::<_, Vec<u8>>(4)?).ok();
     let (id, attempt) = (TaskId(row.get(0)?), row.get(2)?);
     Ok(TaskLook { id, queue, key, priority, attempt, state, record })
 }
@@ -217,7 +217,7 @@ fn live(db: &Connection, after: TaskId, most: u32) -> Result<Vec<TaskLook>, Faul
     for (lease, worker, since, is_at_hand) in leases {
         for task in leases::held(db, lease)?.into_iter().filter(|task| task.id > after) {
             let (queue, key, priority) = look::names(db, task.place.lane)?;
-            let record = Some(Record::from_bytes(&task.record)?);
+            let record = Record::from_bytes(&task.record).ok();
             let state = State::Held { worker: WorkerId(worker), since: tick(since), is_at_hand };
             all.push(TaskLook { id: task.id, queue, key, priority, attempt: task.attempt, state, record });
         }

@@ -104,7 +104,7 @@ fn remove(hand: &mut Hand<'_>, id: i64, reason: Option<&str>) -> Result<bool, Fa
     lanes::look_again(db, row.1)?;
     match reason {
         Some(reason) => settle::bury_row(hand, row, &record, (reason, ""))?,
-        None => settle::tell_end(hand, TaskId(id), &record)?,
+        None => settle::tell_end(hand, TaskId(id), &record),
     }
     Ok(true)
 }
@@ -154,7 +154,7 @@ fn forget_keys(hand: &mut Hand<'_>) -> Result<(), Fault> {
     // What was claimed ahead counts nowhere, and may go back to its lane.
     let ahead = leases::keys_ahead(hand.db)?;
     for (key, rates, is_plain) in keys {
-        let mut ledger = Ledger::from_text(&rates)?;
+        let mut ledger = Ledger::read(&rates);
         ledger.tidy(hand.now);
         if !is_plain || ledger != Ledger::default() || ahead.contains(&key) {
             forget_lanes(hand.db, key)?;

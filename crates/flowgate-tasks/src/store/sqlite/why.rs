@@ -10,8 +10,8 @@ use super::{
     leases, look,
 };
 use crate::{
-    record::Record,
-    store::{Elsewhere, Holder, MOST_COUNTED, Of, Standing, TaskLook, WorkerId, WorkerLook},
+    record::kind_of,
+    store::{Elsewhere, Holder, MOST_COUNTED, Of, Standing, State, TaskLook, WorkerId, WorkerLook},
     task::TaskId,
     terms,
 };
@@ -21,8 +21,17 @@ const MOST_SORTED: usize = 10_000;
 
 /// The tasks that are held, the oldest first, and then what is only at hand.
 pub(super) fn holders(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<Vec<Holder>, Fault> {
-    let mut statement = db.prepare_cached("SELECT id, worker, since, ahead_until IS NOT NULL AS at_hand FROM leases ORDER BY at_hand, since, id")?;
-    let mut rows = statement.query([])?;
+    let lease = match of {
+        Of::Task(id) => match leases::holder(db, *id)? {
+            Some((lease, ..)) => Some(lease),
+            None => return Ok(Vec::new()),
+        },
+        _ => None,
+    };
+    let sql = "SELECT id, worker, since, ahead_until IS NOT NULL AS at_hand FROM leases
+        WHERE ?1 IS NULL OR id = ?1 ORDER BY at_hand, since, id";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([lease])?;
     let mut holders = Vec::new();
     while let Some(row) = rows.next()? {
         for task in leases::held(db, row.get(0)?)? {
@@ -31,6 +40,7 @@ pub(super) fn holders(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<
                 Of::All => true,
                 Of::Queue(name) => queue == *name,
                 Of::Key(name) => key.as_ref() == Some(name),
+                Of::Task(id) => task.id == *id,
             };
             if !is_of {
                 continue;
@@ -38,7 +48,7 @@ pub(super) fn holders(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<
             if holders.len() >= most as usize {
                 return Ok(holders);
             }
-            let kind = Record::from_bytes(&task.record)?.kind;
+            let kind = kind_of(&task.record);
             let (worker, held_for) = (WorkerId(row.get(1)?), now.since(tick(row.get(2)?)));
             let (weight, attempt, is_at_hand) = (task.weight, task.attempt, row.get(3)?);
             let id = task.id;
@@ -51,6 +61,11 @@ pub(super) fn holders(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<
 /// The tasks that nobody holds: those in line by their place, then those that are delayed.
 pub(super) fn line(db: &Connection, of: &Of, most: u32, now: Tick) -> Result<Vec<TaskLook>, Fault> {
     let (condition, name) = match of {
+        Of::Task(id) => {
+            let found = look::task(db, *id, now)?;
+            let waits = |look: &TaskLook| matches!(look.state, State::Waiting { .. } | State::Delayed { .. });
+            return Ok(found.filter(waits).into_iter().take(most as usize).collect());
+        }
         Of::All => ("?1 = ''", ""),
         Of::Queue(name) => ("lanes.queue = (SELECT id FROM queues WHERE name = ?1)", name.as_str()),
         Of::Key(name) => ("lanes.key = (SELECT id FROM keys WHERE name = ?1)", name.as_str()),

@@ -9,7 +9,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use flowgate_core::{Adaptive, Key, Limits, MAX_MAX, MAX_QUEUE, OptionError, Reason, Refusal, Spot};
+use flowgate_core::{
+    Adaptive, Key, Limits, MAX_MAX, MAX_QUEUE, OptionError, Overflow, Reason, Refusal, Spot,
+};
 use http::{HeaderMap, Request, Response, request::Parts};
 use tower_layer::Layer;
 
@@ -136,7 +138,11 @@ impl ConcurrencyLimit {
     }
 
     /// Other limits, at once, for those who wait as well.
+    ///
+    /// A layer's line has a bound, or there is none. So limits without a bound for it (neither `queue` nor `reject`) say nothing of the line, and what the
+    /// layer does with those it cannot let in stays as it is.
     pub fn set_limits(&self, limits: Limits) -> Result<(), OptionError> {
+        let limits = self.with_line(limits)?;
         match &self.shared.gate {
             Doors::One(gate) => {
                 gate.set_limits(limits);
@@ -146,14 +152,23 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Pins limits to one key. An error for a layer with one budget for all; `false` if there is no room for another lane.
+    /// These limits, with the layer's own line where they have none with a bound.
+    fn with_line(&self, limits: Limits) -> Result<Limits, OptionError> {
+        match limits.overflow() {
+            Overflow::Queue { max: None, .. } => limits.with_overflow(self.look().limits.overflow()),
+            _ => Ok(limits),
+        }
+    }
+
+    /// Pins limits to one key. An error for a layer with one budget for all; `false` if there is no room for another lane. Limits without a bound for
+    /// the line keep the layer's, as with [`set_limits`](Self::set_limits).
     pub fn pin(&self, key: &str, limits: Limits) -> Result<bool, OptionError> {
         match &self.shared.gate {
             Doors::One(_) => {
                 let accepted = "no pins with the scope `global`: there is one budget, change its limits";
                 Err(OptionError::new("pin", format!("{key:?}"), accepted))
             }
-            Doors::Many(gate) => gate.pin(key_of(key).as_str(), limits),
+            Doors::Many(gate) => gate.pin(key_of(key).as_str(), self.with_line(limits)?),
         }
     }
 
