@@ -33,8 +33,11 @@ pub struct Client {
 /// Tasks of one caller: all of them are stored, or none.
 struct Send {
     tasks: Vec<NewTask>,
-    answer: oneshot::Sender<Result<Vec<Sent>, StoreError>>,
+    answer: Answer,
 }
+
+/// Where a caller hears of its tasks.
+type Answer = oneshot::Sender<Result<Vec<Sent>, StoreError>>;
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -142,7 +145,7 @@ struct Batch {
     tasks: Vec<NewTask>,
     bytes: usize,
     /// How many of the tasks each caller sent, and where its answer goes.
-    answers: Vec<(usize, oneshot::Sender<Result<Vec<Sent>, StoreError>>)>,
+    answers: Vec<(usize, Answer)>,
 }
 
 impl Batch {

@@ -183,7 +183,7 @@ async fn send(shared: &Arc<Shared>, mut session: Lease, tasks: &[NewTask]) -> Re
         let taken = may_claim.then(|| shared.offers.take(tasks)).flatten();
         may_claim = false;
         session.begin();
-        match store(shared, &session, tasks, &lanes, taken.as_ref()).await {
+        match Box::pin(store(shared, &session, tasks, &lanes, taken.as_ref())).await {
             Ok((sent, claimed)) => {
                 session.end();
                 direct::hand_over(shared, taken, claimed);
