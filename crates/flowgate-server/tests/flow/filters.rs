@@ -6,7 +6,10 @@ use flowgate_tasks::NewTask;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::{endpoint::Endpoint, kit::Kit};
+use crate::{
+    endpoint::Endpoint,
+    kit::{DEADLINE, Kit},
+};
 
 on_every_store! {
     #[test]
@@ -102,7 +105,12 @@ on_every_store! {
             let cursor = found["cursor"].as_str().unwrap();
             server.get(&format!("/v2/dlq?{query}&cursor={cursor}")).await
         };
-        while rest(&server.get(oldest).await, "count=1000").await["messages"].as_array().unwrap().len() < 50 {}
+        let all = async {
+            while rest(&server.get(oldest).await, "count=1000").await["messages"].as_array().unwrap().len() < 50 {
+                flowgate_testkit::between_looks().await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, all).await.expect("all of them are dead in time");
         assert_eq!(found["messages"][0]["responseStatus"], 489);
         let none = server.get("/v2/dlq?responseStatus=404").await;
         assert_eq!(none["messages"], json!([]));

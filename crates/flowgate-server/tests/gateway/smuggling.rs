@@ -147,9 +147,11 @@ fn w3_a_head_that_is_too_large_is_431_and_reaches_nobody() {
         format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(150)),
     ] {
         let mut client = program.client();
-        // It may be hung up on in the middle.
+        // A long one may be hung up on in the middle.
+        let is_short = head.len() < 64 * 1024;
         client.try_send(head);
-        assert!(client.try_read_head().is_none_or(|answer| answer.status() == 431));
+        let status = client.try_read_head().map(|answer| answer.status());
+        assert!(status.map_or(!is_short, |status| status == 431), "{status:?}");
         assert!(upstream.is_quiet());
     }
 }
