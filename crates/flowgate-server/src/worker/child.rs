@@ -55,6 +55,8 @@ pub(super) struct Child {
     pub(super) has_answered: bool,
     /// How long it may take before that until it reads what it is asked: it may have much to load first.
     start_timeout: Duration,
+    /// How long it was waited for in vain: for tasks that expired before it had read them. While nothing is asked, nobody knows whether it hangs.
+    waited: Duration,
 }
 
 /// Why there is no answer, and never will be by this process.
@@ -92,8 +94,8 @@ impl Child {
         let stdout = BufReader::with_capacity(64 * 1024, stdout);
         let warden = warden.clone();
         let (stdin, start_timeout) = (Some(stdin), program.start_timeout());
-        let (is_gone, has_answered) = (false, false);
-        Ok(Child { process, group, is_gone, warden, stdin, stdout, has_answered, start_timeout })
+        let (is_gone, has_answered, waited) = (false, false, Duration::ZERO);
+        Ok(Child { process, group, is_gone, warden, stdin, stdout, has_answered, start_timeout, waited })
     }
 
     /// How it ended, if it did.
@@ -122,11 +124,11 @@ impl Child {
         if asking.is_begun {
             begun.say();
         }
-        let (mut status, mut is_shut) = (None, false);
+        let (mut status, mut is_shut, since) = (None, false, Instant::now());
         let line = {
             let write = async {
                 if let Some(stdin) = &mut self.stdin {
-                    asking.write(stdin, self.start_timeout).await;
+                    asking.write(stdin, self.start_timeout.saturating_sub(self.waited)).await;
                 }
             };
             let mut reading = pin!(read_line(&mut self.stdout, LONGEST_ANSWER));
@@ -149,7 +151,10 @@ impl Child {
         };
         let written = asking.written;
         match line {
-            _ if asking.late == Some(Late::Overdue) => Err(Broken::Overdue),
+            _ if asking.late == Some(Late::Overdue) => {
+                self.waited += since.elapsed();
+                Err(Broken::Overdue)
+            }
             Ok(Line::Whole(line)) if written == question.len() => Ok(line),
             Ok(Line::Whole(_)) => Err(Broken::TooEarly),
             Ok(Line::TooLong(_)) => Err(Broken::TooLong),
@@ -256,8 +261,8 @@ enum Late {
 
 impl Asking<'_> {
     /// Writes it, and sees when the process has read of it. Returns only where there will be no answer.
-    async fn write(&mut self, stdin: &mut ChildStdin, start_timeout: Duration) {
-        let mut late = pin!(sleep(start_timeout));
+    async fn write(&mut self, stdin: &mut ChildStdin, patience: Duration) {
+        let mut late = pin!(sleep(patience));
         let by = self.begun.by();
         let mut overdue = pin!(async {
             match by {
@@ -288,8 +293,11 @@ impl Asking<'_> {
                     self.begin();
                 }
                 () = &mut late, if !self.is_begun => {
-                    self.late = Some(Late::Start);
-                    return;
+                    if self.is_unread(stdin) {
+                        self.late = Some(Late::Start);
+                        return;
+                    }
+                    self.begin();
                 }
                 else => pending::<()>().await,
             }

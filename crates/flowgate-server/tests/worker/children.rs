@@ -241,6 +241,21 @@ fn t7_a_process_that_never_reads_is_replaced_and_its_task_uses_up_no_attempt() {
 }
 
 #[test]
+fn t7_a_process_that_never_reads_is_replaced_also_where_every_task_expires_before() {
+    // Seen to fail: with the wait counted for each task by itself, nothing was ever said of it.
+    let place = Place::sqlite("never-reads-any");
+    let mut command = place.worker_command(&["--processes=1"], &slow_to_start());
+    let mut worker = Worker::start(command.env("FLOWGATE_WORKER_START_TIMEOUT", "1s"));
+    // One after the other: each has a good part of the time to wait for it, and none has all of it.
+    for _ in 0..6 {
+        let late = NewTask::new("log", b"1".to_vec()).keep_result(Duration::from_secs(600));
+        let ids = place.send(vec![late.good_until(When::After(Duration::from_millis(500)))]);
+        assert!(matches!(&place.ends(&ids)[0], State::Dead { reason, .. } if reason == "expired"));
+    }
+    worker.until("[1] its process ended (it had read nothing after 1s) before it had read the task; it is started again in ");
+}
+
+#[test]
 fn t7_the_last_line_says_what_became_of_what_was_stopped() {
     // Seen to fail: with all that was stopped told as tried again, so was the first, which is dead.
     let place = Place::sqlite("farewell");
