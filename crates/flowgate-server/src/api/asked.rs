@@ -9,10 +9,6 @@ use serde::{Deserialize, Deserializer};
 use super::reply::Problem;
 use crate::message::decode;
 
-/// The count that the JavaScript clients send where their caller said none, `cancel({ all: true })` included: it cannot be left out
-/// there, and means all. So this one number bounds nothing.
-const SAID_BY_CLIENTS: u64 = 100;
-
 /// A query, decoded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked(Vec<(String, String)>);
@@ -89,14 +85,11 @@ impl Asked {
         }
     }
 
-    /// How many may be cancelled, at most: all that are meant, unless a number is said.
-    pub(crate) fn bound(&self) -> Result<u64, Problem> {
+    /// How many may be cancelled, at most, if it is said.
+    pub(crate) fn bound(&self) -> Result<Option<u64>, Problem> {
         match self.number("count")? {
-            Some(0) => {
-                Err(Problem::bad("count is 0; send a whole number from 1 on, or leave it out for all"))
-            }
-            Some(SAID_BY_CLIENTS) | None => Ok(u64::MAX),
-            Some(count) => Ok(count),
+            Some(0) => Err(Problem::bad("count is 0; send a whole number from 1 on, or leave it out")),
+            count => Ok(count),
         }
     }
 

@@ -24,6 +24,9 @@ use crate::{
     message::{Message, Role, message_view},
     office::{Desk, Entry, Queue, Stage},
 };
+/// The count that the JavaScript client sends where its caller said none, `cancel({ all: true })` included: it cannot be left out
+/// there, and means all. So this one number bounds nothing.
+const SAID_BY_CLIENTS: u64 = 100;
 
 /// How long what is under way is waited for, and how often it is looked for.
 const MOMENT: Duration = Duration::from_millis(10);
@@ -97,7 +100,8 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
         return ok(json!({ "cancelled": cancelled }));
     }
     let filter = Filter::read(&asked)?;
-    let bulk = Bulk { filter: &filter, begun: clock::now(), most: asked.bound()? };
+    let most = asked.bound()?.filter(|count| *count != SAID_BY_CLIENTS).unwrap_or(u64::MAX);
+    let bulk = Bulk { filter: &filter, begun: clock::now(), most };
     let cancelled = match filter.line() {
         Some(key) => bulk.cancel_line(&desk, &key).await?,
         None => bulk.cancel_meant(&desk, 0).await?,

@@ -61,7 +61,7 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "delete",
         "/v2/workflows/runs",
-        "Cancel many runs, by id or by filter; with neither all of them. `workflowUrl` is the beginning of a URL, unless workflowUrlExactMatch=true; `count` bounds how many, but for 100. A name without a value is 400.",
+        "Cancel many runs, by id or by filter; with neither all of them. `workflowUrl` is the beginning of a URL, unless workflowUrlExactMatch=true; `count` bounds how many, and without it 100 that a filter in the query means are cancelled. A name without a value is 400.",
         RUNS,
         Body::None,
         "Cancelled",

@@ -26,6 +26,8 @@ const STATES: [RunState; 4] = [RunState::Live, RunState::Done, RunState::Failed,
 const DEFAULT_COUNT: usize = 10;
 const MOST: usize = 1000;
 const PAGE: u32 = 200;
+/// So many runs that a filter means are cancelled by a call that does not say how many: what the clients promise theirs.
+const CANCELLED: u64 = 100;
 /// So many runs are looked at for one page; then the cursor goes on from there.
 const LOOKED_AT: usize = 10_000;
 /// So many bytes are on one page, and one run more; then the cursor goes on.
@@ -168,7 +170,8 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
         }
         return ok(json!({ "cancelled": cancelled }));
     }
-    let most = asked.bound()?;
+    let is_filtered = FILTERS.iter().any(|name| !asked.each(name).is_empty());
+    let most = asked.bound()?.unwrap_or(if is_filtered { CANCELLED } else { u64::MAX });
     let mut before = None;
     while cancelled < most {
         let query = RunQuery { before: before.clone(), is_live: true, id: None, most: PAGE };
