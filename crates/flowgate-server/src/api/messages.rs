@@ -20,14 +20,13 @@ use super::{
     slice::Slice,
 };
 use crate::{
-    clock,
     message::{Message, Role, message_view},
     office::{Desk, Entry, Queue, Stage},
 };
+
 /// The count that the JavaScript client sends where its caller said none, `cancel({ all: true })` included: it cannot be left out
 /// there, and means all. So this one number bounds nothing.
 const SAID_BY_CLIENTS: u64 = 100;
-
 /// How long what is under way is waited for, and how often it is looked for.
 const MOMENT: Duration = Duration::from_millis(10);
 const MOMENTS: u32 = 200;
@@ -101,7 +100,7 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
     }
     let filter = Filter::read(&asked)?;
     let most = asked.bound()?.filter(|count| *count != SAID_BY_CLIENTS).unwrap_or(u64::MAX);
-    let bulk = Bulk { filter: &filter, begun: clock::now(), most };
+    let bulk = Bulk { filter: &filter, newest: desk.store.newest_task().await?, most };
     let cancelled = match filter.line() {
         Some(key) => bulk.cancel_line(&desk, &key).await?,
         None => bulk.cancel_meant(&desk, 0).await?,
@@ -109,19 +108,16 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(bod
     ok(json!({ "cancelled": cancelled }))
 }
 
-/// What is cancelled by a filter: of those that were there when it began, for while others send there is always one more. Page by
-/// page, each cancelled by itself.
+/// What is cancelled by a filter: of those that were there when it began, for while others send there is always one more. Numbers
+/// tell which these are; the clocks of a fleet do not. Page by page, each cancelled by itself.
 struct Bulk<'a> {
     filter: &'a Filter,
-    begun: u64,
+    /// Higher ones came later.
+    newest: TaskId,
     most: u64,
 }
 
 impl Bulk<'_> {
-    fn was_there(&self, desk: &Desk, look: &TaskLook) -> bool {
-        desk.message_of(look).is_none_or(|message| message.head.created <= self.begun)
-    }
-
     /// Cancels what stands in the line of a key, and then what holds its slots: the other way round the next in line would start
     /// meanwhile. Whatever else waits is not looked at.
     async fn cancel_line(&self, desk: &Desk, key: &str) -> Result<u64, Problem> {
@@ -133,7 +129,7 @@ impl Bulk<'_> {
             let Some(first) = page.first().map(|first| first.id) else { break };
             let length = page.len();
             slice = slice.after(page.iter().map(size));
-            page.retain(|look| self.was_there(desk, look));
+            page.retain(|look| look.id <= self.newest);
             if last == Some(first) || page.len() < length {
                 // It stays: a task of somebody else's under the same key, or one that came later. What stands behind it is looked
                 // for among all.
@@ -144,7 +140,8 @@ impl Bulk<'_> {
         }
         let left = u32::try_from(self.most - cancelled).unwrap_or(u32::MAX);
         let held = desk.store.holders(Of::Key(key.to_owned()), left).await?;
-        Ok(cancelled + cancel_named(desk, held.into_iter().map(|holder| holder.id).collect()).await?)
+        let held = held.into_iter().map(|holder| holder.id).filter(|id| *id <= self.newest);
+        Ok(cancelled + cancel_named(desk, held.collect()).await?)
     }
 
     /// Cancels the first of those that are meant, and says how many were, with those before.
@@ -154,8 +151,8 @@ impl Bulk<'_> {
             let mut page = desk.store.live_tasks(after, slice.up_to(usize::MAX)).await?;
             let Some(last) = page.last().map(|last| last.id) else { break };
             slice = slice.after(page.iter().map(size));
-            page.retain(|look| self.was_there(desk, look));
-            // They come in the order in which they were sent, but for the clocks of a fleet: a page of newer ones is the end.
+            page.retain(|look| look.id <= self.newest);
+            // They come in the order of their numbers: a page of newer ones is the end.
             if page.is_empty() {
                 break;
             }

@@ -377,6 +377,10 @@ impl Shelf for Scoped {
         self.inner.live_tasks(after, most)
     }
 
+    fn newest_task(&self) -> Reply<'_, TaskId> {
+        self.inner.newest_task()
+    }
+
     fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>> {
         let ask = move |after| self.inner.keys(after, most);
         Box::pin(self.page(after, most, ask, |spent| &mut spent.key.key))

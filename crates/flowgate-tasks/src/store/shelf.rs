@@ -169,6 +169,9 @@ pub trait Shelf: Store {
     /// line each has is not counted: `ahead` is 0.
     fn live_tasks(&self, after: TaskId, most: u32) -> Reply<'_, Vec<TaskLook>>;
 
+    /// The newest number that a task can have by now: whatever is sent from now on has a higher one.
+    fn newest_task(&self) -> Reply<'_, TaskId>;
+
     /// Keys in the order of their names, from behind the one given.
     fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>>;
 

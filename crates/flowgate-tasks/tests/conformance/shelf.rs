@@ -173,6 +173,22 @@ on_every_store! {
     }
 
     #[test]
+    async fn whatever_is_sent_later_has_a_higher_number_than_the_newest(kit: &Kit) {
+        let worker = kit.worker().await;
+        for _ in 0..3 {
+            let sent = kit.send(NewTask::new("a", Vec::new())).await;
+            // Also of one that does not wait any more.
+            let held = worker.claim(1).await.remove(0);
+            let newest = kit.shelf.newest_task().await.expect("a store");
+            assert!(newest >= sent && held.id == sent);
+            assert!(kit.send(NewTask::new("b", Vec::new())).await > newest);
+            worker.end(held, End::Done { result: Vec::new() }).await;
+            let next = worker.claim(1).await.remove(0);
+            worker.end(next, End::Done { result: Vec::new() }).await;
+        }
+    }
+
+    #[test]
     async fn keys_are_listed_with_what_their_rate_has_left(kit: &Kit) {
         let shelf = &kit.shelf;
         let limits = Limits::builder().max(5).rate(3, "1m").build().expect("limits");

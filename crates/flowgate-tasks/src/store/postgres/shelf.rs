@@ -124,6 +124,13 @@ impl Shelf for Postgres {
         })
     }
 
+    fn newest_task(&self) -> Reply<'_, TaskId> {
+        Box::pin(async move {
+            let rows = self.rows("SELECT last_value FROM task_ids", Vec::new()).await?;
+            Ok(TaskId(rows.first().map_or(i64::MAX, |row| row.get(0))))
+        })
+    }
+
     fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>> {
         Box::pin(self.list_keys(after, most))
     }

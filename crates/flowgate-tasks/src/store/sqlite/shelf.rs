@@ -78,6 +78,12 @@ impl Shelf for Sqlite {
         self.threads.read("listed tasks", move |db, _| live(db, after, most))
     }
 
+    fn newest_task(&self) -> Reply<'_, TaskId> {
+        self.threads.read("looked for the newest task", |db, _| {
+            Ok(TaskId(db.prepare_cached("SELECT last FROM numbers")?.query_row([], |row| row.get(0))?))
+        })
+    }
+
     fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>> {
         self.threads.read("listed keys", move |db, now| {
             let sql = "SELECT name FROM keys WHERE name > ?1 ORDER BY name LIMIT ?2";
