@@ -57,6 +57,22 @@ impl Asked {
         values.map(|(_, value)| value.clone()).collect()
     }
 
+    /// All paths of a name, also those with commas between them. A path may have commas as well: what does not begin with `/` belongs
+    /// to what stands before it.
+    pub(crate) fn paths(&self, name: &str) -> Vec<String> {
+        let mut paths: Vec<String> = Vec::new();
+        for value in self.each(name) {
+            for (number, part) in value.split(',').map(str::trim).enumerate() {
+                match paths.last_mut().filter(|_| number > 0 && !part.starts_with('/')) {
+                    Some(path) => path.extend([",", part]),
+                    None if part.is_empty() => {}
+                    None => paths.push(part.to_owned()),
+                }
+            }
+        }
+        paths
+    }
+
     /// A number, if there is one.
     pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         let read = |text: &str| {

@@ -51,7 +51,7 @@ impl Filter {
             key: asked.all("flowControlKey"),
             caller: asked.all("callerIp"),
             host: asked.all("host"),
-            path: asked.all("path"),
+            path: asked.paths("path"),
             from: asked.number("fromDate")?,
             to: asked.number("toDate")?,
             search: asked.one("search").map(str::to_lowercase),

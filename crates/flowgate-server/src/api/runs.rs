@@ -255,7 +255,7 @@ fn filter(asked: &Asked, is_exact_url: bool) -> Result<RunFilter, Problem> {
         keys: asked.all("flowControlKey"),
         callers: asked.all("callerIp"),
         hosts: asked.all("host"),
-        paths: asked.all("path"),
+        paths: asked.paths("path"),
         from: asked.number("fromDate")?,
         to: asked.number("toDate")?,
         ..RunFilter::default()
