@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn what_is_no_wait_is_named_with_what_is() {
         for (body, said) in [
-            ("", "no wait"),
+            ("", "not a wait"),
             (r#"{"url":"ftp://x","step":{"stepId":1}}"#, "url"),
             (r#"{"url":"https://x","step":{}}"#, "stepId"),
             (r#"{"url":"https://x","step":[5,"n","Wait"]}"#, "stepId"),
@@ -182,7 +182,7 @@ mod tests {
                 r#"{"url":"https://x","timeoutHeaders":{"Upstash-Retries":3},"step":{"stepId":1}}"#,
                 "Upstash-Retries",
             ),
-            (r#"["https://x","1d",{},{"stepId":1}]"#, "no wait"),
+            (r#"["https://x","1d",{},{"stepId":1}]"#, "not a wait"),
             (r#"{"url":"https://x","timeout":"soon","step":{"stepId":1}}"#, "timeout"),
             (r#"{"url":"https://x","timeout":"400d","step":{"stepId":1}}"#, "timeout"),
         ] {

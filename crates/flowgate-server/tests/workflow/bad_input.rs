@@ -59,7 +59,7 @@ on_every_store! {
             ((Method::POST, "/v2/trigger/a-group", &[], ""), 422, "URL"),
             ((Method::POST, "/v2/wait/e", &[], wait), 422, "Upstash-Workflow-RunId"),
             ((Method::POST, "/v2/wait/e", &[gone], wait), 400, "has ended"),
-            ((Method::POST, "/v2/wait/e", &[live], "{}"), 422, "no wait"),
+            ((Method::POST, "/v2/wait/e", &[live], "{}"), 422, "not a wait"),
             ((Method::POST, "/v2/notify/wfr_nobody/e", &[], ""), 404, "live run"),
             ((Method::GET, "/v2/workflows/runs/wfr_nobody", &[], ""), 404, "live run"),
             ((Method::DELETE, "/v2/workflows/runs/wfr_nobody", &[], ""), 404, "live run"),
