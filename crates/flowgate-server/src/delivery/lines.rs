@@ -189,7 +189,7 @@ impl Lines {
         at.out -= 1;
         match line {
             Some(line) if count < MOST && at.idle.len() < MOST_FOR_ONE => {
-                at.idle.push(Rested { line, round })
+                at.idle.push(Rested { line, round });
             }
             _ => {
                 // The next of those who still wait opens one in its place.
