@@ -18,6 +18,8 @@ use foldhash::fast::RandomState;
 
 use flowgate_core::{Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
 
+#[cfg(feature = "route")]
+use super::pass::Stub;
 use super::{
     desk::{Desk, Locked},
     express::Missed,
@@ -83,6 +85,13 @@ impl Engine {
     #[inline]
     pub(crate) fn enter_unheard(&self) -> Option<Pass> {
         self.desk.express.take_unheard().then(|| Pass::plain(self.desk, 0))
+    }
+
+    /// The same, to become a pass later.
+    #[cfg(feature = "route")]
+    #[inline]
+    pub(crate) fn express(&self) -> Option<Stub> {
+        self.desk.express.take_unheard().then(|| Stub::new(self.desk))
     }
 
     /// The same for any weight, whether somebody listens or not.
