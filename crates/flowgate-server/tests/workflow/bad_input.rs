@@ -50,7 +50,7 @@ on_every_store! {
             ((Method::POST, publish, &not_a_step, r#"{"stepId": -1}"#), 422, "stepId"),
             ((Method::POST, publish, &no_id, ""), 422, "StepId"),
             ((Method::POST, publish, &no_type, STEP), 422, "fromCallback"),
-            ((Method::POST, publish, &invoke, "{}"), 422, "no invocation"),
+            ((Method::POST, publish, &invoke, "{}"), 422, "not an invocation"),
             ((Method::POST, publish, &invoke, invoker), 400, "wfr_nobody"),
             ((Method::POST, publish, &own, ""), 422, "key=<name>"),
             ((Method::POST, publish, &flow, ""), 422, "either rate=X or parallelism=Y"),

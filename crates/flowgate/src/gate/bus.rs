@@ -148,7 +148,8 @@ impl Bus {
                 Some(mailbox) => {
                     let notice =
                         || Notice { ident: Arc::clone(ident), key: event.key.cloned(), what: event.what };
-                    self.call(|| mailbox.post(notice()));
+                    // With its last handle, which is dropped there.
+                    self.call(move || mailbox.post(notice()));
                 }
                 None => someone_left = true,
             }

@@ -18,6 +18,8 @@ use foldhash::fast::RandomState;
 
 use flowgate_core::{Limits, Overflow, Rate, Reason, Refusal, Spot, Tick, What};
 
+#[cfg(feature = "route")]
+use super::pass::Stub;
 use super::{
     desk::{Desk, Locked},
     express::Missed,
@@ -85,11 +87,20 @@ impl Engine {
         self.desk.express.take_unheard().then(|| Pass::plain(self.desk, 0))
     }
 
+    /// The same, to become a pass later.
+    #[cfg(feature = "route")]
+    #[inline]
+    pub(crate) fn express(&self) -> Option<Stub> {
+        self.desk.express.take_unheard().then(|| Stub::new(self.desk))
+    }
+
     /// The same for any weight, whether somebody listens or not.
     fn enter_express(&self, weight: u32) -> Option<Answer> {
+        let is_on = self.meta.bus.is_on();
+        // A clock is code of others: it is asked before there is a slot that it could lose.
+        let started = if is_on && self.meta.bus.is_timed() { self.meta.time.now() } else { Tick::ZERO };
         let left = self.desk.express.take(weight)?;
-        if self.meta.bus.is_on() {
-            let started = if self.meta.bus.is_timed() { self.meta.time.now() } else { Tick::ZERO };
+        if is_on {
             let in_use = self.desk.express.in_use(left);
             let admission = Admission { lane: 0, weight, in_use, started, waited: Duration::ZERO };
             return Some(Answer::Full(Full::told(None, self.desk, &self.meta, None, &admission)));

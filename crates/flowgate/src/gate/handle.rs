@@ -15,6 +15,8 @@ use std::{
 
 use flowgate_core::{Code, Ident, Key, Limits, OptionError, Refusal, Spot};
 
+#[cfg(feature = "route")]
+use super::pass::Stub;
 use super::{
     builder::{GateBuilder, check_keyed},
     close::Closing,
@@ -235,11 +237,11 @@ impl<K> Gate<K> {
         OwnedEnter::begin(&self.engine, key, spot, cx)
     }
 
-    /// A pass by the express lane, where nobody listens: that is, without a trace. `None` says nothing at all.
+    /// A slot of the express lane, where nobody listens: that is, without a trace. `None` says nothing at all.
     #[cfg(feature = "route")]
     #[inline]
-    pub(crate) fn express(&self) -> Option<Pass> {
-        self.engine.enter_unheard()
+    pub(crate) fn express(&self) -> Option<Stub> {
+        self.engine.express()
     }
 
     /// Asks for a pass on behalf of a place that is not the caller; with a key where the gate has keys.

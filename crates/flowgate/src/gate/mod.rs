@@ -61,9 +61,11 @@ pub use enter::{Enter, OwnedEnter};
 pub use handle::{EntryError, Gate, Keyed, KeyedGate, Single};
 #[cfg(feature = "route")]
 pub(crate) use holding::Guard;
-#[cfg(any(feature = "http", feature = "route"))]
+#[cfg(feature = "http")]
 pub(crate) use holding::name as holder_name;
 pub use look::{Allowance, LaneLook, Look, Phase, Refusals};
+#[cfg(feature = "route")]
+pub(crate) use pass::Stub;
 pub use pass::{Pass, Scoped, Standing};
 pub(crate) use wakes::wake;
 

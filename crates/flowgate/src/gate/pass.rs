@@ -59,6 +59,51 @@ pub(crate) struct Slot {
     pub(crate) started: Tick,
 }
 
+/// A slot of the express lane whose pass is yet to be written. It is one word, so that work may begin under it while it is nowhere in
+/// memory: a pass would be written there as two words and read again at once as one to be moved, which the processor waits for.
+#[cfg(feature = "route")]
+pub(crate) struct Stub(&'static Desk);
+
+#[cfg(feature = "route")]
+impl Stub {
+    #[inline]
+    pub(super) fn new(desk: &'static Desk) -> Self {
+        Stub(desk)
+    }
+
+    /// What is done while the guard is there is done by one who holds it. It has no place yet, so it goes by a name.
+    #[inline(always)]
+    pub(crate) fn hold(&self, spot: Spot) -> Guard {
+        let (guard, weight) = (Guard::new(), One::Slot as u32);
+        guard.hold(Held { pass: super::holding::name(), desk: self.0.address(), lane: 0, weight, spot });
+        guard
+    }
+
+    #[inline(always)]
+    pub(crate) fn into_pass(self) -> Pass {
+        let desk = self.0;
+        mem::forget(self);
+        Pass::plain(desk, 0)
+    }
+}
+
+#[cfg(feature = "route")]
+impl Drop for Stub {
+    /// Only a call by value, or it would have to be in memory after all.
+    #[inline(always)]
+    fn drop(&mut self) {
+        give_up(self.0);
+    }
+}
+
+/// The work panicked as it began.
+#[cfg(feature = "route")]
+#[cold]
+#[inline(never)]
+fn give_up(desk: &'static Desk) {
+    drop(Pass::plain(desk, 0));
+}
+
 /// How the lane of a pass stands; see [`Pass::standing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    gate::{self, Begun, Enter, Gate, KeyedGate, Look, Pass, Phase},
+    gate::{self, Begun, Enter, Gate, KeyedGate, Look, Phase, Stub},
 };
 
 /// Which wrapper a gate belongs to.
@@ -102,9 +102,9 @@ impl Door {
         }
     }
 
-    /// A pass by the express lane; `None` says nothing at all.
+    /// A slot of the express lane; `None` says nothing at all.
     #[inline]
-    fn express(&self) -> Option<Pass> {
+    fn express(&self) -> Option<Stub> {
         match self {
             Door::One(gate) => gate.express(),
             Door::Many(_) => None,
@@ -166,9 +166,9 @@ impl<B> Limiter<B> {
         phase == Phase::Open && spec.limits.clone().build().is_ok_and(|declared| declared == limits)
     }
 
-    /// A pass of a gate without keys where there is nothing to wait for and nobody to tell; `None` says nothing at all.
+    /// A slot of a gate without keys where there is nothing to wait for and nobody to tell; `None` says nothing at all.
     #[inline]
-    pub(crate) fn express(&self, cx: Cx<'_>) -> Option<Pass> {
+    pub(crate) fn express(&self, cx: Cx<'_>) -> Option<Stub> {
         cx.site.doors[self.index].1.express()
     }
 

@@ -409,6 +409,7 @@ impl<F: Fn(u32) + Send + Sync + 'static> Step<u32> for Eager<F> {
 #[test]
 fn r5_a_step_that_panics_before_it_is_polled_ends_its_own_exchange_and_no_other() {
     // Seen to fail: with `Stage::begin` before the `catch_unwind` in `Flight::work`, the panic reaches the caller.
+    // With a `Stub` that does nothing when it is dropped, the slot stays taken where nobody listens.
     for stage in [Stage::new(), Stage::unheard()] {
         let panics = Eager(|body| assert!(body > 0, "as it was told to"));
         let route = Route::new("panics").concurrency(Concurrency::max(1)).from(direct()).step(panics).build();

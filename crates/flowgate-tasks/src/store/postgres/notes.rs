@@ -90,7 +90,8 @@ const SOME: &str = notes_on!(
     "line.task = ANY($3)"
 );
 
-/// Notes of what is alive or a dead letter stay. Others are looked for up to the first batch that is not old.
+/// Notes of what is alive or a dead letter stay. Others are looked for up to the first batch that is not old. A sheet that another server
+/// has just now is left to it: which of its lines stay is known of the sheet as it was.
 const PRUNE: &str = "WITH old AS MATERIALIZED (SELECT batch, seat, cardinality(seats) AS lines, places FROM sheets \
     CROSS JOIN LATERAL (SELECT coalesce(array_agg(place), '{}') AS places \
     FROM unnest(tasks, ats) WITH ORDINALITY AS line (task, at, place) \
@@ -98,17 +99,19 @@ const PRUNE: &str = "WITH old AS MATERIALIZED (SELECT batch, seat, cardinality(s
     OR EXISTS (SELECT FROM tasks AS live WHERE live.id = line.task) \
     OR line.task IN (SELECT held.id FROM leases CROSS JOIN LATERAL unnest(ids) AS held (id) WHERE held.id <> ALL(done))) AS stay \
     WHERE batch <= coalesce((SELECT batch FROM sheets WHERE $1 <= ANY(ats) ORDER BY batch LIMIT 1), 9223372036854775807) \
-    AND cardinality(places) < cardinality(seats) ORDER BY batch, seat LIMIT $2), \
+    AND cardinality(places) < cardinality(seats) ORDER BY batch, seat LIMIT $2 FOR UPDATE OF sheets SKIP LOCKED), \
     emptied AS (DELETE FROM sheets USING old WHERE sheets.batch = old.batch AND sheets.seat = old.seat AND places = '{}'), \
     thinned AS (UPDATE sheets SET seat = (SELECT min(seats[place]) FROM unnest(places) AS place), \
     seats = array(SELECT seats[place] FROM unnest(places) AS place), tasks = array(SELECT tasks[place] FROM unnest(places) AS place), \
     ats = array(SELECT ats[place] FROM unnest(places) AS place), \
     bodies = CASE WHEN bodies IS NOT NULL THEN array(SELECT bodies[place] FROM unnest(places) AS place) END FROM old WHERE sheets.batch = old.batch AND sheets.seat = old.seat AND places <> '{}') \
     SELECT coalesce(sum(lines - cardinality(places)), 0)::bigint, coalesce(array_agg(DISTINCT batch), '{}') FROM old";
-/// Packs of batches that have no sheet any more: of those that were just looked through, and whatever is older than all that is noted.
-const PRUNE_PACKS: &str = "DELETE FROM packs WHERE \
-    (batch = ANY($1) OR batch < (SELECT coalesce(min(batch), 9223372036854775807) FROM sheets)) \
+/// Packs of batches that have no sheet any more.
+const PRUNE_PACKS: &str = "DELETE FROM packs WHERE batch = ANY($1) \
     AND NOT EXISTS (SELECT FROM sheets WHERE sheets.batch = packs.batch)";
+/// Packs that are older than all sheets: of one who was killed after it had removed these.
+const PRUNE_STRAY_PACKS: &str = "DELETE FROM packs WHERE batch IN (SELECT batch FROM packs \
+    WHERE batch < (SELECT coalesce(min(batch), 9223372036854775807) FROM sheets) ORDER BY batch LIMIT $1)";
 /// At most so many sheets are looked through at once.
 const PRUNED: i64 = 200;
 
@@ -144,6 +147,7 @@ impl Postgres {
         if removed > 0 {
             // A statement of its own: it sees what others removed of the same batch meanwhile.
             self.rows(PRUNE_PACKS, vec![Box::new(batches)]).await?;
+            self.rows(PRUNE_STRAY_PACKS, vec![Box::new(PRUNED)]).await?;
         }
         Ok(removed.unsigned_abs())
     }
@@ -164,6 +168,8 @@ fn note(row: &Row, pack: &mut Vec<Vec<u8>>) -> Result<Note, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use flowgate_testkit::postgres::Postgres as Server;
 
     use super::*;
@@ -179,7 +185,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_pack_goes_with_the_last_sheet_of_its_batch() {
-        // Seen to fail: without either half of what `PRUNE_PACKS` asks for.
+        // Seen to fail: without either of the statements that remove packs.
         let url = Server::shared().create_database("packs").expect("a database");
         let store = Postgres::connect(&url).await.expect("a store");
         let note = |number: i64| NewNote {
@@ -204,5 +210,24 @@ mod tests {
         assert_eq!(bodies, left);
         assert_eq!(store.prune_notes(Tick::from_nanos(102)).await.expect("pruned"), 32);
         assert_eq!((count(&store, "packs").await, count(&store, "sheets").await), (2, 2));
+    }
+
+    #[tokio::test]
+    async fn a_sheet_that_another_server_prunes_is_left_to_it() {
+        // Seen to fail: without `SKIP LOCKED` it was waited for, and then thinned by what was known of it before.
+        let url = Server::shared().create_database("pruned").expect("a database");
+        let store = Postgres::connect(&url).await.expect("a store");
+        let note = |task: i64| NewNote { task: TaskId(task), at: Tick::ZERO, body: Vec::new() };
+        store.write_notes([note(1000), note(2000)].into()).await.expect("two sheets");
+        let (other, connection) =
+            tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("another");
+        tokio::spawn(connection);
+        let lock = "BEGIN; SELECT FROM flowgate.sheets WHERE tasks = '{1000}' FOR UPDATE";
+        other.batch_execute(lock).await.expect("it has one of them");
+        let pruned = tokio::time::timeout(Duration::from_secs(20), store.prune_notes(Tick::from_nanos(9)));
+        assert_eq!(pruned.await.expect("nobody is waited for").expect("pruned"), 1);
+        other.batch_execute("ROLLBACK").await.expect("it lets go");
+        assert_eq!(store.prune_notes(Tick::from_nanos(9)).await.expect("pruned"), 1);
+        assert_eq!((count(&store, "packs").await, count(&store, "sheets").await), (0, 0));
     }
 }

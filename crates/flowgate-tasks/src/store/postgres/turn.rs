@@ -283,7 +283,7 @@ fn again(
     let has_more = scene.budget > 0 && (plan.has_more || is_left && (is_full || may_be_others));
     if plan.wants_locks {
         Again::WithLocks
-    } else if is_cut || has_more && !(has_come_round && taken.is_empty()) {
+    } else if is_cut && scene.budget > 0 || has_more && !(has_come_round && taken.is_empty()) {
         Again::Now
     } else if taken.is_empty() && (has_more || is_locked_out) {
         Again::Soon

@@ -57,7 +57,7 @@ pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_u
 const BURY: &str = "DELETE FROM workers WHERE id IN (\
     SELECT id FROM workers WHERE lease_until < (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)";
 const ORPHANS: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL AS is_ahead FROM leases \
-    WHERE NOT EXISTS (SELECT FROM workers WHERE workers.id = leases.worker) ORDER BY id LIMIT 16";
+    WHERE NOT EXISTS (SELECT FROM workers WHERE workers.id = leases.worker) ORDER BY id LIMIT 4";
 const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL AS is_ahead FROM leases \
     WHERE worker = $1 AND id <> ALL($2)";
 const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";

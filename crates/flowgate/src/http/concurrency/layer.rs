@@ -155,7 +155,13 @@ impl ConcurrencyLimit {
     /// These limits, with the layer's own line where they have none with a bound.
     fn with_line(&self, limits: Limits) -> Result<Limits, OptionError> {
         match limits.overflow() {
-            Overflow::Queue { max: None, .. } => limits.with_overflow(self.look().limits.overflow()),
+            Overflow::Queue { max: None, timeout: None } => {
+                limits.with_overflow(self.look().limits.overflow())
+            }
+            Overflow::Queue { max: None, timeout: Some(timeout) } => {
+                let accepted = "`queue` beside it: how many may wait for so long";
+                Err(OptionError::new("queue_timeout", format_args!("{timeout:?}"), accepted))
+            }
             _ => Ok(limits),
         }
     }

@@ -15,7 +15,7 @@ use pin_project_lite::pin_project;
 
 use super::passes::Passes;
 use crate::{
-    gate::{Begun, OwnedEnter, Pass},
+    gate::{Begun, OwnedEnter, Pass, Stub},
     route::{
         cx::Cx,
         error::Error,
@@ -61,29 +61,32 @@ where
 
     /// A part of its caller, so that it is put together where it is to stay.
     #[inline(always)]
-    pub(super) fn inside(passes: Passes, cx: Cx<'a>, exchange: Exchange<B>, run: &N) -> Self {
-        // The work begins under its passes: a step may do something before it is first polled.
+    pub(super) fn inside(slot: Stub, cx: Cx<'a>, exchange: Exchange<B>, run: &N) -> Self {
+        // The work begins under its pass: a step may do something before it is first polled.
         let spot = cx.sent_at;
-        let held = passes.hold_on_the_way(spot);
+        let held = slot.hold(spot);
         let work = run(exchange, cx);
         drop(held);
-        Bound::Inside { work, passes, spot }
+        Bound::Inside { work, passes: Passes::One(slot.into_pass()), spot }
     }
 
     /// Through all gates, and on to the work. Apart, so that those who need not wait do not carry what this one needs.
     #[inline(never)]
     fn enter(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Result<(), Halt>> {
         let Stage::Entering { entry } = self.as_mut().project() else { return Poll::Ready(Ok(())) };
-        let entered = ready!(entry.poll(task));
-        // Whatever comes now, they are given back before anybody hears of it.
-        let passes = std::mem::take(&mut entry.passes);
-        if let Err(halt) = entered {
+        if let Err(halt) = ready!(entry.poll(task)) {
+            // They are given back before anybody hears of it.
             self.set(Bound::Done);
             return Poll::Ready(Err(halt));
         }
         let exchange = entry.exchange.take().expect("the work has not begun");
-        let inside = Bound::inside(passes, entry.cx, exchange, &entry.run);
-        self.set(inside);
+        let spot = entry.cx.sent_at;
+        // As in `inside`. The passes stay where they are meanwhile, which is what tells them from others.
+        let held = entry.passes.hold(spot);
+        let work = (entry.run)(exchange, entry.cx);
+        drop(held);
+        let passes = std::mem::take(&mut entry.passes);
+        self.set(Bound::Inside { work, passes, spot });
         Poll::Ready(Ok(()))
     }
 }

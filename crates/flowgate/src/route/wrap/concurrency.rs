@@ -6,7 +6,7 @@ use std::{fmt, future::Future, time::Duration};
 
 use flowgate_core::{Limits, LimitsBuilder};
 
-use super::{bound::Bound, passes::Passes, stack::Wrap};
+use super::{bound::Bound, stack::Wrap};
 use crate::route::{
     cx::Cx,
     error::BoxError,
@@ -131,9 +131,9 @@ impl<B: Send + 'static, S: Step<B>> Step<B> for Bounded<B, S> {
         };
         // One gate with a slot free and nobody listening: all that a limit costs is to take it.
         if let [limiter] = limiters
-            && let Some(pass) = limiter.express(cx)
+            && let Some(slot) = limiter.express(cx)
         {
-            return Bound::inside(Passes::One(pass), cx, exchange, &run);
+            return Bound::inside(slot, cx, exchange, &run);
         }
         Bound::entering(limiters, cx, exchange, run)
     }

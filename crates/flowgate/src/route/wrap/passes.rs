@@ -5,7 +5,7 @@
 
 use flowgate_core::Spot;
 
-use crate::gate::{Guard, Pass, holder_name};
+use crate::gate::{Guard, Pass};
 
 /// Nearly always one. No larger than that: it is a part of every exchange under a bound.
 #[derive(Debug, Default)]
@@ -44,20 +44,6 @@ impl Passes {
             Passes::Several(nest) => nest.note(&guard, spot),
         }
         guard
-    }
-
-    /// The same for passes that are yet to come to their place. They go by a name until then: to have a place meanwhile, one would have to
-    /// be written to memory, and to be waited for when it is read again to move on.
-    #[inline(always)]
-    pub(super) fn hold_on_the_way(&self, spot: Spot) -> Guard {
-        match self {
-            Passes::One(pass) => {
-                let guard = Guard::new();
-                pass.note_as(holder_name(), &guard, spot);
-                guard
-            }
-            _ => self.hold(spot),
-        }
     }
 }
 
