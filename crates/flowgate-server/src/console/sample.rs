@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use flowgate_core::Rate;
 use flowgate_tasks::store::{Census, KeySpent, MOST_COUNTED, QueueLook};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -128,10 +129,37 @@ pub(super) fn key(spent: &KeySpent) -> Value {
     }
     if let Some(sent) = &key.sent {
         view["sentMax"] = json!(sent.max());
+        view["canPinAgain"] = json!(pinned.rate().is_none_or(can_be_said));
         view["sentRate"] = json!(sent.rate().map(ToString::to_string));
     }
     if let Some(rate) = &spent.rate {
         view["rateEndsAt"] = json!(rate.resets_at.as_nanos() / 1_000_000);
     }
     view
+}
+
+/// Whether a pin can name this rate: whole seconds, and either a window or what `smooth` makes of it.
+fn can_be_said(rate: &Rate) -> bool {
+    let (count, period) = (rate.rate(), rate.period());
+    let is_as = |said: Result<Rate, _>| said.is_ok_and(|said: Rate| said == *rate);
+    period.as_nanos().is_multiple_of(1_000_000_000)
+        && (is_as(Rate::window(count, period)) || is_as(Rate::smooth(count, period)))
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgate_core::Period;
+
+    use super::*;
+
+    #[test]
+    fn f6_only_a_pin_that_can_be_said_again_can_be_undone() {
+        // Seen to fail: with each period of whole seconds taken for one that can be said, a bucket came back as a window.
+        let period = |text: &str| text.parse::<Period>().expect("a period");
+        let said = |rate: Result<Rate, _>| can_be_said(&rate.expect("a rate"));
+        assert!(said(Rate::window(5, period("60s"))));
+        assert!(said(Rate::smooth(90, period("60s"))));
+        assert!(!said(Rate::bucket(90, period("60s"), 40)), "how many at once is not said");
+        assert!(!said(Rate::window(5, period("1500ms"))), "nor are parts of a second");
+    }
 }

@@ -26,12 +26,13 @@ export function pin(view, then) {
     `Pin the limits of ${key}`,
     [
       { name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: view.parallelismMax ?? "", hint: "In flight at once. Empty: as the messages say." },
-      { name: "rate", label: "Rate", kind: "number", min: 1, value: view.rateMax ?? "", hint: "Starts in a period. Empty: as the messages say." },
+      { name: "rate", label: "Rate", kind: "number", min: 1, value: view.rateMax ?? "", hint: `Starts in a period${view.isSmooth ? ", spread over it as they are now" : ""}. Empty: as the messages say.` },
       { name: "period", label: "Period, in seconds", kind: "number", min: 1, value: view.ratePeriodMillis % 1000 === 0 ? view.ratePeriod : "" },
     ],
     "Pin",
     async (values) => {
       if (values.rate === "") values.period = "";
+      else if (view.isSmooth) values.smooth = true;
       await changeKey(key, "pin", values);
       then?.();
     },
@@ -41,11 +42,9 @@ export function pin(view, then) {
 
 export function unpin(view, then) {
   const { flowControlKey: key } = view;
-  const pinned = { parallelism: view.isPinnedParallelism ? view.parallelismMax : "", ...(view.isPinnedRate ? { rate: view.rateMax, period: view.ratePeriod } : {}) };
-  // A period of less than a second cannot be said again.
-  const isWhole = !view.isPinnedRate || view.ratePeriodMillis % 1000 === 0;
+  const pinned = { parallelism: view.isPinnedParallelism ? view.parallelismMax : "", ...(view.isPinnedRate ? { rate: view.rateMax, period: view.ratePeriod, smooth: view.isSmooth } : {}) };
   const undo = () => act(() => changeKey(key, "pin", pinned), `${key} is pinned again`).then(then);
-  return act(() => changeKey(key, "unpin"), `${key}: the messages' own limits hold again`, isWhole ? undo : null).then(then);
+  return act(() => changeKey(key, "unpin"), `${key}: the messages' own limits hold again`, view.canPinAgain ? undo : null).then(then);
 }
 
 export function sendMessage(key = "") {

@@ -6,6 +6,7 @@ import { api, base, browse, endpoint, flow, go, logIn, publish, reads, row, text
 const there = await endpoint();
 for (let sent = 0; sent < 2; sent += 1) await publish(there.url("/hold"), flow("orders", "rate=1, period=1h"));
 await api("POST", "/v2/flowControl/orders/pin?parallelism=3");
+await publish(there.url("/hold"), flow("mail", "parallelism=1"));
 await api("POST", `/v2/schedules/${there.url("/ok")}`, { "Upstash-Cron": "0 9 * * *", "Upstash-Schedule-Id": "report" });
 await api("POST", "/v2/queues", { "content-type": "application/json" }, '{"queueName": "invoices", "parallelism": 2}');
 
@@ -60,6 +61,17 @@ await browse(async (page) => {
   await page.waitForSelector(`${row("invoices")} [data-do=pause]`);
   await page.click(`${row("invoices")} [data-do=pause]`);
   await until("it is paused", async () => (await api("GET", "/v2/queues/invoices")).paused);
+  // A pin that lets starts through evenly is that again.
+  const mail = () => api("GET", "/v2/flowControl/mail");
+  await api("POST", "/v2/flowControl/mail/pin?parallelism=3&rate=90&period=60&smooth=true");
+  await page.goto(`${base}/console/keys/mail`);
+  await page.waitForSelector(".tools [data-do=unpin]");
+  await page.click(".tools [data-do=unpin]");
+  await undone("that it is unpinned is said", /own limits hold again/);
+  await until("it is pinned again", async () => (await mail()).isPinnedRate);
+  const { rateMax, ratePeriod, isSmooth, parallelismMax } = await mail();
+  assert.deepEqual([rateMax, ratePeriod, isSmooth, parallelismMax], [90, 60, true, 3]);
+
   await undone("that is said", /invoices is paused/);
   await until("it goes on", async () => !(await api("GET", "/v2/queues/invoices")).paused);
   assert.match(await text(page, row("invoices")), /invoices/);
