@@ -39,6 +39,17 @@ await browse(async (page) => {
   await reads(page, "which is shown", ".page-title", /pinned/);
   await page.waitForSelector(".tools [data-do=unpin]");
 
+  // What is not said any more is not undone by the keyboard either.
+  const pushedOut = await page.evaluate(async () => {
+    const { toast, undoLast } = await import("/console/assets/dialogs.js");
+    let count = 0;
+    toast("done", "well", () => { count += 1; });
+    for (let more = 0; more < 4; more += 1) toast("and more");
+    undoLast();
+    return count;
+  });
+  assert.equal(pushedOut, 0, "a toast that was pushed out");
+
   // Its rate cannot be spent again: that is asked first, and whoever says no has changed nothing.
   await page.click(".tools [data-do=reset]");
   await reads(page, "what it does is said before", "dialog", /cannot be undone/);
@@ -49,6 +60,17 @@ await browse(async (page) => {
   await page.waitForSelector("dialog [data-do=confirm]");
   await page.click("dialog [data-do=confirm]");
   await until("a new period", async () => (await key()).rateCount === 0);
+
+  // A pin that lets starts through evenly is that again.
+  const mail = () => api("GET", "/v2/flowControl/mail");
+  await api("POST", "/v2/flowControl/mail/pin?parallelism=3&rate=90&period=60&smooth=true");
+  await page.goto(`${base}/console/keys/mail`);
+  await page.waitForSelector(".tools [data-do=unpin]");
+  await page.click(".tools [data-do=unpin]");
+  await undone("that it is unpinned is said", /own limits hold again/);
+  await until("it is pinned again", async () => (await mail()).isPinnedRate);
+  const { rateMax, ratePeriod, isSmooth, parallelismMax } = await mail();
+  assert.deepEqual([rateMax, ratePeriod, isSmooth, parallelismMax], [90, 60, true, 3]);
 
   // A schedule, and a FIFO queue.
   await go(page, "schedules");
@@ -61,17 +83,6 @@ await browse(async (page) => {
   await page.waitForSelector(`${row("invoices")} [data-do=pause]`);
   await page.click(`${row("invoices")} [data-do=pause]`);
   await until("it is paused", async () => (await api("GET", "/v2/queues/invoices")).paused);
-  // A pin that lets starts through evenly is that again.
-  const mail = () => api("GET", "/v2/flowControl/mail");
-  await api("POST", "/v2/flowControl/mail/pin?parallelism=3&rate=90&period=60&smooth=true");
-  await page.goto(`${base}/console/keys/mail`);
-  await page.waitForSelector(".tools [data-do=unpin]");
-  await page.click(".tools [data-do=unpin]");
-  await undone("that it is unpinned is said", /own limits hold again/);
-  await until("it is pinned again", async () => (await mail()).isPinnedRate);
-  const { rateMax, ratePeriod, isSmooth, parallelismMax } = await mail();
-  assert.deepEqual([rateMax, ratePeriod, isSmooth, parallelismMax], [90, 60, true, 3]);
-
   await undone("that is said", /invoices is paused/);
   await until("it goes on", async () => !(await api("GET", "/v2/queues/invoices")).paused);
   assert.match(await text(page, row("invoices")), /invoices/);
