@@ -34,9 +34,10 @@ pub(super) struct Totals {
     pub(super) keys: u64,
     pub(super) paused_keys: u64,
     pub(super) pinned_keys: u64,
+    /// Messages that are dead, of all namespaces.
     pub(super) dead: u64,
-    /// Where counting of the dead ends.
-    pub(super) most_counted: u32,
+    /// There may be more of them: counting ends somewhere.
+    pub(super) is_dead_more: bool,
     /// Queues that are paused, those of the API among them.
     pub(super) paused_queues: u64,
     /// Workers that are alive, this server's own among them.
@@ -47,6 +48,8 @@ pub(super) struct Totals {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     pub(super) census: Census,
+    /// Of the dead tasks, those that are messages.
+    pub(super) letters: u64,
     pub(super) paused_fifo: u64,
     pub(super) workers: u64,
 }
@@ -86,7 +89,7 @@ impl<T: Clone> Past<T> {
 
 impl Totals {
     pub(super) fn new(at: u64, queues: &[QueueLook], cap: Option<u32>, rounds: Rounds) -> Self {
-        let Rounds { census, paused_fifo, workers } = rounds;
+        let Rounds { census, letters, paused_fifo, workers } = rounds;
         let paused = queues.iter().filter(|queue| queue.is_paused).count() as u64;
         Totals {
             at,
@@ -97,8 +100,8 @@ impl Totals {
             keys: census.keys,
             paused_keys: census.paused_keys,
             pinned_keys: census.pinned_keys,
-            dead: census.dead,
-            most_counted: MOST_COUNTED,
+            dead: letters,
+            is_dead_more: letters > 0 && census.dead >= u64::from(MOST_COUNTED),
             paused_queues: paused + paused_fifo,
             workers,
             ..Totals::default()
@@ -126,10 +129,10 @@ pub(super) fn key(spent: &KeySpent) -> Value {
     if let Some(pinned) = &key.pinned {
         view["pinnedMax"] = json!(pinned.max());
         view["pinnedRate"] = json!(pinned.rate().map(ToString::to_string));
+        view["canPinAgain"] = json!(pinned.rate().is_none_or(can_be_said));
     }
     if let Some(sent) = &key.sent {
         view["sentMax"] = json!(sent.max());
-        view["canPinAgain"] = json!(pinned.rate().is_none_or(can_be_said));
         view["sentRate"] = json!(sent.rate().map(ToString::to_string));
     }
     if let Some(rate) = &spent.rate {

@@ -89,7 +89,7 @@ export function tiles() {
     tile("In flight", "flight", (now) => now.inFlight, (now) => number(now.inFlight), (now) => (now.cap ? `of ${number(now.cap)} in the cluster` : "no cluster cap")),
     tile("Waiting", "wait", (now) => now.waiting, (now) => number(now.waiting), (now) => (now.delayed > 0 ? `${number(now.delayed)} delayed` : "none delayed")),
     tile("Delivered", "well", each((now) => now.delivered), (now) => rate(each((of) => of.delivered)(now)), () => "per second"),
-    tile("Failed tries", "bad", each((now) => now.retried + now.failed), (now) => rate(each((of) => of.retried + of.failed)(now)), (now) => (now.dead > 0 ? `${counted(now.dead, now.dead >= now.mostCounted)} dead` : "no dead letters")),
+    tile("Failed tries", "bad", each((now) => now.retried + now.failed), (now) => rate(each((of) => of.retried + of.failed)(now)), (now) => (now.dead > 0 ? `${counted(now.dead, now.isDeadMore)} dead` : "no dead letters")),
   ];
   return { node: h("div", { class: "tiles" }, all.map(({ node }) => node)), show: () => all.forEach((one) => one.show(live.past.totals)) };
 }

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { button, act, confirm, dialog, toast } from "./dialogs.js";
 import { actions, list, pager, search, text, time } from "./list.js";
-import { counted, host, number, short } from "./format.js";
+import { host, number, short } from "./format.js";
 import { get, part, post, remove } from "./server.js";
 import * as live from "./live.js";
 import { asked } from "./page-messages.js";
@@ -71,7 +71,6 @@ export function lettersPage({ go, link }) {
   let isLeft = false;
   let isMore = false;
   let known = null;
-  let isCountMore = false;
   const open = (letter) => go(`messages/${letter.messageId}`);
   const isOfRun = (letter) => Boolean(letter.workflowRunId);
   // A run goes on from the step that failed; a message is sent again.
@@ -109,7 +108,8 @@ export function lettersPage({ go, link }) {
   const ids = (letters) => letters.map((letter) => letter.dlqId).join(",");
   // Everything that the search means, or really everything.
   const filter = () => { const params = meant(box.value()); return Object.keys(params).length === 0 ? { all: true } : params; };
-  const all = () => { if (!isMore) return null; return box.value() ? "all that are found" : known > 0 ? `all ${counted(known, isCountMore)}` : "all of them"; };
+  // How many that are is not said: those of other namespaces are counted beside them, and stay where they are.
+  const all = () => { if (!isMore) return null; return box.value() ? "all that are found" : "all of them"; };
   const retryAll = button("retry", "Retry all", async () => {
     const these = seen();
     const [count, runs, messages] = [these.length, these.filter(isOfRun), these.filter((letter) => !isOfRun(letter))];
@@ -161,7 +161,6 @@ export function lettersPage({ go, link }) {
 
   const unhear = live.hear(({ totals }) => {
     if (!totals) return;
-    isCountMore = totals.dead >= totals.mostCounted;
     if ((known !== null && known !== totals.dead) || totals.failed > 0) load(pages.from(), table.offer);
     known = totals.dead;
   });

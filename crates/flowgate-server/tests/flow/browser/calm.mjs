@@ -19,7 +19,7 @@ await browse(async (page) => {
   // A look that says it was not about the keys of this page, for the page had just come, leaves their figures as they are; one that was
   // about them, and has nothing of them, says that they are idle.
   const told = (unseen) => {
-    const totals = { at: Date.now(), inFlight: 4711, waiting: 0, delayed: 0, delivered: 0, retried: 0, failed: 0, spanMs: 1000, keys: 71, pausedKeys: 0, pinnedKeys: 0, dead: 0, mostCounted: 9, pausedQueues: 0, workers: 1 };
+    const totals = { at: Date.now(), inFlight: 4711, waiting: 0, delayed: 0, delivered: 0, retried: 0, failed: 0, spanMs: 1000, keys: 71, pausedKeys: 0, pinnedKeys: 0, dead: 0, isDeadMore: false, pausedQueues: 0, workers: 1 };
     return `event: sample\ndata: ${JSON.stringify({ totals, keys: {}, unseen })}\n\n`;
   };
   await page.setRequestInterception(true);
