@@ -211,6 +211,8 @@ export function heldBy(view) {
 
 export function keysPage({ go, link }) {
   let shown = [];
+  // Rows that are kept under somebody's hand, though they are no more among those.
+  let kept = [];
   let isLeft = false;
   const figures = tiles();
   const look = noteLine(link);
@@ -235,8 +237,10 @@ export function keysPage({ go, link }) {
       shown = page.keys;
       empty();
       put(shown);
+      const names = new Set(shown.map((view) => view.flowControlKey));
+      kept = [...table.rows.values()].map(({ item }) => item).filter((view) => !names.has(view.flowControlKey));
       pages.show(page.next, words(page));
-      live.watch(shown.map((view) => view.flowControlKey));
+      live.watch([...shown, ...kept].map((view) => view.flowControlKey));
     } catch (trouble) {
       if (own !== turn || isLeft) return;
       table.fail("The keys", trouble, refresh);
@@ -269,14 +273,16 @@ export function keysPage({ go, link }) {
   const unhear = live.hear((told) => {
     figures.show();
     look.show();
-    if (told.isHistory) { for (const view of shown) table.update(view.flowControlKey, view); return; }
+    const draw = () => { for (const view of [...shown, ...kept]) table.update(view.flowControlKey, view); };
+    if (told.isHistory) return draw();
     which.count("all", told.totals.keys > 0 ? counted(told.totals.keys) : "");
     which.count("paused", told.totals.pausedKeys > 0 ? number(told.totals.pausedKeys) : "");
     which.count("pinned", told.totals.pinnedKeys > 0 ? number(told.totals.pinnedKeys) : "");
     // A key of which there is nothing any more is idle; one that this look was not about is as it was.
     const idle = (view) => ({ ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false, ...(view.rateMax === undefined ? {} : { rateCount: 0 }) });
-    shown = shown.map((view) => told.keys[view.flowControlKey] ?? (told.isTold(view.flowControlKey) ? idle(view) : view));
-    for (const view of shown) table.update(view.flowControlKey, view);
+    const newest = (view) => told.keys[view.flowControlKey] ?? (told.isTold(view.flowControlKey) ? idle(view) : view);
+    [shown, kept] = [shown.map(newest), kept.map(newest)];
+    draw();
     const has = `${told.totals.keys} ${told.totals.pausedKeys} ${told.totals.pinnedKeys}`;
     const isChanged = known !== has || (shown.length === 0 && told.totals.inFlight + told.totals.waiting > 0);
     known = has;

@@ -54,6 +54,15 @@ await browse(async (page) => {
   await until("then the order is as it should be", async () => (await first()) === "alpha");
   assert.equal(await page.$("[data-do=fresh]:not([hidden])"), null);
 
+  // A row that is kept for the hand above it, though it is no more among those of the page, is no picture: it goes on.
+  await page.hover(`${row("alpha")} [data-do=pause]`);
+  const last = await page.$eval("tbody tr:last-child", (tr) => tr.dataset.id);
+  for (let next = 0; next < 10; next += 1) await line(`new-${next}`, 2);
+  await reads(page, "ten others are busier", "[data-do=fresh]", /^10 new: show/);
+  await api("POST", `/v2/flowControl/${last}/pause`);
+  await reads(page, "it is paused, and says so", row(last), /paused/);
+  await page.mouse.move(2, 2);
+
   // The log: what is new waits while a row has the focus, and comes by the button.
   await go(page, "messages");
   await page.mouse.move(2, 2);
