@@ -142,7 +142,11 @@ export function messagePage({ name: id, go, link, back }) {
     return next ? go(`messages/${next}`) : load();
   }
 
+  let turn = 0;
+
   async function load() {
+    const own = (turn += 1);
+    const isOld = () => own !== turn || isLeft;
     let all, message;
     try {
       all = (await get("events", { messageIds: id, count: 200 })).events;
@@ -150,13 +154,13 @@ export function messagePage({ name: id, go, link, back }) {
       message = all[0]?.state === "CANCELED" ? null : await get(`messages/${part(id)}`).catch((trouble) => { if (trouble.status === 404) return null; throw trouble; });
     } catch (trouble) {
       // What is there already stays.
-      if (!isLeft && log.children.length === 0) fill(rest, unread("The message", trouble, load));
+      if (!isOld() && log.children.length === 0) fill(rest, unread("The message", trouble, load));
       return;
     }
     const newest = all[0];
     // One that failed may be sent again, while it is a dead letter.
     const letter = newest?.state === "FAILED" ? await get("dlq", { messageId: id, count: 1 }).then(({ messages }) => messages[0] ?? null, () => null) : null;
-    if (isLeft) return;
+    if (isOld()) return;
     const first = all.find((event) => event.state === "CREATED");
     const about = message ?? first ?? newest;
     if (!about) {

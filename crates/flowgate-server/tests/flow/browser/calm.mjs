@@ -100,3 +100,28 @@ await browse(async (page) => {
 
 there.close();
 console.log("calm: all well");
+
+  // An answer that comes behind a later one is not shown over it.
+  await api("POST", "/v2/queues", { "content-type": "application/json" }, '{"queueName": "invoices", "parallelism": 2}');
+  await go(page, "queues");
+  await page.waitForSelector(`${row("invoices")} [data-do=pause]`);
+  const body = await page.evaluate(() => fetch("/console/data/queues").then((told) => told.text()));
+  const held = [];
+  let isPast = false;
+  const hold = (request) => {
+    if (request.url().endsWith("/console/data/queues") && (isPast || held.length === 0)) held.push(request);
+    else request.continue();
+  };
+  await page.setRequestInterception(true);
+  page.on("request", hold);
+  await until("one is asked", () => held.length > 0);
+  await api("POST", "/v2/queues/invoices/pause");
+  await reads(page, "the later answer", row("invoices"), /paused/);
+  isPast = true;
+  await held.shift().respond({ contentType: "application/json", body });
+  await page.evaluate(() => fetch("/console/session").then((told) => told.text()));
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  assert.match(await text(page, row("invoices")), /paused/, "it is still paused");
+  page.off("request", hold);
+  for (const request of held) await request.continue();
+  await page.setRequestInterception(false);
