@@ -75,6 +75,16 @@ await browse(async (page) => {
   assert.ok(!(await text(page, "tbody")).includes(messageId));
   await page.click("[data-do=fresh]");
   await reads(page, "and is shown when it is wanted", "tbody", new RegExp(messageId));
+  // By the keyboard as well, which is in the list afterwards.
+  await page.keyboard.press("j");
+  const later = await publish(there.url("/ok"));
+  await page.waitForSelector("[data-do=fresh]:not([hidden])");
+  await page.focus("[data-do=fresh]");
+  await page.evaluate(() => new Promise((resolve) => setTimeout(() => requestAnimationFrame(resolve))));
+  assert.ok(await page.$("[data-do=fresh]:not([hidden])"), "it is there for who comes to it");
+  await page.keyboard.press("Enter");
+  await reads(page, "it is shown", "tbody", new RegExp(later.messageId));
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "TR", "the focus is in the list");
 
   // A message that will be tried again, read again and again meanwhile: what was opened stays open, and the focus where it is.
   const asked = async (path) => page.waitForResponse((response) => response.url().includes(path));
@@ -96,10 +106,6 @@ await browse(async (page) => {
   for (let turn = 0; turn < 2; turn += 1) await asked("/data/key?");
   await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
   assert.equal(await page.evaluate(() => document.activeElement.href), link, "the focus is where it was");
-});
-
-there.close();
-console.log("calm: all well");
 
   // An answer that comes behind a later one is not shown over it.
   await api("POST", "/v2/queues", { "content-type": "application/json" }, '{"queueName": "invoices", "parallelism": 2}');
@@ -125,3 +131,7 @@ console.log("calm: all well");
   page.off("request", hold);
   for (const request of held) await request.continue();
   await page.setRequestInterception(false);
+});
+
+there.close();
+console.log("calm: all well");
