@@ -280,7 +280,7 @@ mod tests {
 
     #[tokio::test]
     async fn f6_what_a_worker_gave_up_is_not_counted_among_the_letters() {
-        // Seen to fail: with all that is dead counted, the page said two letters, and had one.
+        // Seen to fail: with all that is dead counted, a task of a worker was told as a letter.
         let store: Arc<dyn Shelf> = Arc::new(Sqlite::in_memory().expect("a store"));
         let (desk, _log) = Desk::open(Arc::clone(&store), false).await.expect("a desk");
         let hub = Hub::new(desk);
