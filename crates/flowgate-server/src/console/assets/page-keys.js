@@ -218,7 +218,7 @@ export function keysPage({ go, link }) {
   const look = noteLine(link);
   const refresh = () => load(pages.from());
   // Asked by nobody: nothing moves under a hand.
-  const renew = () => load(pages.from(), table.offer);
+  const renew = () => load(pages.from(), true);
   const { all } = columns(refresh, go);
   const open = (view) => go(keyPath(view.flowControlKey));
   const table = list({ label: "Keys", columns: all, id: (view) => view.flowControlKey, open, keys: { p: (view) => pauseOrResume(view, refresh), w: (view) => why(view.flowControlKey, ...whyKey(view.flowControlKey), go) } });
@@ -227,8 +227,12 @@ export function keysPage({ go, link }) {
   const pages = pager(load);
   let turn = 0;
 
-  async function load(after, put = table.show) {
+  // What somebody asked for is shown, also where the answer is that to a later question of nobody's.
+  let isAsked = false;
+
+  async function load(after, isOffer = false) {
     const own = (turn += 1);
+    isAsked ||= !isOffer;
     const began = Date.now();
     try {
       const page = await data("keys", { search: box.value(), show: which.value(), after: after ?? "" });
@@ -236,7 +240,8 @@ export function keysPage({ go, link }) {
       took = Date.now() - began;
       shown = page.keys;
       empty();
-      put(shown);
+      (isAsked ? table.show : table.offer)(shown);
+      isAsked = false;
       const names = new Set(shown.map((view) => view.flowControlKey));
       kept = [...table.rows.values()].map(({ item }) => item).filter((view) => !names.has(view.flowControlKey));
       pages.show(page.next, words(page));

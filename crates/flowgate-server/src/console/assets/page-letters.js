@@ -139,8 +139,12 @@ export function lettersPage({ go, link }) {
   }, { kind: "plain", testid: "delete-all" });
   let turn = 0;
 
-  async function load(cursor, put = table.show) {
+  // What somebody asked for is shown, also where the answer is that to a later question of nobody's.
+  let isAsked = false;
+
+  async function load(cursor, isOffer = false) {
     const own = (turn += 1);
+    isAsked ||= !isOffer;
     const typed = box.value();
     let told;
     try {
@@ -153,7 +157,8 @@ export function lettersPage({ go, link }) {
     const shown = told.messages;
     isMore = Boolean(told.cursor) || !pages.isFirst();
     table.empty(h("h2", null, typed ? "No dead letter is like that" : "No dead letters"), h("p", null, typed ? "" : "A message that fails on its last try comes here, and waits for you for thirty days."));
-    put(shown);
+    (isAsked ? table.show : table.offer)(shown);
+    isAsked = false;
     retryAll.hidden = shown.length === 0;
     dropAll.hidden = shown.length === 0;
     pages.show(told.cursor, shown.length > 0 ? `${number(shown.length)} on this page` : "");
@@ -161,7 +166,7 @@ export function lettersPage({ go, link }) {
 
   const unhear = live.hear(({ totals }) => {
     if (!totals) return;
-    if ((known !== null && known !== totals.dead) || totals.failed > 0) load(pages.from(), table.offer);
+    if ((known !== null && known !== totals.dead) || totals.failed > 0) load(pages.from(), true);
     known = totals.dead;
   });
   refresh();
