@@ -129,7 +129,7 @@ pub(super) async fn read(State(console): State<Console>, asked: Asked) -> Answer
 
 /// `POST /console/data/key`: pauses, resumes, pins, unpins, or begins a new window, as the API does for the keys of messages.
 pub(super) async fn change(State(console): State<Console>, asked: Asked) -> Answer {
-    asked.only(&["key", "do", "parallelism", "rate", "period"])?;
+    asked.only(&["key", "do", "parallelism", "rate", "period", "smooth"])?;
     let key = named(&asked)?;
     let change = match asked.one("do").unwrap_or_default() {
         "pause" => KeyChange::Pause,

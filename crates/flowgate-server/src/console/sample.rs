@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use flowgate_core::Rate;
 use flowgate_tasks::store::{Census, KeySpent, MOST_COUNTED, QueueLook};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -33,9 +34,10 @@ pub(super) struct Totals {
     pub(super) keys: u64,
     pub(super) paused_keys: u64,
     pub(super) pinned_keys: u64,
+    /// Messages that are dead, of all namespaces.
     pub(super) dead: u64,
-    /// Where counting of the dead ends.
-    pub(super) most_counted: u32,
+    /// There may be more of them: counting ends somewhere.
+    pub(super) is_dead_more: bool,
     /// Queues that are paused, those of the API among them.
     pub(super) paused_queues: u64,
     /// Workers that are alive, this server's own among them.
@@ -46,6 +48,8 @@ pub(super) struct Totals {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     pub(super) census: Census,
+    /// Of the dead tasks, those that are messages.
+    pub(super) letters: u64,
     pub(super) paused_fifo: u64,
     pub(super) workers: u64,
 }
@@ -85,7 +89,7 @@ impl<T: Clone> Past<T> {
 
 impl Totals {
     pub(super) fn new(at: u64, queues: &[QueueLook], cap: Option<u32>, rounds: Rounds) -> Self {
-        let Rounds { census, paused_fifo, workers } = rounds;
+        let Rounds { census, letters, paused_fifo, workers } = rounds;
         let paused = queues.iter().filter(|queue| queue.is_paused).count() as u64;
         Totals {
             at,
@@ -96,8 +100,8 @@ impl Totals {
             keys: census.keys,
             paused_keys: census.paused_keys,
             pinned_keys: census.pinned_keys,
-            dead: census.dead,
-            most_counted: MOST_COUNTED,
+            dead: letters,
+            is_dead_more: letters > 0 && census.dead >= u64::from(MOST_COUNTED),
             paused_queues: paused + paused_fifo,
             workers,
             ..Totals::default()
@@ -125,6 +129,7 @@ pub(super) fn key(spent: &KeySpent) -> Value {
     if let Some(pinned) = &key.pinned {
         view["pinnedMax"] = json!(pinned.max());
         view["pinnedRate"] = json!(pinned.rate().map(ToString::to_string));
+        view["canPinAgain"] = json!(pinned.rate().is_none_or(can_be_said));
     }
     if let Some(sent) = &key.sent {
         view["sentMax"] = json!(sent.max());
@@ -134,4 +139,30 @@ pub(super) fn key(spent: &KeySpent) -> Value {
         view["rateEndsAt"] = json!(rate.resets_at.as_nanos() / 1_000_000);
     }
     view
+}
+
+/// Whether a pin can name this rate: whole seconds, and either a window or what `smooth` makes of it.
+fn can_be_said(rate: &Rate) -> bool {
+    let (count, period) = (rate.rate(), rate.period());
+    let is_as = |said: Result<Rate, _>| said.is_ok_and(|said: Rate| said == *rate);
+    period.as_nanos().is_multiple_of(1_000_000_000)
+        && (is_as(Rate::window(count, period)) || is_as(Rate::smooth(count, period)))
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgate_core::Period;
+
+    use super::*;
+
+    #[test]
+    fn f6_only_a_pin_that_can_be_said_again_can_be_undone() {
+        // Seen to fail: with each period of whole seconds taken for one that can be said, a bucket came back as a window.
+        let period = |text: &str| text.parse::<Period>().expect("a period");
+        let said = |rate: Result<Rate, _>| can_be_said(&rate.expect("a rate"));
+        assert!(said(Rate::window(5, period("60s"))));
+        assert!(said(Rate::smooth(90, period("60s"))));
+        assert!(!said(Rate::bucket(90, period("60s"), 40)), "how many at once is not said");
+        assert!(!said(Rate::window(5, period("1500ms"))), "nor are parts of a second");
+    }
 }

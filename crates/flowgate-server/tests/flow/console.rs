@@ -188,7 +188,7 @@ on_every_store! {
         // What is counted over everything is not counted with every look.
         let mut told = String::new();
         let counted = async {
-            while !told.contains(r#""keys":3,"mostCounted""#) {
+            while !told.contains(r#""keys":3,"pausedKeys""#) {
                 told = String::from_utf8_lossy(stream.frame().await.unwrap().unwrap().data_ref().unwrap()).into_owned();
             }
         };

@@ -155,7 +155,7 @@ function shell() {
       if (here) reveal(here);
     };
     tell("keys", totals.keys > 0 ? counted(totals.keys) : "");
-    tell("letters", totals.dead > 0 ? counted(totals.dead, totals.dead >= totals.mostCounted) : "");
+    tell("letters", totals.dead > 0 ? counted(totals.dead, totals.isDeadMore) : "");
   });
   return main;
 }

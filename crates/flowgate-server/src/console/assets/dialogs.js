@@ -10,15 +10,15 @@ let last = null;
 // What was done can be undone for as long as this says it, with its button or by the keyboard.
 export function toast(text, kind = "well", undo = null) {
   const box = document.getElementById("toasts");
-  const take = () => { if (last === take) last = null; node.remove(); undo(); };
+  const take = () => { node.remove(); undo(); };
   const node = h("div", { class: `toast ${kind}` }, h("span", null, text), undo ? h("button", { type: "button", onclick: take, title: "Undo (u)", "data-do": "undo" }, "Undo") : null);
   box.append(node);
   while (box.children.length > 4) box.firstChild.remove();
-  if (undo) last = take;
-  setTimeout(() => { if (last === take) last = null; node.remove(); }, kind === "bad" || undo ? LONG : SHORT);
+  if (undo) last = { node, take };
+  setTimeout(() => node.remove(), kind === "bad" || undo ? LONG : SHORT);
 }
 
-export const undoLast = () => last?.();
+export const undoLast = () => { if (last?.node.isConnected) last.take(); };
 
 // Does it, says that it is done and how it is undone, or why not.
 export async function act(work, said, undo) {

@@ -13,7 +13,7 @@ export function list({ label, columns, id, open, keys = {} }) {
   const head = h("tr", null, columns.map(({ title, kind = "", say, hint }) => h("th", { scope: "col", class: hint ? `${kind} hint` : kind, title: hint }, say ? h("span", { class: "hidden" }, say) : title)));
   const table = h("table", { class: "list", "aria-label": label }, h("thead", null, head), body);
   const none = h("div", { class: "empty" }, h("p", { class: "soon", role: "status" }, "Reading …"));
-  const fresh = h("button", { type: "button", class: "fresh", hidden: true, "data-do": "fresh", onclick: () => put(waiting) });
+  const fresh = h("button", { type: "button", class: "fresh", hidden: true, "data-do": "fresh", onclick: bring });
   const node = h("div", { class: "list-box" }, table, none, fresh);
   const rows = new Map();
   let chosen = 0;
@@ -67,10 +67,17 @@ export function list({ label, columns, id, open, keys = {} }) {
     }
   }
 
-  const isHeld = () => isUnder || body.contains(document.activeElement);
+  // Who is about to press the button for what is new finds it as well.
+  const isHeld = () => isUnder || body.contains(document.activeElement) || document.activeElement === fresh;
 
   function release() {
     if (waiting !== null && !isHeld()) put(waiting);
+  }
+
+  // Asked for by the keyboard, whose place the button was: that is the first row then. A hand at the mouse holds no row by it.
+  function bring(event) {
+    put(waiting);
+    if (event.detail === 0) choose(0);
   }
 
   // Shows exactly these, with the rows that are there already left where they are.

@@ -13,7 +13,7 @@ let keys = [];
 let soon = 0;
 let silence = 0;
 let state = "off";
-// What is shown is of this moment, and why it is not of now.
+// What is shown is of this moment, that of the last look, and why it is not of now: a stream that is open has told nothing yet.
 let seen = Date.now();
 let reason = "";
 const hearers = new Set();
@@ -87,7 +87,6 @@ function open() {
   const own = source;
   const asked = keys;
   heard();
-  own.addEventListener("open", () => become("live"));
   own.addEventListener("error", () => {
     become("lost");
     // The browser tries again by itself, unless it was refused: then it is asked for again, later, unless nobody is logged in.

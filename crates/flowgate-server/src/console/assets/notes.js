@@ -22,8 +22,8 @@ export function notes(past) {
   const isWhole = minute.length > 1 && now.at - minute[0].at > 0.75 * MINUTE;
   const all = [];
   if (now.workers === 0 && now.waiting > 0) all.push(["bad", "queues", `No worker is alive, ${number(now.waiting)} wait`]);
-  if (failed >= MOST_FAILED && failed >= SHARE * tries) all.push(["bad", "messages?show=FAILED", `${number(failed)} of ${number(tries)} tries failed in the last minute`]);
-  if (now.dead > 0) all.push(["bad", "letters", now.dead === 1 ? "1 dead letter" : `${counted(now.dead, now.dead >= now.mostCounted)} dead letters`]);
+  if (failed >= MOST_FAILED && failed >= SHARE * tries) all.push(["bad", sum("failed") > 0 ? "messages?show=FAILED" : "messages?show=IN_PROGRESS", `${number(failed)} of ${number(tries)} tries failed in the last minute`]);
+  if (now.dead > 0) all.push(["bad", "letters", now.dead === 1 && !now.isDeadMore ? "1 dead letter" : `${counted(now.dead, now.isDeadMore)} dead letters`]);
   if (now.pausedQueues > 0) all.push(["wait", "queues", `${many(now.pausedQueues, "queue is", "queues are")} paused`]);
   if (now.pausedKeys > 0) all.push(["wait", "keys?show=paused", `${many(now.pausedKeys, "key is", "keys are")} paused`]);
   if (now.cap && now.inFlight >= now.cap && now.waiting > 0) all.push(["wait", "queues", `The cluster is full: ${number(now.inFlight)} of ${number(now.cap)}`]);

@@ -26,12 +26,13 @@ export function pin(view, then) {
     `Pin the limits of ${key}`,
     [
       { name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: view.parallelismMax ?? "", hint: "In flight at once. Empty: as the messages say." },
-      { name: "rate", label: "Rate", kind: "number", min: 1, value: view.rateMax ?? "", hint: "Starts in a period. Empty: as the messages say." },
+      { name: "rate", label: "Rate", kind: "number", min: 1, value: view.rateMax ?? "", hint: `Starts in a period${view.isSmooth ? ", spread over it as they are now" : ""}. Empty: as the messages say.` },
       { name: "period", label: "Period, in seconds", kind: "number", min: 1, value: view.ratePeriodMillis % 1000 === 0 ? view.ratePeriod : "" },
     ],
     "Pin",
     async (values) => {
       if (values.rate === "") values.period = "";
+      else if (view.isSmooth) values.smooth = true;
       await changeKey(key, "pin", values);
       then?.();
     },
@@ -41,11 +42,9 @@ export function pin(view, then) {
 
 export function unpin(view, then) {
   const { flowControlKey: key } = view;
-  const pinned = { parallelism: view.isPinnedParallelism ? view.parallelismMax : "", ...(view.isPinnedRate ? { rate: view.rateMax, period: view.ratePeriod } : {}) };
-  // A period of less than a second cannot be said again.
-  const isWhole = !view.isPinnedRate || view.ratePeriodMillis % 1000 === 0;
+  const pinned = { parallelism: view.isPinnedParallelism ? view.parallelismMax : "", ...(view.isPinnedRate ? { rate: view.rateMax, period: view.ratePeriod, smooth: view.isSmooth } : {}) };
   const undo = () => act(() => changeKey(key, "pin", pinned), `${key} is pinned again`).then(then);
-  return act(() => changeKey(key, "unpin"), `${key}: the messages' own limits hold again`, isWhole ? undo : null).then(then);
+  return act(() => changeKey(key, "unpin"), `${key}: the messages' own limits hold again`, view.canPinAgain ? undo : null).then(then);
 }
 
 export function sendMessage(key = "") {
@@ -90,7 +89,7 @@ export function tiles() {
     tile("In flight", "flight", (now) => now.inFlight, (now) => number(now.inFlight), (now) => (now.cap ? `of ${number(now.cap)} in the cluster` : "no cluster cap")),
     tile("Waiting", "wait", (now) => now.waiting, (now) => number(now.waiting), (now) => (now.delayed > 0 ? `${number(now.delayed)} delayed` : "none delayed")),
     tile("Delivered", "well", each((now) => now.delivered), (now) => rate(each((of) => of.delivered)(now)), () => "per second"),
-    tile("Failed tries", "bad", each((now) => now.retried + now.failed), (now) => rate(each((of) => of.retried + of.failed)(now)), (now) => (now.dead > 0 ? `${counted(now.dead, now.dead >= now.mostCounted)} dead` : "no dead letters")),
+    tile("Failed tries", "bad", each((now) => now.retried + now.failed), (now) => rate(each((of) => of.retried + of.failed)(now)), (now) => (now.dead > 0 ? `${counted(now.dead, now.isDeadMore)} dead` : "no dead letters")),
   ];
   return { node: h("div", { class: "tiles" }, all.map(({ node }) => node)), show: () => all.forEach((one) => one.show(live.past.totals)) };
 }
@@ -212,12 +211,14 @@ export function heldBy(view) {
 
 export function keysPage({ go, link }) {
   let shown = [];
+  // Rows that are kept under somebody's hand, though they are no more among those.
+  let kept = [];
   let isLeft = false;
   const figures = tiles();
   const look = noteLine(link);
   const refresh = () => load(pages.from());
   // Asked by nobody: nothing moves under a hand.
-  const renew = () => load(pages.from(), table.offer);
+  const renew = () => load(pages.from(), true);
   const { all } = columns(refresh, go);
   const open = (view) => go(keyPath(view.flowControlKey));
   const table = list({ label: "Keys", columns: all, id: (view) => view.flowControlKey, open, keys: { p: (view) => pauseOrResume(view, refresh), w: (view) => why(view.flowControlKey, ...whyKey(view.flowControlKey), go) } });
@@ -226,8 +227,12 @@ export function keysPage({ go, link }) {
   const pages = pager(load);
   let turn = 0;
 
-  async function load(after, put = table.show) {
+  // What somebody asked for is shown, also where the answer is that to a later question of nobody's.
+  let isAsked = false;
+
+  async function load(after, isOffer = false) {
     const own = (turn += 1);
+    isAsked ||= !isOffer;
     const began = Date.now();
     try {
       const page = await data("keys", { search: box.value(), show: which.value(), after: after ?? "" });
@@ -235,9 +240,12 @@ export function keysPage({ go, link }) {
       took = Date.now() - began;
       shown = page.keys;
       empty();
-      put(shown);
+      (isAsked ? table.show : table.offer)(shown);
+      isAsked = false;
+      const names = new Set(shown.map((view) => view.flowControlKey));
+      kept = [...table.rows.values()].map(({ item }) => item).filter((view) => !names.has(view.flowControlKey));
       pages.show(page.next, words(page));
-      live.watch(shown.map((view) => view.flowControlKey));
+      live.watch([...shown, ...kept].map((view) => view.flowControlKey));
     } catch (trouble) {
       if (own !== turn || isLeft) return;
       table.fail("The keys", trouble, refresh);
@@ -270,14 +278,16 @@ export function keysPage({ go, link }) {
   const unhear = live.hear((told) => {
     figures.show();
     look.show();
-    if (told.isHistory) { for (const view of shown) table.update(view.flowControlKey, view); return; }
+    const draw = () => { for (const view of [...shown, ...kept]) table.update(view.flowControlKey, view); };
+    if (told.isHistory) return draw();
     which.count("all", told.totals.keys > 0 ? counted(told.totals.keys) : "");
     which.count("paused", told.totals.pausedKeys > 0 ? number(told.totals.pausedKeys) : "");
     which.count("pinned", told.totals.pinnedKeys > 0 ? number(told.totals.pinnedKeys) : "");
     // A key of which there is nothing any more is idle; one that this look was not about is as it was.
     const idle = (view) => ({ ...view, parallelismCount: 0, waitListSize: 0, delayed: 0, isMore: false, ...(view.rateMax === undefined ? {} : { rateCount: 0 }) });
-    shown = shown.map((view) => told.keys[view.flowControlKey] ?? (told.isTold(view.flowControlKey) ? idle(view) : view));
-    for (const view of shown) table.update(view.flowControlKey, view);
+    const newest = (view) => told.keys[view.flowControlKey] ?? (told.isTold(view.flowControlKey) ? idle(view) : view);
+    [shown, kept] = [shown.map(newest), kept.map(newest)];
+    draw();
     const has = `${told.totals.keys} ${told.totals.pausedKeys} ${told.totals.pinnedKeys}`;
     const isChanged = known !== has || (shown.length === 0 && told.totals.inFlight + told.totals.waiting > 0);
     known = has;

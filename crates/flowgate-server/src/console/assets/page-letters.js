@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { button, act, confirm, dialog, toast } from "./dialogs.js";
 import { actions, list, pager, search, text, time } from "./list.js";
-import { counted, host, number, short } from "./format.js";
+import { host, number, short } from "./format.js";
 import { get, part, post, remove } from "./server.js";
 import * as live from "./live.js";
 import { asked } from "./page-messages.js";
@@ -71,7 +71,6 @@ export function lettersPage({ go, link }) {
   let isLeft = false;
   let isMore = false;
   let known = null;
-  let isCountMore = false;
   const open = (letter) => go(`messages/${letter.messageId}`);
   const isOfRun = (letter) => Boolean(letter.workflowRunId);
   // A run goes on from the step that failed; a message is sent again.
@@ -109,7 +108,8 @@ export function lettersPage({ go, link }) {
   const ids = (letters) => letters.map((letter) => letter.dlqId).join(",");
   // Everything that the search means, or really everything.
   const filter = () => { const params = meant(box.value()); return Object.keys(params).length === 0 ? { all: true } : params; };
-  const all = () => { if (!isMore) return null; return box.value() ? "all that are found" : known > 0 ? `all ${counted(known, isCountMore)}` : "all of them"; };
+  // How many that are is not said: those of other namespaces are counted beside them, and stay where they are.
+  const all = () => { if (!isMore) return null; return box.value() ? "all that are found" : "all of them"; };
   const retryAll = button("retry", "Retry all", async () => {
     const these = seen();
     const [count, runs, messages] = [these.length, these.filter(isOfRun), these.filter((letter) => !isOfRun(letter))];
@@ -139,8 +139,12 @@ export function lettersPage({ go, link }) {
   }, { kind: "plain", testid: "delete-all" });
   let turn = 0;
 
-  async function load(cursor, put = table.show) {
+  // What somebody asked for is shown, also where the answer is that to a later question of nobody's.
+  let isAsked = false;
+
+  async function load(cursor, isOffer = false) {
     const own = (turn += 1);
+    isAsked ||= !isOffer;
     const typed = box.value();
     let told;
     try {
@@ -153,7 +157,8 @@ export function lettersPage({ go, link }) {
     const shown = told.messages;
     isMore = Boolean(told.cursor) || !pages.isFirst();
     table.empty(h("h2", null, typed ? "No dead letter is like that" : "No dead letters"), h("p", null, typed ? "" : "A message that fails on its last try comes here, and waits for you for thirty days."));
-    put(shown);
+    (isAsked ? table.show : table.offer)(shown);
+    isAsked = false;
     retryAll.hidden = shown.length === 0;
     dropAll.hidden = shown.length === 0;
     pages.show(told.cursor, shown.length > 0 ? `${number(shown.length)} on this page` : "");
@@ -161,8 +166,7 @@ export function lettersPage({ go, link }) {
 
   const unhear = live.hear(({ totals }) => {
     if (!totals) return;
-    isCountMore = totals.dead >= totals.mostCounted;
-    if ((known !== null && known !== totals.dead) || totals.failed > 0) load(pages.from(), table.offer);
+    if ((known !== null && known !== totals.dead) || totals.failed > 0) load(pages.from(), true);
     known = totals.dead;
   });
   refresh();

@@ -62,8 +62,12 @@ export function messagesPage({ go, link }) {
   const pages = pager(load);
   const refresh = () => load(pages.from());
 
-  async function load(cursor, put = table.show) {
+  // What somebody asked for is shown, also where the answer is that to a later question of nobody's.
+  let isAsked = false;
+
+  async function load(cursor, isOffer = false) {
     const own = (turn += 1);
+    isAsked ||= !isOffer;
     let told;
     try {
       told = await get("events", { ...asked(box.value()), state: which.value(), cursor: cursor ?? "", count: 50 });
@@ -74,7 +78,8 @@ export function messagesPage({ go, link }) {
     if (own !== turn || isLeft) return;
     if (box.value() || which.value()) table.empty(h("h2", null, "Nothing in the log is like that"), told.cursor ? h("p", null, "Older entries may be: look further.") : null);
     else table.empty(h("h2", null, "No messages yet"), h("p", null, "Everything that happens to a message stands here for three days."));
-    put(told.events);
+    (isAsked ? table.show : table.offer)(told.events);
+    isAsked = false;
     const last = told.events.at(-1);
     pages.show(told.cursor, last ? `back to ${moment(last.time)}` : "");
   }
@@ -85,7 +90,7 @@ export function messagesPage({ go, link }) {
   const unhear = live.hear(({ totals }) => {
     heard += 1;
     const isNew = totals && (heard % 4 === 0 || totals.created + totals.delivered + totals.retried + totals.failed > 0);
-    if (isNew && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; load(pages.from(), table.offer); }, 900);
+    if (isNew && pages.isFirst() && !soon) soon = setTimeout(() => { soon = 0; load(pages.from(), true); }, 900);
   });
   refresh();
   return {
@@ -142,7 +147,11 @@ export function messagePage({ name: id, go, link, back }) {
     return next ? go(`messages/${next}`) : load();
   }
 
+  let turn = 0;
+
   async function load() {
+    const own = (turn += 1);
+    const isOld = () => own !== turn || isLeft;
     let all, message;
     try {
       all = (await get("events", { messageIds: id, count: 200 })).events;
@@ -150,13 +159,13 @@ export function messagePage({ name: id, go, link, back }) {
       message = all[0]?.state === "CANCELED" ? null : await get(`messages/${part(id)}`).catch((trouble) => { if (trouble.status === 404) return null; throw trouble; });
     } catch (trouble) {
       // What is there already stays.
-      if (!isLeft && log.children.length === 0) fill(rest, unread("The message", trouble, load));
+      if (!isOld() && log.children.length === 0) fill(rest, unread("The message", trouble, load));
       return;
     }
     const newest = all[0];
     // One that failed may be sent again, while it is a dead letter.
     const letter = newest?.state === "FAILED" ? await get("dlq", { messageId: id, count: 1 }).then(({ messages }) => messages[0] ?? null, () => null) : null;
-    if (isLeft) return;
+    if (isOld()) return;
     const first = all.find((event) => event.state === "CREATED");
     const about = message ?? first ?? newest;
     if (!about) {

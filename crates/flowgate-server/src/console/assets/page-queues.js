@@ -117,9 +117,13 @@ export function queuesPage({ go }) {
 
   const setCap = () => form("The cap of the cluster", [{ name: "cap", label: "cluster_wide_cap", kind: "number", min: 1, value: cluster.cap ?? "", hint: "Claimed or running at once, over all queues and workers. Empty: no cap." }], "Set", async ({ cap: value }) => { await change("cluster", { max: whole(value) }); load(); });
 
+  let turn = 0;
+
   async function load() {
-    const told = await data("queues").catch((trouble) => { if (!isLeft) queues.fail("The queues", trouble, load); });
-    if (!told || isLeft) return;
+    const own = (turn += 1);
+    const isOld = () => own !== turn || isLeft;
+    const told = await data("queues").catch((trouble) => { if (!isOld()) queues.fail("The queues", trouble, load); });
+    if (!told || isOld()) return;
     cluster = told.cluster;
     say(cap, number(cluster.inUse));
     say(capNote, cluster.cap === null ? "in flight, no cap" : `of ${number(cluster.cap)} in flight`);

@@ -61,9 +61,13 @@ export function schedulesPage() {
   const box = search("Search schedules", "Search", () => { if (isRead) show(); });
   const show = () => { empty(); table.show(all.filter(({ scheduleId, destination, cron }) => `${scheduleId} ${destination} ${cron}`.toLowerCase().includes(box.value().toLowerCase())).slice(0, 500)); };
 
+  let turn = 0;
+
   async function load() {
-    const told = await get("schedules").catch((trouble) => { if (!isLeft) table.fail("The schedules", trouble, load); });
-    if (!told || isLeft) return;
+    const own = (turn += 1);
+    const isOld = () => own !== turn || isLeft;
+    const told = await get("schedules").catch((trouble) => { if (!isOld()) table.fail("The schedules", trouble, load); });
+    if (!told || isOld()) return;
     isRead = true;
     all = told.sort((one, other) => one.scheduleId.localeCompare(other.scheduleId));
     show();

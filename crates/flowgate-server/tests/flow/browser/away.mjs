@@ -28,6 +28,10 @@ await browse(async (page) => {
   const wrong = [];
   page.removeAllListeners("console");
   page.on("pageerror", (error) => wrong.push(error.message));
+  await page.evaluateOnNewDocument(() => {
+    window.streams = [];
+    window.EventSource = class extends EventSource { constructor(to) { super(to); window.streams.push(this); } };
+  });
   await page.goto(`http://127.0.0.1:${at}/console`);
   await page.waitForSelector("#token");
   await page.type("#token", token);
@@ -41,6 +45,12 @@ await browse(async (page) => {
   await reads(page, "that it is gone, and since when", ".away", /cannot be reached[\s\S]*\d\d:\d\d:\d\d/);
   await reads(page, "the figures stay", `${row("orders")} td.flight`, /^1 \/ 2/);
   assert.match(await page.$eval("main", (main) => getComputedStyle(main).filter), /grayscale/);
+  // A stream that is open again, and has told nothing yet, makes nothing of it newer.
+  const opened = await page.evaluate(() => {
+    window.streams.at(-1).dispatchEvent(new Event("open"));
+    return [document.querySelector(".state").textContent, document.querySelector(".away").hidden];
+  });
+  assert.deepEqual(opened, ["Offline", false]);
 
   // Pages that are opened meanwhile say that they cannot be read, not that there is nothing.
   const visit = (path) => page.evaluate((to) => { history.pushState(null, "", to); dispatchEvent(new PopStateEvent("popstate")); }, `/console/${path}`);

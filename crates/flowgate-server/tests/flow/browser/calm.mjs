@@ -19,7 +19,7 @@ await browse(async (page) => {
   // A look that says it was not about the keys of this page, for the page had just come, leaves their figures as they are; one that was
   // about them, and has nothing of them, says that they are idle.
   const told = (unseen) => {
-    const totals = { at: Date.now(), inFlight: 4711, waiting: 0, delayed: 0, delivered: 0, retried: 0, failed: 0, spanMs: 1000, keys: 71, pausedKeys: 0, pinnedKeys: 0, dead: 0, mostCounted: 9, pausedQueues: 0, workers: 1 };
+    const totals = { at: Date.now(), inFlight: 4711, waiting: 0, delayed: 0, delivered: 0, retried: 0, failed: 0, spanMs: 1000, keys: 71, pausedKeys: 0, pinnedKeys: 0, dead: 0, isDeadMore: false, pausedQueues: 0, workers: 1 };
     return `event: sample\ndata: ${JSON.stringify({ totals, keys: {}, unseen })}\n\n`;
   };
   await page.setRequestInterception(true);
@@ -54,6 +54,15 @@ await browse(async (page) => {
   await until("then the order is as it should be", async () => (await first()) === "alpha");
   assert.equal(await page.$("[data-do=fresh]:not([hidden])"), null);
 
+  // A row that is kept for the hand above it, though it is no more among those of the page, is no picture: it goes on.
+  await page.hover(`${row("alpha")} [data-do=pause]`);
+  const last = await page.$eval("tbody tr:last-child", (tr) => tr.dataset.id);
+  for (let next = 0; next < 10; next += 1) await line(`new-${next}`, 2);
+  await reads(page, "ten others are busier", "[data-do=fresh]", /^10 new: show/);
+  await api("POST", `/v2/flowControl/${last}/pause`);
+  await reads(page, "it is paused, and says so", row(last), /paused/);
+  await page.mouse.move(2, 2);
+
   // The log: what is new waits while a row has the focus, and comes by the button.
   await go(page, "messages");
   await page.mouse.move(2, 2);
@@ -66,6 +75,16 @@ await browse(async (page) => {
   assert.ok(!(await text(page, "tbody")).includes(messageId));
   await page.click("[data-do=fresh]");
   await reads(page, "and is shown when it is wanted", "tbody", new RegExp(messageId));
+  // By the keyboard as well, which is in the list afterwards.
+  await page.keyboard.press("j");
+  const later = await publish(there.url("/ok"));
+  await page.waitForSelector("[data-do=fresh]:not([hidden])");
+  await page.focus("[data-do=fresh]");
+  await page.evaluate(() => new Promise((resolve) => setTimeout(() => requestAnimationFrame(resolve))));
+  assert.ok(await page.$("[data-do=fresh]:not([hidden])"), "it is there for who comes to it");
+  await page.keyboard.press("Enter");
+  await reads(page, "it is shown", "tbody", new RegExp(later.messageId));
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "TR", "the focus is in the list");
 
   // A message that will be tried again, read again and again meanwhile: what was opened stays open, and the focus where it is.
   const asked = async (path) => page.waitForResponse((response) => response.url().includes(path));
@@ -87,6 +106,31 @@ await browse(async (page) => {
   for (let turn = 0; turn < 2; turn += 1) await asked("/data/key?");
   await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
   assert.equal(await page.evaluate(() => document.activeElement.href), link, "the focus is where it was");
+
+  // An answer that comes behind a later one is not shown over it.
+  await api("POST", "/v2/queues", { "content-type": "application/json" }, '{"queueName": "invoices", "parallelism": 2}');
+  await go(page, "queues");
+  await page.waitForSelector(`${row("invoices")} [data-do=pause]`);
+  const body = await page.evaluate(() => fetch("/console/data/queues").then((told) => told.text()));
+  const held = [];
+  let isPast = false;
+  const hold = (request) => {
+    if (request.url().endsWith("/console/data/queues") && (isPast || held.length === 0)) held.push(request);
+    else request.continue();
+  };
+  await page.setRequestInterception(true);
+  page.on("request", hold);
+  await until("one is asked", () => held.length > 0);
+  await api("POST", "/v2/queues/invoices/pause");
+  await reads(page, "the later answer", row("invoices"), /paused/);
+  isPast = true;
+  await held.shift().respond({ contentType: "application/json", body });
+  await page.evaluate(() => fetch("/console/session").then((told) => told.text()));
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  assert.match(await text(page, row("invoices")), /paused/, "it is still paused");
+  page.off("request", hold);
+  for (const request of held) await request.continue();
+  await page.setRequestInterception(false);
 });
 
 there.close();

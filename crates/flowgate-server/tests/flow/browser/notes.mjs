@@ -41,6 +41,20 @@ await browse(async (page) => {
   await page.waitForSelector(".notes a[href$='/letters']");
   await page.click(".notes a[href$='/letters']");
   await reads(page, "the dead letters", "h1", /Dead letters/);
+
+  // What is rarer, from looks that saw it.
+  const said = (...looks) => page.evaluate(async (all) => (await import("/console/assets/notes.js")).notes(all).map(([, to, words]) => `${to}: ${words}`), looks);
+  const look = { at: 100_000, workers: 1, waiting: 0, inFlight: 0, delivered: 0, retried: 0, failed: 0, dead: 0, pausedQueues: 0, pausedKeys: 0 };
+  const before = { ...look, at: 50_000 };
+  assert.deepEqual(await said(before, look), []);
+  assert.deepEqual(await said({ ...look, workers: 0, waiting: 3 }), ["queues: No worker is alive, 3 wait"]);
+  assert.deepEqual(await said({ ...look, cap: 4, inFlight: 4, waiting: 2 }), ["queues: The cluster is full: 4 of 4"]);
+  assert.deepEqual(await said({ ...look, cap: 4, inFlight: 4 }), []);
+  assert.deepEqual(await said(before, { ...look, waiting: 2 }), ["keys?show=busy: 2 wait, and this server ended none in the last minute"]);
+  assert.deepEqual(await said({ ...look, waiting: 2 }), [], "a minute was not seen yet");
+  // Tries that failed and are made again are not among the messages that failed.
+  assert.deepEqual(await said({ ...look, retried: 6 }), ["messages?show=IN_PROGRESS: 6 of 6 tries failed in the last minute"]);
+  assert.deepEqual(await said({ ...look, retried: 6, failed: 1 }), ["messages?show=FAILED: 7 of 7 tries failed in the last minute"]);
 });
 
 there.close();

@@ -6,6 +6,7 @@ import { api, base, browse, endpoint, flow, go, logIn, publish, reads, row, text
 const there = await endpoint();
 for (let sent = 0; sent < 2; sent += 1) await publish(there.url("/hold"), flow("orders", "rate=1, period=1h"));
 await api("POST", "/v2/flowControl/orders/pin?parallelism=3");
+await publish(there.url("/hold"), flow("mail", "parallelism=1"));
 await api("POST", `/v2/schedules/${there.url("/ok")}`, { "Upstash-Cron": "0 9 * * *", "Upstash-Schedule-Id": "report" });
 await api("POST", "/v2/queues", { "content-type": "application/json" }, '{"queueName": "invoices", "parallelism": 2}');
 
@@ -38,6 +39,17 @@ await browse(async (page) => {
   await reads(page, "which is shown", ".page-title", /pinned/);
   await page.waitForSelector(".tools [data-do=unpin]");
 
+  // What is not said any more is not undone by the keyboard either.
+  const pushedOut = await page.evaluate(async () => {
+    const { toast, undoLast } = await import("/console/assets/dialogs.js");
+    let count = 0;
+    toast("done", "well", () => { count += 1; });
+    for (let more = 0; more < 4; more += 1) toast("and more");
+    undoLast();
+    return count;
+  });
+  assert.equal(pushedOut, 0, "a toast that was pushed out");
+
   // Its rate cannot be spent again: that is asked first, and whoever says no has changed nothing.
   await page.click(".tools [data-do=reset]");
   await reads(page, "what it does is said before", "dialog", /cannot be undone/);
@@ -48,6 +60,17 @@ await browse(async (page) => {
   await page.waitForSelector("dialog [data-do=confirm]");
   await page.click("dialog [data-do=confirm]");
   await until("a new period", async () => (await key()).rateCount === 0);
+
+  // A pin that lets starts through evenly is that again.
+  const mail = () => api("GET", "/v2/flowControl/mail");
+  await api("POST", "/v2/flowControl/mail/pin?parallelism=3&rate=90&period=60&smooth=true");
+  await page.goto(`${base}/console/keys/mail`);
+  await page.waitForSelector(".tools [data-do=unpin]");
+  await page.click(".tools [data-do=unpin]");
+  await undone("that it is unpinned is said", /own limits hold again/);
+  await until("it is pinned again", async () => (await mail()).isPinnedRate);
+  const { rateMax, ratePeriod, isSmooth, parallelismMax } = await mail();
+  assert.deepEqual([rateMax, ratePeriod, isSmooth, parallelismMax], [90, 60, true, 3]);
 
   // A schedule, and a FIFO queue.
   await go(page, "schedules");
