@@ -115,6 +115,10 @@ impl Worker {
                         is_open = false;
                         desk.close();
                     }
+                    () = &mut at_once => {
+                        (is_open, is_hurried) = (false, true);
+                        desk.stop_at_once().await;
+                    }
                 }
                 continue;
             }
@@ -146,8 +150,7 @@ impl Worker {
                 () = sleep_until(desk.stop_at.unwrap_or(desk.look_at)), if desk.stop_at.is_some() => desk.stop().await,
                 () = &mut at_once, if !is_hurried => {
                     (is_open, is_hurried) = (false, true);
-                    desk.close();
-                    desk.stop().await;
+                    desk.stop_at_once().await;
                 }
             }
         }
@@ -184,6 +187,8 @@ struct Desk {
     /// Not taking anything more, and when everything that still runs is stopped.
     is_closed: bool,
     stop_at: Option<Instant>,
+    /// Everything was stopped: nothing starts any more.
+    is_stopped: bool,
     catch_up: CatchUp,
     /// Keys, or all, whose limits changed while a turn was under way.
     changed: Vec<Option<i64>>,
@@ -219,6 +224,7 @@ impl Desk {
             backoff: SOON,
             is_closed: false,
             stop_at: None,
+            is_stopped: false,
             catch_up: CatchUp::default(),
             changed: Vec::new(),
             teller,
@@ -326,7 +332,7 @@ impl Desk {
             return Ok(());
         }
         match turned {
-            Ok(turned) => {
+            Ok(mut turned) => {
                 let lost = settles.iter().filter(|settle| turned.lost.contains(&settle.task.id)).count();
                 self.ending.lost += lost as u64;
                 let kept = settles.iter().filter(|settle| !turned.lost.contains(&settle.task.id));
@@ -339,8 +345,11 @@ impl Desk {
                     self.teller.settled(settle);
                 }
                 self.is_unsure = self.stock.told(&starts);
-                for id in turned.lost {
+                for id in std::mem::take(&mut turned.lost) {
                     self.lose(id);
+                }
+                if self.is_stopped {
+                    self.return_claimed(&mut turned);
                 }
                 if let Some(prefetch) = self.options.prefetch {
                     self.stock.add(turned.ahead, asked, turned.now, prefetch.lease);
@@ -441,6 +450,13 @@ impl Desk {
         self.stop_at = Some(clock::now() + self.options.drain);
     }
 
+    /// As if the drain deadline were over: nothing at hand takes the place of what ended.
+    async fn stop_at_once(&mut self) {
+        self.hand_back(None);
+        self.close();
+        self.stop().await;
+    }
+
     async fn leave(&mut self) -> Result<(), StoreError> {
         let left = timeout(GOODBYE, self.store.leave(self.worker)).await;
         left.unwrap_or_else(|_| {
@@ -449,9 +465,11 @@ impl Desk {
     }
 
     async fn stop(&mut self) {
-        self.stop_at = None;
+        (self.stop_at, self.is_stopped) = (None, true);
+        self.hand_back(None);
         let Stopped { again, dead } = self.held.stop().await;
-        (self.ending.stopped, self.ending.stopped_dead) = (again, dead);
+        self.ending.stopped.extend(again);
+        self.ending.stopped_dead.extend(dead);
     }
 
     fn end(self) -> Ending {
@@ -555,5 +573,70 @@ mod tests {
             desk.replace();
             assert_eq!(desk.held.running(), usize::from(!is_over));
         }
+    }
+
+    /// A worker at its desk, of which one slot is used, and these tasks.
+    async fn desk(tasks: usize, prefetch: u32, handlers: Handlers) -> (Arc<dyn Store>, Desk) {
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().expect("a store"));
+        store.send((0..tasks).map(|_| NewTask::new("one", Vec::new())).collect()).await.expect("sent");
+        let lease = Duration::from_secs(600);
+        let prefetch = (prefetch > 0).then_some(Prefetch { buffer: prefetch, lease });
+        let options = WorkerOptions { processes: 1, lease, prefetch, ..WorkerOptions::default() };
+        let (teller, _telling) = Teller::start(None, &store);
+        let taken = Lease::take(&store, &options, &teller).await.expect("a lease");
+        (Arc::clone(&store), Desk::open(store, handlers, options, taken, teller))
+    }
+
+    fn endless() -> Handlers {
+        Handlers::new().on_bytes("one", |_, _| std::future::pending())
+    }
+
+    async fn turn(desk: &mut Desk) {
+        desk.begin_turn();
+        let turned = pending_turn(&mut desk.turn).await;
+        desk.end_turn(turned).await.expect("an end");
+    }
+
+    // Seen to fail: with all that a turn claimed started, one ran, and nothing would have stopped it.
+    #[tokio::test]
+    async fn t7_what_a_turn_claims_while_its_worker_is_stopped_goes_back_as_it_was() {
+        let (store, mut desk) = desk(2, 1, endless()).await;
+        desk.begin_turn();
+        let turned = pending_turn(&mut desk.turn).await;
+        let claimed = turned.as_ref().map(|turned| (turned.claimed.len(), turned.ahead.len()));
+        assert_eq!(claimed.expect("a turn"), (1, 1));
+        desk.stop_at_once().await;
+        desk.end_turn(turned).await.expect("an end");
+        assert_eq!((desk.held.running(), desk.held.len(), desk.stock.len()), (0, 2, 0));
+        turn(&mut desk).await;
+        assert!(desk.is_done());
+        for id in [TaskId(1), TaskId(2)] {
+            let look = store.look_at_task(id).await.expect("a look").expect("it is there");
+            assert_eq!((look.state, look.attempt), (State::Waiting { ahead: id.0 as u64 - 1 }, 0));
+        }
+    }
+
+    // Seen to fail: with what the second stop found in the place of what the first did, nothing had been stopped.
+    #[tokio::test]
+    async fn t7_a_worker_that_is_stopped_twice_tells_all_that_it_stopped() {
+        let (_store, mut desk) = desk(1, 0, endless()).await;
+        turn(&mut desk).await;
+        desk.close();
+        desk.stop().await;
+        desk.stop_at_once().await;
+        assert_eq!(desk.end().stopped, [TaskId(1)]);
+    }
+
+    // Seen to fail: with `replace` before what is at hand goes back, it was started, and stopped at once.
+    #[tokio::test]
+    async fn t7_a_worker_that_is_stopped_at_once_starts_nothing_more() {
+        let handlers = Handlers::new().on_bytes("one", |_, _| async { Ok(Vec::new()) });
+        let (_store, mut desk) = desk(2, 1, handlers).await;
+        turn(&mut desk).await;
+        desk.held.next().await;
+        assert_eq!((desk.held.running(), desk.stock.len()), (0, 1));
+        desk.stop_at_once().await;
+        assert_eq!((desk.held.len(), desk.stock.len()), (2, 0), "one has ended, one goes back");
+        assert_eq!(desk.end().stopped, []);
     }
 }
