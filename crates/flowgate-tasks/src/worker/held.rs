@@ -197,6 +197,11 @@ impl Held {
         }
     }
 
+    /// What ended and was left for a later turn.
+    pub(super) fn left(&self) -> HashSet<TaskId> {
+        self.ended.iter().map(|settle| settle.task.id).collect()
+    }
+
     /// What could not be settled yet.
     pub(super) fn put_back(&mut self, settles: Vec<Settle>) {
         self.ended.splice(0..0, settles);

@@ -260,7 +260,10 @@ impl Desk {
         let known = self.is_unsure.then(|| self.leases());
         let (settles, starts) = match self.wants_locks {
             true => (Vec::new(), Vec::new()),
-            false => (self.held.take_ended(), self.stock.take_started()),
+            false => {
+                let settles = self.held.take_ended();
+                (settles, self.stock.take_started(&self.held.left()))
+            }
         };
         let free = (self.options.slots() as usize).saturating_sub(self.held.len()) as u32;
         let ahead = self.options.prefetch.filter(|_| !self.is_closed).and_then(|prefetch| {
@@ -483,9 +486,11 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
     use crate::{
-        store::{Sqlite, State},
+        store::{MOST_BYTES, QueueLimits, Sqlite, State},
         task::{NewTask, When},
         worker::Prefetch,
     };
@@ -638,5 +643,39 @@ mod tests {
         desk.stop_at_once().await;
         assert_eq!((desk.held.len(), desk.stock.len()), (2, 0), "one has ended, one goes back");
         assert_eq!(desk.end().stopped, []);
+    }
+
+    // Seen to fail: with every start told, the store found no place for the second, and it was stopped while it ran.
+    #[tokio::test]
+    async fn t1_a_start_is_told_with_the_end_that_made_room_for_it() {
+        let (store, is_first) = (Arc::new(Sqlite::in_memory().expect("a store")), AtomicU32::new(0));
+        let store: Arc<dyn Store> = store;
+        store
+            .set_queue(QueueLimits { name: "default".to_owned(), priority: 0, max: Some(3) })
+            .await
+            .expect("a queue");
+        store.send((0..6).map(|_| NewTask::new("one", Vec::new())).collect()).await.expect("sent");
+        // The first three end with much to write, the others do not end.
+        let handlers = Handlers::new().on_bytes("one", move |_, _| {
+            let ends = is_first.fetch_add(1, Ordering::Relaxed) < 3;
+            async move { if ends { Ok(vec![0; MOST_BYTES]) } else { std::future::pending().await } }
+        });
+        let lease = Duration::from_secs(600);
+        let prefetch = Some(Prefetch { buffer: 3, lease });
+        let options = WorkerOptions { processes: 3, lease, prefetch, ..WorkerOptions::default() };
+        let (teller, _telling) = Teller::start(None, &store);
+        let taken = Lease::take(&store, &options, &teller).await.expect("a lease");
+        let mut desk = Desk::open(store, handlers, options, taken, teller);
+        turn(&mut desk).await;
+        assert_eq!((desk.held.running(), desk.stock.len()), (3, 3));
+        while desk.held.running() > 0 {
+            desk.held.next().await;
+        }
+        desk.replace();
+        while desk.held.len() > desk.held.running() {
+            turn(&mut desk).await;
+            assert_eq!((desk.held.running(), desk.ending.lost), (3, 0));
+        }
+        assert_eq!(desk.ending.settled, 3);
     }
 }
