@@ -5,6 +5,7 @@
 //! begins its turn.
 
 mod at_hand;
+mod closing;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -18,7 +19,7 @@ use super::{
     catch_up::CatchUp,
     clock,
     handlers::Handlers,
-    held::{Held, MANY, Stopped},
+    held::{Held, MANY},
     lease::{Lease, OnDrop},
     news::{Listener, News, Teller},
     options::WorkerOptions,
@@ -26,7 +27,7 @@ use super::{
     under_way::{Coming, UnderWay, pending_turn},
 };
 use crate::{
-    store::{Again, Ahead, End, Offer, Store, StoreError, Turn, Turned, Wake, Want, WorkerId},
+    store::{Again, Ahead, End, Offer, Settle, Store, StoreError, Turn, Turned, Wake, Want, WorkerId},
     task::TaskId,
     upkeep::keep_up_telling,
 };
@@ -336,17 +337,7 @@ impl Desk {
         }
         match turned {
             Ok(mut turned) => {
-                let lost = settles.iter().filter(|settle| turned.lost.contains(&settle.task.id)).count();
-                self.ending.lost += lost as u64;
-                let kept = settles.iter().filter(|settle| !turned.lost.contains(&settle.task.id));
-                for settle in kept {
-                    match settle.end {
-                        End::Returned => {}
-                        End::Failed { .. } if !settle.is_last() => self.ending.failed += 1,
-                        _ => self.ending.settled += 1,
-                    }
-                    self.teller.settled(settle);
-                }
+                self.count(&settles, &turned.lost);
                 self.is_unsure = self.stock.told(&starts);
                 for id in std::mem::take(&mut turned.lost) {
                     self.lose(id);
@@ -402,6 +393,22 @@ impl Desk {
         }
     }
 
+    /// What was settled, but for those that were lost.
+    fn count(&mut self, settles: &[Settle], lost: &[TaskId]) {
+        for settle in settles {
+            match settle.end {
+                _ if lost.contains(&settle.task.id) => {
+                    self.ending.lost += 1;
+                    continue;
+                }
+                End::Returned => {}
+                End::Failed { .. } if !settle.is_last() => self.ending.failed += 1,
+                _ => self.ending.settled += 1,
+            }
+            self.teller.settled(settle);
+        }
+    }
+
     fn lose(&mut self, id: TaskId) {
         self.ending.lost += u64::from(self.held.lose(id));
     }
@@ -446,33 +453,11 @@ impl Desk {
         self.look();
     }
 
-    fn close(&mut self) {
-        self.is_closed = true;
-        self.wants_locks = false;
-        self.return_stock();
-        self.stop_at = Some(clock::now() + self.options.drain);
-    }
-
-    /// As if the drain deadline were over: nothing at hand takes the place of what ended.
-    async fn stop_at_once(&mut self) {
-        self.hand_back(None);
-        self.close();
-        self.stop().await;
-    }
-
     async fn leave(&mut self) -> Result<(), StoreError> {
         let left = timeout(GOODBYE, self.store.leave(self.worker)).await;
         left.unwrap_or_else(|_| {
             Err(StoreError::Database { doing: "let a worker go", why: "it does not answer".to_owned() })
         })
-    }
-
-    async fn stop(&mut self) {
-        (self.stop_at, self.is_stopped) = (None, true);
-        self.hand_back(None);
-        let Stopped { again, dead } = self.held.stop().await;
-        self.ending.stopped.extend(again);
-        self.ending.stopped_dead.extend(dead);
     }
 
     fn end(self) -> Ending {
