@@ -240,8 +240,9 @@ impl Scene {
         }
     }
 
-    /// Lanes of which tasks may be claimed ahead, to start in the place of others of their key: the key is full and nothing but its max
-    /// holds it, now or, by any limits known, then; and no other lane of it is in sight that would come first.
+    /// Lanes of which tasks may be claimed ahead, to start in the place of others of their key: the key is full, not beyond a max
+    /// that was lowered, and nothing but its max holds it, now or, by any limits known, then; and no other lane of it is in sight that would
+    /// come first.
     pub(crate) fn full_lanes(&self) -> impl Iterator<Item = &Candidate> {
         let mut lanes = vec![0; self.keys.len()];
         self.lanes.iter().filter_map(|lane| lane.key).for_each(|key| lanes[key] += 1);
@@ -250,7 +251,9 @@ impl Scene {
             let key = &self.keys[index];
             let has_rate = |limits: Option<Limits>| limits.is_some_and(|limits| limits.rate().is_some());
             let limits = key.in_force(lane.own);
+            let is_beyond = limits.and_then(|limits| limits.max()).is_some_and(|max| key.in_use > max);
             !key.is_paused
+                && !is_beyond
                 && !has_rate(limits)
                 && !has_rate(lane.own)
                 && key.ledger == Ledger::default()

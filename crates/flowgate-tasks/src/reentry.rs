@@ -12,6 +12,9 @@ use crate::{
     task::TaskId,
 };
 
+/// So many of those that hold something are looked at.
+const MOST: u32 = 100;
+
 tokio::task_local! {
     static RUNNING: Running;
 }
@@ -52,32 +55,57 @@ pub(crate) async fn check_at_hand(
     worker: WorkerId,
 ) -> Result<(), StoreError> {
     let Some(holding) = running_here(store) else { return Ok(()) };
-    let holders = store.holders(Of::All, u32::MAX).await?;
-    let running = || holders.iter().filter(|held| !held.is_at_hand);
-    if !running().any(|held| held.id == holding && held.worker == worker) {
+    let own = store.holders(Of::Task(holding), 1).await?;
+    if !own.iter().any(|held| !held.is_at_hand && held.worker == worker) {
         return Ok(());
     }
-    let is_alone = |of: &dyn Fn(&Holder) -> bool| {
-        running().filter(|held| of(held)).all(|held| held.id == holding)
-            && running().any(|held| held.id == holding && of(held))
-    };
-    let of_queue = |held: &Holder| held.queue == awaited.queue;
-    let is_full = async || -> Result<bool, StoreError> {
-        let queues = store.queues_counted(0).await?;
-        let own = queues.iter().find(|queue| queue.limits.name == awaited.queue);
-        Ok(own.is_some_and(|queue| queue.limits.max.is_some_and(|max| queue.in_use >= max)))
-    };
     let place = match &awaited.key {
-        Some(key) if is_alone(&|held| of_queue(held) && held.key.as_ref() == Some(key)) => {
-            format!("key `{key}`")
-        }
+        Some(key) if is_alone(store, holding, awaited, Of::Key(key.clone())).await? => format!("key `{key}`"),
         Some(_) => return Ok(()),
-        None if is_alone(&|held| held.worker == worker) => format!("worker {worker}"),
-        None if is_alone(&of_queue) && is_full().await? => format!("queue `{}`", awaited.queue),
+        None if is_alone_in(store, worker).await? => format!("worker {worker}"),
+        None if is_alone(store, holding, awaited, Of::Queue(awaited.queue.clone())).await?
+            && is_full(store, &awaited.queue).await? =>
+        {
+            format!("queue `{}`", awaited.queue)
+        }
         None => return Ok(()),
     };
+    // It may have started, or gone elsewhere, while the others were looked at.
+    let again = store.look_at_task(awaited.id).await?;
+    if !again.is_some_and(|look| look.state == awaited.state) {
+        return Ok(());
+    }
     let place = format!("{place} (where it is at hand)");
     Err(StoreError::ReEntrant { holding, awaited: awaited.id, place })
+}
+
+/// Whether of all these only the task that runs here runs in the queue of the awaited one. Where more run than are looked at, it is not.
+async fn is_alone(
+    store: &Arc<dyn Store>,
+    holding: TaskId,
+    awaited: &TaskLook,
+    of: Of,
+) -> Result<bool, StoreError> {
+    // Those that run come first.
+    let holders = store.holders(of, MOST).await?;
+    let mut running = holders.iter().filter(|held| !held.is_at_hand);
+    if running.clone().count() as u32 == MOST {
+        return Ok(false);
+    }
+    let is_of = |held: &&Holder| held.queue == awaited.queue;
+    Ok(running.clone().filter(is_of).all(|held| held.id == holding)
+        && running.any(|held| held.id == holding && is_of(&held)))
+}
+
+/// Whether nothing runs in a worker but one.
+async fn is_alone_in(store: &Arc<dyn Store>, worker: WorkerId) -> Result<bool, StoreError> {
+    Ok(store.workers().await?.iter().any(|look| look.id == worker && look.in_use == 1))
+}
+
+async fn is_full(store: &Arc<dyn Store>, queue: &str) -> Result<bool, StoreError> {
+    let queues = store.queues_counted(0).await?;
+    let own = queues.iter().find(|look| look.limits.name == queue);
+    Ok(own.is_some_and(|look| look.limits.max.is_some_and(|max| look.in_use >= max)))
 }
 
 /// Refuses to wait for a task that waits for a slot which the task that runs here has, and nobody else.
@@ -98,7 +126,7 @@ pub(crate) async fn check(store: &Arc<dyn Store>, awaited: TaskId) -> Result<(),
         _ => return Ok(()),
     };
     let is_by_weight = matches!(of, Of::Key(_));
-    let holders = store.holders(of, 100).await?;
+    let holders = store.holders(of, MOST).await?;
     // All that is in use is its own: read later, the holders alone may be fewer than those that were counted.
     let own = holders.iter().filter(|held| held.id == holding && !held.is_at_hand);
     let own: u32 = own.map(|held| if is_by_weight { held.weight } else { 1 }).sum();
@@ -116,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        store::{NewWorker, Sqlite, Turn, Want},
+        store::{Ahead, End, NewWorker, Settle, Sqlite, Turn, Want},
         task::NewTask,
     };
 
@@ -144,5 +172,27 @@ mod tests {
         let both = (TaskId(1), TaskId(2));
         let named = matches!(refused, Err(StoreError::ReEntrant { holding, awaited, .. }) if (holding, awaited) == both);
         assert!(named && waits.is_ok(), "{refused:?}, {waits:?}");
+    }
+
+    // Seen to fail: without another look at it, it was refused to wait for one that was at hand no more.
+    #[tokio::test]
+    async fn g12_what_is_at_hand_no_more_is_waited_for() {
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().expect("a store"));
+        store.send((0..2).map(|_| NewTask::new("one", Vec::new())).collect()).await.expect("sent");
+        let lease = Duration::from_secs(60);
+        let worker = NewWorker { name: "one".to_owned(), slots: 1, queues: Vec::new(), lease };
+        let worker = store.register(worker).await.expect("a worker");
+        let want = Some(Want { slots: 1, per_queue: 2, with_locks: true });
+        let ahead = Some(Ahead { most: 1, lease });
+        let turned = store.turn(worker, Turn { want, ahead, ..Turn::default() }).await.expect("a turn");
+        let look = store.look_at_task(turned.ahead[0].id).await.expect("a look").expect("it is there");
+        let check = || known(Mark::of(&store), turned.claimed[0].id, check_at_hand(&store, &look, worker));
+        let refused = check().await;
+        assert!(matches!(refused, Err(StoreError::ReEntrant { .. })), "{refused:?}");
+        let settles =
+            turned.ahead.iter().map(|task| Settle { task: task.clone(), end: End::Returned }).collect();
+        store.turn(worker, Turn { settles, ..Turn::default() }).await.expect("a turn");
+        let waits = check().await;
+        assert!(waits.is_ok(), "{waits:?}");
     }
 }

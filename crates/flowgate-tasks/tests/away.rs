@@ -59,6 +59,48 @@ async fn s1_a_worker_waits_for_a_store_that_is_away_when_it_starts() {
     assert_eq!(ending.settled, 1);
 }
 
+/// Tells when it is dropped.
+struct Told(mpsc::UnboundedSender<()>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let _nobody_listens = self.0.send(());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s1_a_worker_whose_lease_is_over_while_its_store_is_away_can_be_stopped_at_once() {
+    // Seen to fail: with only `shutdown` heard while it waits for another lease, it did not end.
+    let cluster =
+        tokio::task::spawn_blocking(|| Cluster::start(Options::default())).await.unwrap().expect("a server");
+    let url = cluster.create_database("hurried").expect("a database");
+    let store: Arc<dyn Store> = Arc::new(Postgres::connect(&url).await.expect("a store"));
+    let ((began, mut begins), (ended, mut ends)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let handlers = Handlers::new().on_bytes("endless", move |_, _| {
+        let (began, told) = (began.clone(), Told(ended.clone()));
+        async move {
+            began.send(()).expect("somebody listens");
+            let _told = told;
+            std::future::pending().await
+        }
+    });
+    store.send(vec![NewTask::new("endless", Vec::new())]).await.expect("sent");
+    let options = WorkerOptions { lease: Duration::from_secs(1), ..WorkerOptions::default() };
+    let (stop, asked) = tokio::sync::oneshot::channel::<()>();
+    let worker = Worker::new(Arc::clone(&store), handlers, options).expect("a worker");
+    let worker = worker.stop_at_once(async move { drop(asked.await) });
+    let worker = tokio::spawn(worker.run(std::future::pending()));
+    timeout(DEADLINE, begins.recv()).await.expect("it begins");
+    cluster.stop().expect("it stops");
+    timeout(DEADLINE, ends.recv()).await.expect("its lease is over, and what ran is stopped");
+    drop(stop);
+    let ended = timeout(DEADLINE, worker).await.expect("it ends").unwrap();
+    assert!(
+        matches!(ended, Err(StoreError::Database { .. })),
+        "the store does not hear that it leaves: {ended:?}"
+    );
+}
+
 /// Passes on what comes to a server, until it is told that the server is away: then whoever comes is counted, and shut out when it is let go.
 async fn serve(
     listener: TcpListener,

@@ -11,6 +11,7 @@ use std::{
 };
 
 use flowgate_core::{Tick, relied_on};
+use foldhash::HashSet;
 use tokio::time::Instant;
 
 use crate::{
@@ -37,8 +38,15 @@ pub(super) struct Stock {
     spares: VecDeque<Spare>,
     /// What started and the store has not been told of.
     started: Vec<Claimed>,
-    /// What started and is not known to be the worker's own: until when it may run.
-    unsure: HashMap<TaskId, Instant>,
+    /// What started and is not known to be the worker's own.
+    unsure: HashMap<TaskId, Unsure>,
+}
+
+struct Unsure {
+    /// It may run until then.
+    until: Instant,
+    /// In whose place it started.
+    of: TaskId,
 }
 
 struct Spare {
@@ -80,14 +88,22 @@ impl Stock {
         let at =
             same.or_else(|| self.spares.iter().position(|spare| is_of(spare, None) && may_start(spare)))?;
         let Spare { task, good, until, .. } = self.spares.remove(at)?;
-        self.unsure.insert(task.id, until);
+        self.unsure.insert(task.id, Unsure { until, of: ended.of });
         self.started.push(task.clone());
         Some((task, good))
     }
 
-    /// What the store has to be told of.
-    pub(super) fn take_started(&mut self) -> Vec<Claimed> {
-        std::mem::take(&mut self.started)
+    /// What the store has to be told of: all but what started in the place of these, of whose end the store does not hear yet.
+    pub(super) fn take_started(&mut self, left: &HashSet<TaskId>) -> Vec<Claimed> {
+        let started = std::mem::take(&mut self.started);
+        if left.is_empty() {
+            return started;
+        }
+        let waits =
+            |task: &Claimed| self.unsure.get(&task.id).is_some_and(|unsure| left.contains(&unsure.of));
+        let (waiting, told) = started.into_iter().partition(waits);
+        self.started = waiting;
+        told
     }
 
     /// The store may not have heard of these. What was doubtful meanwhile runs no more.
@@ -104,7 +120,11 @@ impl Stock {
 
     /// When there is something to do, whatever happens.
     pub(super) fn next_moment(&self) -> Option<Instant> {
-        self.spares.iter().map(|spare| spare.start_by).chain(self.unsure.values().copied()).min()
+        self.spares
+            .iter()
+            .map(|spare| spare.start_by)
+            .chain(self.unsure.values().map(|unsure| unsure.until))
+            .min()
     }
 
     /// What is too late to start.
@@ -118,7 +138,7 @@ impl Stock {
     /// What runs, and may be somebody else's by now.
     pub(super) fn take_doubtful(&mut self, now: Instant) -> Vec<TaskId> {
         let doubtful: Vec<TaskId> =
-            self.unsure.iter().filter(|(_, until)| **until <= now).map(|(id, _)| *id).collect();
+            self.unsure.iter().filter(|(_, unsure)| unsure.until <= now).map(|(id, _)| *id).collect();
         for id in &doubtful {
             self.unsure.remove(id);
         }
@@ -226,11 +246,11 @@ mod tests {
         );
         assert_eq!(stock.take_doubtful(asked + LEASE / 2), []);
         assert_eq!(stock.take_doubtful(asked + LEASE), [TaskId(7)]);
-        assert_eq!(stock.take_started().len(), 0, "it is told to nobody any more");
+        assert_eq!(stock.take_started(&HashSet::default()).len(), 0, "it is told to nobody any more");
 
         let (mut stock, asked) = self::stock(None);
         stock.start_one(&left(1, None, 1), asked).expect("it starts");
-        let started = stock.take_started();
+        let started = stock.take_started(&HashSet::default());
         assert!(!stock.told(&started));
         assert_eq!(stock.take_doubtful(asked + LEASE), []);
     }
@@ -240,11 +260,11 @@ mod tests {
     async fn t1_a_run_that_was_stopped_while_the_store_was_told_is_known_as_such() {
         let (mut stock, asked) = stock(None);
         stock.start_one(&left(1, None, 1), asked).expect("it starts");
-        let started = stock.take_started();
+        let started = stock.take_started(&HashSet::default());
         assert_eq!(stock.take_doubtful(asked + LEASE), [TaskId(7)]);
         assert!(stock.told(&started));
         stock.put_back(started);
-        assert_eq!(stock.take_started().len(), 0);
+        assert_eq!(stock.take_started(&HashSet::default()).len(), 0);
     }
 
     // Seen to fail: without the comparison of keys, it started for another key; without that of weights, in the place of a lighter

@@ -1,8 +1,10 @@
 //! Cancelling, before and while a task runs (F4).
 
+use std::time::Duration;
+
 use flowgate_tasks::{
     TaskId,
-    store::{Cancelled, End, Wake},
+    store::{Ahead, Cancelled, End, Turn, Wake, Want},
 };
 
 use crate::kit::{Kit, SECOND, ids, keyed, max, task};
@@ -45,6 +47,53 @@ on_every_store! {
         worker.end(running[0].clone(), End::Cancelled).await;
         assert_eq!(ids(&worker.claim(9).await), sent[2..3]);
         assert_eq!(kit.store.cancel_all(Vec::new()).await.expect("nothing to do"), []);
+    }
+
+    #[test]
+    async fn f4_a_cancellation_is_not_lost_where_its_task_goes_back(kit: &Kit) {
+        // Seen to fail: with no look at what was cancelled where a task goes back to its line, each of them waited to run again.
+        let failed = |retry_after| End::Failed { error: "no".to_owned(), retry_after };
+        for end in [failed(Duration::ZERO), failed(SECOND), End::Returned] {
+            let id = kit.send(task()).await;
+            let (worker, other) = (kit.worker().await, kit.worker().await);
+            let held = worker.claim(1).await;
+            assert_eq!(kit.store.cancel(id).await.expect("a cancellation"), Cancelled::Running);
+            worker.end(held[0].clone(), end.clone()).await;
+            assert_eq!(kit.reason(id).await.as_deref(), Some("cancelled"), "{end:?}");
+            kit.pass(2 * SECOND).await;
+            assert_eq!(ids(&other.claim(9).await), []);
+        }
+        // Of a worker that is gone: one that ran, and one that it had at hand.
+        kit.queue("soft", 1, Some(1)).await;
+        let sent = kit.send_all(vec![task().queue("soft"), task().queue("soft")]).await;
+        let (gone, other) = (kit.worker().await, kit.worker().await);
+        let want = Some(Want { slots: 1, per_queue: 9, with_locks: true });
+        let ahead = Some(Ahead { most: 1, lease: 4 * SECOND });
+        let turned = kit.store.turn(gone.id, Turn { want, ahead, ..Turn::default() }).await.expect("a turn");
+        assert_eq!((ids(&turned.claimed), ids(&turned.ahead)), (sent[..1].to_vec(), sent[1..].to_vec()));
+        for id in sent.iter().copied() {
+            assert_eq!(kit.store.cancel(id).await.expect("a cancellation"), Cancelled::Running);
+        }
+        for _ in 0..2 {
+            kit.pass(8 * SECOND).await;
+            other.beat().await;
+        }
+        for id in sent {
+            assert_eq!(kit.reason(id).await.as_deref(), Some("cancelled"), "{id}");
+        }
+        assert_eq!(ids(&other.claim(9).await), []);
+    }
+
+    #[test]
+    async fn f4_a_cancellation_that_was_long_ago_is_over(kit: &Kit) {
+        // Seen to fail: without the comparison of the time, it was dead though it had run on for an hour.
+        let id = kit.send(task()).await;
+        let worker = kit.worker().await;
+        let held = worker.claim(1).await;
+        assert_eq!(kit.store.cancel(id).await.expect("a cancellation"), Cancelled::Running);
+        kit.advance(3600 * SECOND);
+        worker.end(held[0].clone(), End::Failed { error: "no".to_owned(), retry_after: Duration::ZERO }).await;
+        assert_eq!(ids(&worker.claim(9).await), [id]);
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub(super) const START: &str = concat!(
 pub(super) const REFUSE: &str = "UPDATE leases SET ahead_until = $2 WHERE id = ANY($1)";
 
 /// What did not start in time, and the lanes it came from; it goes back to the front of their lines.
-pub(super) const LATE: &str = "SELECT id, lanes[1] AS lane FROM leases \
+pub(super) const LATE: &str = "SELECT id, lanes[1] AS lane, ids[1] AS task FROM leases \
     WHERE ahead_until <= (SELECT now_ns($1)) ORDER BY ahead_until, id LIMIT $2 FOR UPDATE SKIP LOCKED";
 pub(super) const GIVE_UP: &str = "WITH late AS (DELETE FROM leases WHERE id = ANY($1) RETURNING id, ids, lanes, attempts, weights, goods, records) \
     INSERT INTO tasks (id, lane, place, attempt, weight, good_until, record) \

@@ -13,6 +13,14 @@ pub(super) const ADD_AGAIN: &str = "INSERT INTO tasks (id, lane, place, attempt,
     SELECT id, lane, CASE WHEN due_at IS NULL THEN greatest(id, low) END, attempt, weight, due_at, good_until, record \
     FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::bytea[]) \
     AS told (id, lane, attempt, weight, due_at, good_until, record) LEFT JOIN marks USING (lane)";
+/// Of those that have just gone back, the ones that were cancelled while they were held, and whose worker did not hear of it in time, do not
+/// run again.
+pub(super) const BURY_CANCELLED: &str = "WITH found AS MATERIALIZED (SELECT task FROM cancels WHERE task = ANY($1) AND until > now_ns($2)), \
+    gone AS (DELETE FROM tasks WHERE id = ANY(ARRAY(SELECT task FROM found)) RETURNING id, lane, attempt, weight, record), \
+    told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
+    SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns($2), record \
+    FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key) \
+    SELECT pg_notify('flowgate', 'e' || id) FROM gone";
 /// Tasks that will not run again.
 pub(super) const ADD_DEAD: &str = "INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
     SELECT told.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, reason, error, $7, record \
@@ -34,6 +42,7 @@ pub(super) struct Ends {
 
 #[derive(Default)]
 pub(super) struct Again {
+    now: Option<i64>,
     pub(super) ids: Vec<i64>,
     pub(super) lanes: Vec<i64>,
     pub(super) attempts: Vec<i32>,
@@ -73,11 +82,12 @@ impl Again {
     /// Puts them back, if told to. Before anything is taken: what goes back to the front of its line is the first to be taken again.
     pub(super) async fn put_back(&self, session: &Lease, is_time: bool) -> Result<(), StoreError> {
         let lanes = self.lanes_in_order();
-        let Again { ids, lanes: to, attempts, weights, due, good, records } = self;
+        let Again { now, ids, lanes: to, attempts, weights, due, good, records } = self;
         let goes_back = is_time && !lanes.is_empty();
-        let (_, _) = flight!(
+        let (_, _, _) = flight!(
             session.query_if(goes_back, SHARE_LANES, [&lanes]),
             session.query_if(goes_back, ADD_AGAIN, [ids, to, attempts, weights, due, good, records]),
+            session.query_if(goes_back, BURY_CANCELLED, [ids, now]),
         )?;
         Ok(())
     }
@@ -98,7 +108,8 @@ impl Ends {
     }
 
     pub(super) fn of<'a>(settles: impl Iterator<Item = &'a Settle>, now: Tick) -> Self {
-        let mut ends = Ends::default();
+        let mut ends =
+            Ends { again: Again { now: Some(stored(now)), ..Again::default() }, ..Ends::default() };
         settles.for_each(|settle| ends.add(settle, now));
         ends
     }

@@ -59,6 +59,7 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
         READY_LANES,
         DELAYED,
         settle::ADD_AGAIN,
+        settle::BURY_CANCELLED,
         settle::ADD_DEAD,
         settle::ADD_RESULTS,
     ],

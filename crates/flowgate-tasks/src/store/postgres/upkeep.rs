@@ -15,6 +15,7 @@ use super::{
     identity, rows,
     send::{READY_LANES, SHARE_LANES},
     session::{failed, flight},
+    settle::BURY_CANCELLED,
 };
 use crate::clock::Look;
 use crate::store::{
@@ -25,7 +26,7 @@ use crate::store::{
 const BATCH: i64 = 1000;
 
 /// Here and below the time is asked for once (`SELECT now_ns`), and not for each row: only then an index finds what is before it.
-pub(super) const DUE: &str = "SELECT id, lane FROM tasks WHERE due_at <= (SELECT now_ns($1)) ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
+pub(super) const DUE: &str = "SELECT id, lane, id AS task FROM tasks WHERE due_at <= (SELECT now_ns($1)) ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
 /// The numbers are from after the lanes were shared, so that they are behind the lanes' marks.
 const PLACE: &str = "WITH placed AS MATERIALIZED (SELECT id, nextval('task_ids') AS place \
     FROM unnest($1::bigint[]) WITH ORDINALITY AS due (id, nr) ORDER BY nr) \
@@ -126,6 +127,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     READY_LANES,
     LATE,
     GIVE_UP,
+    BURY_CANCELLED,
 ];
 
 impl Postgres {
@@ -308,12 +310,14 @@ async fn join_lines(
     session.begin();
     let (_, found) = flight!(session.run("BEGIN"), session.query(find, [&told, &BATCH]))?;
     let ids: Vec<i64> = found.iter().map(|row| row.get("id")).collect();
+    let tasks: Vec<i64> = found.iter().map(|row| row.get("task")).collect();
     let mut lanes: Vec<i64> = found.iter().map(|row| row.get("lane")).collect();
     lanes.sort_unstable();
     lanes.dedup();
     flight!(
         session.query_if(!ids.is_empty(), SHARE_LANES, [&lanes]),
         session.query_if(!ids.is_empty(), join, [&ids]),
+        session.query_if(!ids.is_empty(), BURY_CANCELLED, [&tasks, &told]),
         session.query_if(!ids.is_empty(), READY_LANES, [&lanes]),
         session.run("COMMIT"),
     )?;

@@ -197,9 +197,14 @@ fn is_last(task: &Claimed) -> bool {
     task.attempt >= Rest::of(&task.record).max_attempts
 }
 
+/// Back to its line; one that was cancelled while it was held, and whose worker did not hear of it in time, does not run again.
 fn again(hand: &mut Hand<'_>, task: &Claimed, line: Line, attempt: u32) -> Result<(), Fault> {
     let Claimed { id, weight, good_until, record, place, .. } = task;
     let (id, lane) = (id.0, place.lane);
+    let sql = "SELECT 1 FROM cancels WHERE task = ?1 AND until > ?2";
+    if hand.db.prepare_cached(sql)?.exists(params![id, moment(hand.now)])? {
+        return bury_row(hand, (id, lane, attempt, *weight), record, ("cancelled", ""));
+    }
     put(hand.db, &Row { id, lane, line, attempt, weight: *weight, good_until: *good_until, record })?;
     match line {
         Line::Place(_) => {

@@ -3,7 +3,10 @@
 //! Owns the way between the stock and what is held. It never asks the store: the next turn tells it.
 
 use super::Desk;
-use crate::{store::End, worker::clock};
+use crate::{
+    store::{End, Turned},
+    worker::clock,
+};
 
 /// So many keys whose limits changed during one turn are told apart.
 const MOST_CHANGED: usize = 64;
@@ -64,6 +67,12 @@ impl Desk {
         for id in self.stock.take_doubtful(now) {
             self.lose(id);
         }
+    }
+
+    /// What was claimed by a turn that was under way when everything was stopped goes back as it was.
+    pub(super) fn return_claimed(&mut self, turned: &mut Turned) {
+        let claimed = turned.claimed.drain(..).chain(turned.ahead.drain(..)).collect();
+        self.held.settle_unstarted(claimed, &End::Returned);
     }
 
     pub(super) fn return_stock(&mut self) {

@@ -17,12 +17,17 @@ pub(super) enum Spot {
     Dead(&'static str),
 }
 
+/// A cancellation is over after so many steps.
+const CANCELLING: u64 = 6;
+
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) sent: Sent,
     pub(super) good_until: Option<u64>,
     pub(super) attempt: u32,
     pub(super) spot: Spot,
+    /// When it was cancelled while it was held.
+    pub(super) cancelled: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,7 +74,7 @@ impl Laws {
             .delay
             .map_or(Spot::Line((id.0, 0)), |steps| Spot::Delayed { until: self.step + u64::from(steps) });
         let good_until = sent.good_until.map(|steps| self.step + u64::from(steps));
-        self.tasks.insert(id, Task { sent: sent.clone(), good_until, attempt: 0, spot });
+        self.tasks.insert(id, Task { sent: sent.clone(), good_until, attempt: 0, spot, cancelled: None });
     }
 
     /// How many are held of those that the question picks, by count or by weight.
@@ -157,6 +162,17 @@ impl Laws {
         let task = self.tasks.get_mut(&id).expect("a known task");
         let is_last = task.attempt >= task.sent.attempts;
         task.spot = if is_last { Spot::Dead("failed") } else { Spot::Line((id.0, 0)) };
+        self.heed(id);
+    }
+
+    /// What was cancelled while it was held does not go back to its line, for a minute.
+    pub(super) fn heed(&mut self, id: TaskId) {
+        let step = self.step;
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let is_cancelled = task.cancelled.is_some_and(|at| step < at + CANCELLING);
+        if is_cancelled && matches!(task.spot, Spot::Line(_) | Spot::Delayed { .. }) {
+            task.spot = Spot::Dead("cancelled");
+        }
     }
 
     /// Those that the laws would let start, of all.

@@ -228,6 +228,7 @@ impl<'a> World<'a> {
                 task.spot = Spot::Line((id.0, 0));
             }
         }
+        self.laws.heed(id);
     }
 
     async fn settle_late(&mut self, which: usize) {
@@ -282,13 +283,17 @@ impl<'a> World<'a> {
     async fn cancel(&mut self, which: usize) {
         let Some(id) = self.nth(which) else { return };
         let answer = self.kit.store.cancel(id).await.expect("a cancellation");
-        let spot = &mut self.laws.tasks.get_mut(&id).expect("a known task").spot;
-        let expected = match *spot {
+        let step = self.laws.step;
+        let task = self.laws.tasks.get_mut(&id).expect("a known task");
+        let expected = match task.spot {
             Spot::Line(_) | Spot::Delayed { .. } => {
-                *spot = Spot::Dead("cancelled");
+                task.spot = Spot::Dead("cancelled");
                 Cancelled::Waiting
             }
-            Spot::Held { .. } => Cancelled::Running,
+            Spot::Held { .. } => {
+                task.cancelled = Some(step);
+                Cancelled::Running
+            }
             Spot::Dead(_) => Cancelled::Unknown,
         };
         assert_eq!(answer, expected);
@@ -302,7 +307,7 @@ impl<'a> World<'a> {
         if is_dead {
             let place = self.laws.last_place();
             let task = self.laws.tasks.get_mut(&id).expect("a known task");
-            (task.attempt, task.good_until, task.spot) = (0, None, place);
+            (task.attempt, task.good_until, task.spot, task.cancelled) = (0, None, place, None);
         }
     }
 
