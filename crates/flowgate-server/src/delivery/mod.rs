@@ -5,7 +5,7 @@
 //! - [`handler`] is what a worker runs for each message.
 //! - [`request`] writes the request, and [`sign`] signs it.
 //! - [`egress`] sends it, by the [`road`] there is: to plain endpoints by hand ([`plain`], on connections
-//!   that [`lines`] keeps and [`pulse`] lets it open), to others by hyper. [`resolver`] and [`trust`] say whom to connect to and whose
+//!   that [`lines`] keeps), to others by hyper. [`resolver`] and [`trust`] say whom to connect to and whose
 //!   certificates are believed.
 //! - [`verdict`] says what the answer means and when to try again.
 //! - [`callback`] tells others.
@@ -18,7 +18,6 @@ mod handler;
 mod in_order;
 mod lines;
 mod plain;
-mod pulse;
 mod request;
 mod resolver;
 mod road;

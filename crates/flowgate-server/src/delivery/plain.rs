@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use super::{
     egress::{Answer, MOST_OF_AN_ANSWER, NoAnswer},
-    lines::{Leave, Line, Lines},
+    lines::{Line, Lines},
     road::Road,
 };
 use crate::{
@@ -54,19 +54,15 @@ impl Plain {
         let to = request.as_ref().map(Request::uri);
         let to = self.proxy.as_ref().map(Proxy::uri).or(to).cloned().unwrap_or_default();
         let place = to.authority().map_or("", |authority| authority.as_str());
-        loop {
-            let (leave, line) = self.idle.take(place).await;
-            let was_idle = line.is_some();
-            let line = match line {
-                Some(line) => line,
-                None => self.connect(to.clone()).await?,
-            };
-            match self.ask_on(line, leave, (request, lines)).await {
+        while let Some(line) = self.idle.take(place) {
+            match self.ask_on(line, place, (request, lines)).await {
                 // It was closed while it was idle.
-                Err(_) if was_idle && request.is_some() => {}
+                Err(_) if request.is_some() => {}
                 asked => return asked,
             }
         }
+        let line = self.connect(to.clone()).await?;
+        self.ask_on(line, place, (request, lines)).await
     }
 
     async fn connect(&self, to: Uri) -> Result<Line, NoAnswer> {
@@ -78,7 +74,7 @@ impl Plain {
     async fn ask_on(
         &self,
         mut line: Line,
-        leave: Leave<'_>,
+        place: &str,
         (request, lines): (&mut Option<Request<Whole>>, &[u8]),
     ) -> Result<Answer, NoAnswer> {
         let length = request.as_ref().map_or(0, |request| request.body().0.len());
@@ -100,7 +96,7 @@ impl Plain {
             }
         };
         let body = read(&mut line, self.most).await?;
-        leave.give_back(line);
+        self.idle.give_back(place, line);
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
@@ -272,12 +268,11 @@ mod tests {
         asked.expect("an answer");
         // Its end is on its way to us: until it is heard of, the connection cannot be told from one that lives.
         let place = endpoint.url.trim_start_matches("http://").trim_end_matches("/job?a=1").to_owned();
-        let (leave, line) = plain.idle.take(&place).await;
-        let line = line.expect("an idle connection");
+        let line = plain.idle.take(&place).expect("an idle connection");
         while !line.is_dead() {
             tokio::task::yield_now().await;
         }
-        leave.give_back(line);
+        plain.idle.give_back(&place, line);
         let second = async {
             let mut stream = endpoint.accept().await;
             let text = heard(&mut stream, "two").await;
@@ -325,7 +320,7 @@ mod tests {
         };
         let (asked, ()) = tokio::join!(endpoint.asked_by(&plain, b"one"), served);
         assert_eq!(asked.expect("an answer").body.len(), MOST_OF_AN_ANSWER);
-        assert!(plain.idle.take(endpoint.url.trim_start_matches("http://")).await.1.is_none());
+        assert!(plain.idle.take(endpoint.url.trim_start_matches("http://")).is_none());
     }
 
     #[tokio::test]
