@@ -9,8 +9,8 @@ use flowgate_core::Limits;
 use flowgate_tasks::{
     NewTask,
     store::{
-        Ahead, Claimed, End, KeyChange, NewStep, NewWorker, Postgres, RunChange, RunWrite, Settle, Shelf,
-        Store, Turn, Want, WorkerId,
+        Ahead, Claimed, End, KeyChange, NewStep, NewWorker, Postgres, RunChange, RunWrite, Sent, Settle,
+        Shelf, Store, StoreError, Turn, Want, WorkerId,
     },
 };
 use tokio::time::timeout;
@@ -466,6 +466,15 @@ async fn s1_a_turn_goes_by_what_is_committed_whatever_the_database_has_for_a_def
     scene.check().await;
 }
 
+/// Sends until it is refused with these words: a server that takes no writes stores nothing.
+async fn refused_with<Send: Future<Output = Result<Vec<Sent>, StoreError>>>(
+    why: &str,
+    send: impl Fn() -> Send,
+) {
+    let refused = async { while !send().await.expect_err("it takes no writes").to_string().contains(why) {} };
+    timeout(DEADLINE, refused).await.expect("it is said why");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_a_server_that_takes_no_writes_is_not_kept() {
     // Seen to fail: with whatever server answers taken, it was never said at the connection that this one takes no writes.
@@ -474,16 +483,7 @@ async fn s1_a_server_that_takes_no_writes_is_not_kept() {
     send().await.expect("sent");
     // As after a failover: the name leads to a standby, and then to the primary.
     scene.lead_to_a_standby().await;
-    let refused = async {
-        loop {
-            match send().await {
-                Err(told) if told.to_string().contains("does not allow writes") => return,
-                Ok(_) => panic!("it is stored by one that takes no writes"),
-                Err(_) => {}
-            }
-        }
-    };
-    timeout(DEADLINE, refused).await.expect("it is said why");
+    refused_with("does not allow writes", send).await;
     scene.set_default("default_transaction_read_only TO off").await;
     send().await.expect("sent");
     assert_eq!(scene.claim_all(2).await.len(), 2);
@@ -498,16 +498,7 @@ async fn s1_a_server_that_takes_no_writes_any_more_is_left() {
     let store = Postgres::connect(&format!("{}{any}", scene.url)).await.expect("a store");
     let send = || store.send(vec![NewTask::new("one", Vec::new())]);
     scene.lead_to_a_standby().await;
-    let refused = async {
-        loop {
-            match send().await {
-                Err(told) if told.to_string().contains("25006") => return,
-                Ok(_) => panic!("it is stored by one that takes no writes"),
-                Err(_) => {}
-            }
-        }
-    };
-    timeout(DEADLINE, refused).await.expect("it is said why");
+    refused_with("25006", send).await;
     scene.set_default("default_transaction_read_only TO off").await;
     send().await.expect("by another connection");
 }

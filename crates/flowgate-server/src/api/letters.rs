@@ -11,7 +11,6 @@ use crate::{message::Message, workflow::RunHead};
 
 /// What is asked of letters beside what is asked of every message.
 pub(super) const OWN: [&str; 13] = [
-    "count",
     "cursor",
     "dlqIds",
     "dlqId",
@@ -24,6 +23,7 @@ pub(super) const OWN: [&str; 13] = [
     "workflowCreatedAt",
     "failureFunctionState",
     "all",
+    "count",
 ];
 
 /// A filter of dead letters: any of the values of a name, and all of the names. Without anything in it, it lets all through.
