@@ -1,10 +1,10 @@
 //! Flowgate beside its peers, in one run.
 //!
-//! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `routes` pipelines with and
-//! without limits, `tasks` durable tasks on PostgreSQL, `shared` gates of a fleet, `flow` the flow-control server, `workflow` runs of workflows on it.
-//! Each case runs ours and the peer in turn, round by round, and tells the medians, their ratio and whether the goal holds; a goal that does not hold is
-//! told and fails nothing. Owns the order of the cases and what becomes of the command line. It must never be a dependency
-//! of anything.
+//! `gates` measures the gates of the process, `http` the gateway and the layers over loopback, `routes` pipelines with
+//! and without limits, `tasks` durable tasks on PostgreSQL, `shared` gates of a fleet, `flow` the flow-control server,
+//! `workflow` runs of workflows on it. Each case runs ours and the peer in turn, round by round, and tells the medians,
+//! their ratio and whether the goal holds; a goal that does not hold is told and fails nothing. Owns the order of the
+//! cases and what becomes of the command line. It must never be a dependency of anything.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a table on stdout is the whole point of it")]
 
@@ -92,6 +92,10 @@ fn main() -> ExitCode {
         Ok(Command::Run(name, options)) => run(name, &options),
         Ok(Command::Play(cast)) => cast.play(),
         Ok(Command::Member(member)) => member.play(),
+        Ok(Command::Line(lined)) => {
+            lined.play();
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("error: {error}\n\n{HELP}");
             ExitCode::from(2)

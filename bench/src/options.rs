@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::{
+    gates::waiters::{LINE, Lined},
     http::role::{Cast, PLAY},
     shared::member::{MEMBER, Member},
 };
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Play(Cast),
     /// A process of a fleet; the same.
     Member(Member),
+    /// A long line before a gate; the same.
+    Line(Lined),
     Help,
 }
 
@@ -124,6 +127,10 @@ impl Command {
                 let member = Member::parse(&words.collect::<Vec<_>>());
                 return member.map(Self::Member).ok_or(UsageError::UnknownRole);
             }
+            Some(LINE) => {
+                let line = Lined::parse(&words.collect::<Vec<_>>());
+                return line.map(Self::Line).ok_or(UsageError::UnknownRole);
+            }
             Some(word) => SuiteName::ALL
                 .into_iter()
                 .find(|suite| suite.word() == word)
@@ -169,7 +176,9 @@ impl fmt::Display for UsageError {
                     "unknown suite `{suite}`: `gates`, `http`, `routes`, `tasks`, `shared`, `flow` and `workflow` are accepted"
                 )
             }
-            Self::UnknownRole => write!(to, "`{PLAY}` and `{MEMBER}` are for the suites themselves"),
+            Self::UnknownRole => {
+                write!(to, "`{PLAY}`, `{MEMBER}` and `{LINE}` are for the suites themselves")
+            }
             Self::UnknownOption(option) => write!(
                 to,
                 "unknown option `{option}`: `--json`, `--only <text>`, `--quick`, `--write` and `--help` are accepted"
@@ -221,8 +230,8 @@ mod tests {
                 "unknown suite `--json`: `gates`, `http`, `routes`, `tasks`, `shared`, `flow` and `workflow` are accepted"
                     .to_owned(),
             ),
-            ("play villain", "`play` and `member` are for the suites themselves".to_owned()),
-            ("member theirs", "`play` and `member` are for the suites themselves".to_owned()),
+            ("play villain", "`play`, `member` and `line` are for the suites themselves".to_owned()),
+            ("member theirs", "`play`, `member` and `line` are for the suites themselves".to_owned()),
             ("gates --fast", format!("unknown option `--fast`: {options}")),
             ("gates keyed", format!("unknown option `keyed`: {options}")),
             ("gates --only", "`--only` wants a part of a case's name".to_owned()),

@@ -239,7 +239,8 @@ impl Frame {
             SuiteName::Flow => Frame {
                 suite,
                 title: "The flow-control server beside its peers",
-                rounds: "Ours, a bare client and the peer run over loopback, each in processes of its own, in turn, round by round;",
+                rounds: "Ours, a bare client and the peer run over loopback, each in processes of its own, in turn, \
+                    round by round;",
                 notes: include_str!("../notes-flow.md"),
             },
             SuiteName::Workflow => Frame {

@@ -65,8 +65,8 @@ fn keyed(suite: &mut Suite) {
 
 fn one_keyed(suite: &mut Suite, question: Question, keys: &[String], gate: &KeyedGate, quota: Quota) {
     let governor = RateLimiter::keyed(quota);
-    // They come in another order than they are visited in, or each would keep them in the order of the walk and have its processor
-    // fetch the next one in advance, as it never could for requests.
+    // They come in another order than they are visited in, or each would keep them in the order of the walk and have
+    // its processor fetch the next one in advance, as it never could for requests.
     let mut as_they_came: Vec<&String> = keys.iter().collect();
     as_they_came.sort_unstable();
     for key in as_they_came {

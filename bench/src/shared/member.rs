@@ -1,7 +1,7 @@
 //! This program as a process of a fleet: `flowgate-bench member <who> <url> <callers> <milliseconds>`.
 //!
-//! Owns the words for it, and that the processes of a fleet begin together. Each says `ready`, begins when it is told to, and says how
-//! many entries its callers had.
+//! Owns the words for it, and that the processes of a fleet begin together. Each says `ready`, begins when it is told
+//! to, and says how many entries its callers had.
 
 use std::{
     env,

@@ -1,6 +1,7 @@
 //! Gates of a fleet beside the usual recipes, on the same stores: one file for each group of cases.
 //!
-//! [`recipe`] has the recipes, each behind the same two steps as ours; [`member`] is a process of a fleet; [`stage`] has the stores.
+//! [`recipe`] has the recipes, each behind the same two steps as ours; [`member`] is a process of a fleet; [`stage`]
+//! has the stores.
 
 pub(crate) mod crowd;
 pub(crate) mod flat;

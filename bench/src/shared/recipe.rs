@@ -1,10 +1,10 @@
 //! The usual recipes, as they are written again and again, and ours behind the same steps.
 //!
-//! A semaphore on Redis is a sorted set of holders with the moments they came, and a script that forgets the late ones, counts and
-//! adds; who finds it full tries again a little later. On PostgreSQL it is one advisory lock for each slot, held by a session; who
-//! finds all taken waits for one of them. A rate on Redis is `INCR`, and `EXPIRE` when it is the first; on PostgreSQL a row that is
-//! added to. Each caller has a connection of its own. What they do not have: one line, slots of the dead that come back as
-//! soon, a bound that holds while they do, limits that change.
+//! A semaphore on Redis is a sorted set of holders with the moments they came, and a script that forgets the late ones,
+//! counts and adds; who finds it full tries again a little later. On PostgreSQL it is one advisory lock for each slot,
+//! held by a session; who finds all taken waits for one of them. A rate on Redis is `INCR`, and `EXPIRE` when it is the
+//! first; on PostgreSQL a row that is added to. Each caller has a connection of its own. What they do not have: one
+//! line, slots of the dead that come back as soon, a bound that holds while they do, limits that change.
 
 use std::{fmt::Display, time::Duration};
 

@@ -73,8 +73,8 @@ impl Judgement {
         Some(judgement)
     }
 
-    /// One of several rounds: what broke the cap in any of them, and of how much was in use the medians. A disk that answers nobody
-    /// for a third of a second is seen in a round of a few seconds, and is no news of who waits for it.
+    /// One of several rounds: what broke the cap in any of them, and of how much was in use the medians. A disk that
+    /// answers nobody for a third of a second is seen in a round of a few seconds, and is no news of who waits for it.
     pub(super) fn of_rounds(rounds: &[Self]) -> Option<Self> {
         let middle = |of: fn(&Self) -> f64| median(rounds.iter().map(of).collect());
         Some(Judgement {

@@ -16,32 +16,32 @@ use std::{fmt, num::NonZeroU32, time::Duration};
 
 use crate::{OptionError, Tick};
 
-/// How a piece of work ended, as far as a limit is concerned.
+/// How a piece of work ended, as far as an adaptive limit is concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done; its latency counts.
+    /// It was done. How long it took counts.
     #[default]
     Done,
-    /// What it called said it is overloaded, or did not answer in time.
+    /// What it called was overloaded, or did not answer in time.
     Overloaded,
     /// It says nothing about load (a bad request, a cancelled call).
     Ignored,
 }
 
-/// One piece of work that ended.
+/// A piece of work that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// When its pass was given.
     pub started: Tick,
     /// When its pass came back.
     pub ended: Tick,
-    /// How many slots were taken just before it came back, with its own.
+    /// How many slots were taken just before it came back, including its own.
     pub in_use: u32,
     /// How it ended.
     pub outcome: Outcome,
 }
 
-/// A rule that moves `max`, and the floor it never goes below.
+/// A rule that adjusts `max`, and the floor below which it never goes.
 ///
 /// ```
 /// # use flowgate_core::{Adaptive, Limits};
@@ -112,27 +112,27 @@ const FALLEN: f64 = 0.9;
 const PROBE_EVERY: u32 = 100;
 
 impl Adaptive {
-    /// One more after each round of successes, a tenth less after an overload: by outcome alone, unless
-    /// [`Adaptive::slower_than`] gives a latency that counts as overload too.
+    /// Adds one after each round of successes, and takes off a tenth after an overload. It goes by outcomes alone,
+    /// unless [`Adaptive::slower_than`] sets a latency that counts as overload too.
     pub const fn aimd() -> Self {
         Adaptive { rule: Rule::Aimd { target: None }, floor: 1 }
     }
 
-    /// As many as keep latency near what it is without load: within 1.5 times of it, unless
-    /// [`Adaptive::tolerance_percent`] says otherwise. From time to time it lets in half or fewer for a moment, to see
-    /// what latency without load is.
+    /// Allows as many as keep the latency near what it is without load: within 1.5 times of it, unless
+    /// [`Adaptive::tolerance_percent`] says otherwise. From time to time it lets in half or fewer for a moment, to
+    /// learn what the latency without load is.
     pub const fn gradient() -> Self {
         Adaptive { rule: Rule::Gradient { tolerance_percent: 150 }, floor: 1 }
     }
 
-    /// Never below `floor`. Default 1.
+    /// Sets the floor, below which `max` never goes. Default: 1.
     #[must_use]
     pub const fn floor_at(mut self, floor: u32) -> Self {
         self.floor = floor;
         self
     }
 
-    /// AIMD: work that took longer counts as overload. No effect on the gradient rule.
+    /// For AIMD: counts work that took longer than `target` as overload. No effect on the gradient rule.
     #[must_use]
     pub const fn slower_than(mut self, target: Duration) -> Self {
         if let Rule::Aimd { .. } = self.rule {
@@ -141,7 +141,8 @@ impl Adaptive {
         self
     }
 
-    /// Gradient: the latency, in percent of that without load, up to which `max` may rise. Default 150. No effect on AIMD.
+    /// For the gradient rule: sets the latency, in percent of that without load, up to which `max` may rise. Default:
+    /// 150. No effect on AIMD.
     #[must_use]
     pub const fn tolerance_percent(mut self, percent: u32) -> Self {
         if let Rule::Gradient { .. } = self.rule {
@@ -150,7 +151,7 @@ impl Adaptive {
         self
     }
 
-    /// The floor.
+    /// Returns the floor.
     pub const fn floor(&self) -> u32 {
         self.floor
     }
@@ -177,7 +178,7 @@ impl Adaptive {
         }
     }
 
-    /// Begins at the ceiling, which is not below the floor.
+    /// Creates the state to begin with, at the ceiling, which is not below the floor.
     pub fn begin(&self, ceiling: u32) -> AdaptiveState {
         let ceiling = f64::from(ceiling.max(self.floor));
         AdaptiveState {
@@ -192,7 +193,7 @@ impl Adaptive {
         }
     }
 
-    /// Takes in one sample and says where `max` is now.
+    /// Takes in one sample and returns the new `max`.
     pub fn observe(&self, state: &mut AdaptiveState, sample: Sample) -> NonZeroU32 {
         let floor = f64::from(self.floor);
         let latency = sample.ended.since(sample.started);
@@ -218,7 +219,7 @@ impl Adaptive {
 }
 
 impl AdaptiveState {
-    /// Where `max` is.
+    /// Returns the current `max`.
     pub fn max(&self) -> u32 {
         self.max as u32
     }

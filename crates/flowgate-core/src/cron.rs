@@ -7,7 +7,8 @@ use std::{fmt, str::FromStr};
 
 use crate::OptionError;
 
-const ACCEPTED: &str = "five fields (minute hour day month weekday), six with seconds first, or one of @yearly, @monthly, @weekly, @daily, @hourly; each field `*`, a number, a name, `a-b`, `*/n`, `a-b/n`, or several with commas";
+const ACCEPTED: &str = "five fields (minute hour day month weekday), six with seconds first, or one of @yearly, \
+    @monthly, @weekly, @daily, @hourly; each field `*`, a number, a name, `a-b`, `*/n`, `a-b/n`, or several with commas";
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
@@ -82,35 +83,34 @@ impl Cron {
             {
                 return Some(day * DAY + found);
             }
-            day = self.skip_months(day + 1);
+            day += 1;
             second = 0;
         }
         None
     }
 
     fn matches_day(&self, day: i64) -> bool {
-        let (_, month, day_of_month) = civil(day);
+        let (month, day_of_month) = civil(day);
         // 1970 began on a Thursday.
         let weekday = (day + 4).rem_euclid(7) as u32;
-        let by_month = has(self.days, day_of_month);
+        self.has_date(month, day_of_month, weekday)
+    }
+
+    /// Whether a day of a month matches that is this weekday, 0 for Sunday: for calendars of others, who know time zones.
+    pub fn has_date(&self, month: u32, day: u32, weekday: u32) -> bool {
+        let by_month = has(self.days, day);
         let by_week = has(self.weekdays, weekday);
         has(self.months, month) && if self.is_either_day { by_month || by_week } else { by_month && by_week }
     }
 
-    /// This day, or the first one of the next month that matches: so that a search walks months, not days.
-    fn skip_months(&self, day: i64) -> i64 {
-        let (year, month, day_of_month) = civil(day);
-        if day_of_month != 1 || has(self.months, month) {
-            return day;
-        }
-        let (mut year, mut month) = (year, month);
-        for _ in 0..12 {
-            (year, month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
-            if has(self.months, month) {
-                break;
-            }
-        }
-        days_since_1970(year, month, 1)
+    /// Whether a time of the day matches.
+    pub fn has_time(&self, hour: u32, minute: u32, second: u32) -> bool {
+        has(self.hours, hour) && has(self.minutes, minute) && has(self.seconds, second)
+    }
+
+    /// Whether every hour matches.
+    pub fn has_every_hour(&self) -> bool {
+        self.hours == (1 << 24) - 1
     }
 
     /// The first second of a day from `from` on that matches.
@@ -191,7 +191,7 @@ impl Field {
             None => (part, None),
         };
         let (first, last) = match range.split_once('-') {
-            _ if range == "*" || range == "?" => (self.first, self.last.min(self.first + self.count() - 1)),
+            _ if range == "*" || range == "?" => (self.first, self.last),
             Some((first, last)) => (self.value(first)?, self.value(last)?),
             None => {
                 let first = self.value(range)?;
@@ -201,11 +201,6 @@ impl Field {
         };
         let step = usize::try_from(step.unwrap_or(1)).ok()?;
         (first <= last).then(|| (first..=last).step_by(step).fold(0, |bits, value| bits | 1 << value))
-    }
-
-    /// How many different values it has: Sunday has two names and counts once.
-    fn count(&self) -> u32 {
-        if self.last == 7 { 7 } else { self.last - self.first + 1 }
     }
 
     fn value(&self, text: &str) -> Option<u32> {
@@ -233,27 +228,14 @@ fn has(bits: u64, value: u32) -> bool {
     bits >> value & 1 == 1
 }
 
-/// The year, month and day of the month of a day, counted from 1970-01-01 (the calendar as if it always had been this one).
-fn civil(day: i64) -> (i64, u32, u32) {
+/// The month and the day of the month of a day, counted from 1970-01-01 (the calendar as if it always had been this one).
+fn civil(day: i64) -> (u32, u32) {
     // Years that begin in March have their leap day at the end; 400 of them are always 146,097 days.
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
+    let of_era = (day + 719_468).rem_euclid(146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * of_year + 2) / 153;
     let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month as u32, day_of_month as u32)
-}
-
-/// The other way round.
-fn days_since_1970(year: i64, month: u32, day: u32) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let from_march = i64::from(if month > 2 { month - 3 } else { month + 9 });
-    let of_year = (153 * from_march + 2) / 5 + i64::from(day) - 1;
-    let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
-    era * 146_097 + of_era - 719_468
+    (month as u32, day_of_month as u32)
 }

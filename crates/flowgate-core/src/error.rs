@@ -10,11 +10,11 @@ use std::fmt;
 pub enum Code {
     /// RC1002: a route of this id is in the context already.
     DuplicateRoute,
-    /// RC2001: a wrapper or a step stands where it means nothing.
+    /// RC2001: a wrapper or a step is in a place where it has no meaning.
     Misplaced,
     /// RC3001: a route or its context cannot be started.
     NotStarted,
-    /// RC3003: the context shuts down: not taken in, or cancelled at the deadline.
+    /// RC3003: the context is shutting down, so it was not taken in, or was cancelled at the deadline.
     Stopping,
     /// RC5001: a step or a destination failed.
     StepFailed,
@@ -22,11 +22,11 @@ pub enum Code {
     Invalid,
     /// RC5003: misconfigured; trying again cannot help.
     Misconfigured,
-    /// RC5004: nothing takes in what is sent to this name.
+    /// RC5004: no route takes what is sent to this name.
     NoHandler,
     /// RC5010: the other side could not be reached.
     Unreachable,
-    /// RC5011: it took longer than it may.
+    /// RC5011: it took longer than allowed.
     TimedOut,
     /// RC5013: refused by a rate.
     RateRefused,
@@ -36,7 +36,7 @@ pub enum Code {
     BreakerOpen,
     /// RC5026: refused by a gate.
     Refused,
-    /// RC9901: a panic in code of the user's.
+    /// RC9901: a panic in your own code.
     Panicked,
 }
 
@@ -60,7 +60,7 @@ impl Code {
         Code::Panicked,
     ];
 
-    /// The code as it is written in messages, logs and on the wire.
+    /// Returns the code as it is written in messages, in logs and on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Code::DuplicateRoute => "RC1002",
@@ -88,7 +88,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// An option that cannot be built: which one, what was given, and what is accepted.
+/// An option that is not accepted: which one, what was given, and what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: option `{option}` is {value}; accepted: {accepted}", Code::Misconfigured)]
 pub struct OptionError {
@@ -98,27 +98,27 @@ pub struct OptionError {
 }
 
 impl OptionError {
-    /// The error for `option`, given as `value`, where only `accepted` is.
+    /// Creates the error for `option`, given as `value`, where only `accepted` would do.
     pub fn new(option: &'static str, value: impl fmt::Display, accepted: impl Into<String>) -> Self {
         OptionError { option, value: value.to_string(), accepted: accepted.into() }
     }
 
-    /// Which option.
+    /// Returns the option's name.
     pub fn option(&self) -> &'static str {
         self.option
     }
 
-    /// What was given.
+    /// Returns what was given.
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// What would have been accepted.
+    /// Returns what would be accepted.
     pub fn accepted(&self) -> &str {
         &self.accepted
     }
 
-    /// Always [`Code::Misconfigured`].
+    /// Returns [`Code::Misconfigured`], always.
     pub fn code(&self) -> Code {
         Code::Misconfigured
     }

@@ -6,14 +6,14 @@ use std::{fmt, time::Duration};
 
 use crate::{Key, Reason};
 
-/// The names by which a gate is told from others.
+/// The names that tell one gate from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ident {
     /// The gate's name.
     pub gate: String,
-    /// Tells siblings apart.
+    /// Tells it from others of the same name.
     pub label: Option<String>,
-    /// What the gate covers, where a surface says so (`route`, `step`).
+    /// What the gate covers, if it was told (`route`, `step`).
     pub scope: Option<String>,
 }
 
@@ -27,11 +27,11 @@ impl fmt::Display for Ident {
 /// Something that happened at a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// At which gate.
+    /// The gate.
     pub ident: &'a Ident,
-    /// In which lane, where the gate has keys.
+    /// The lane, if the gate has keys.
     pub key: Option<&'a Key>,
-    /// What.
+    /// What happened.
     pub what: What,
 }
 
@@ -39,34 +39,34 @@ pub struct Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
-    /// An entrant joined the line.
+    /// An entry joined the line.
     Queued {
-        /// How many wait now, with it.
+        /// How many wait now, including this one.
         depth: u32,
     },
     /// A pass was given.
     Acquired {
         /// How long it waited; zero if it did not.
         waited: Duration,
-        /// How many slots of the lane are taken now, with its own.
+        /// How many slots of the lane are taken now, including its own.
         in_use: u32,
     },
     /// A pass came back.
     Released {
-        /// How long it was out; `None` when no listener asked for times.
+        /// How long it was out; `None` if no listener asked for times.
         held: Option<Duration>,
     },
-    /// An entrant was refused.
+    /// An entry was refused.
     Rejected {
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// An entrant that waited gave up: its future was dropped.
+    /// A waiting entry gave up: its future was dropped.
     Left,
 }
 
 impl What {
-    /// The word for it.
+    /// Returns the word for it.
     pub const fn as_str(&self) -> &'static str {
         match self {
             What::Queued { .. } => "queued",

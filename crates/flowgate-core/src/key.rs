@@ -11,7 +11,7 @@ use std::{
 
 const SHORT: usize = 22;
 
-/// The text that names a lane. Cheap to clone.
+/// The name of a lane. Cheap to clone.
 pub struct Key(Text);
 
 enum Text {
@@ -23,7 +23,7 @@ impl Key {
     /// The empty key.
     pub const EMPTY: Key = Key(Text::Short { len: 0, bytes: [0; SHORT] });
 
-    /// A key of this text.
+    /// Creates a key of this text.
     #[inline]
     pub fn new(text: &str) -> Self {
         let mut key = Key::EMPTY;
@@ -49,7 +49,7 @@ impl Key {
         *self = if text.len() <= SHORT { Key::new(text) } else { Key(Text::Long(Arc::from(text))) };
     }
 
-    /// The bytes of the text; what keys are compared by.
+    /// Returns the bytes of the text, by which keys are compared.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -58,7 +58,7 @@ impl Key {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Text::Short { .. } => std::str::from_utf8(self.as_bytes()).expect("a key is made from text only"),
@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn g6_keys_of_every_length_keep_their_text() {
-        // Seen to fail: with SHORT off by one, the 22- or 23-byte text panics or is cut; with a length that `clone_from` leaves as
-        // it was, what was there before shows.
+        // Seen to fail: with SHORT off by one, the 22- or 23-byte text panics or is cut; with a length that
+        // `clone_from` leaves as it was, what was there before shows.
         for len in 0..=64 {
             let text = "ä".repeat(len / 2) + &"x".repeat(len % 2);
             let key = Key::new(&text);

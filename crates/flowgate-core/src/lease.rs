@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-/// How long a lease is relied on, counted from when it was asked for: a little less than it lasts in the store, whose clock may run a little
-/// faster.
+/// How long a lease is relied on, counted from when it was asked for: a little less than it lasts in the store, whose
+/// clock may run a little faster.
 pub fn relied_on(lease: Duration) -> Duration {
     lease - lease / 32
 }

@@ -11,6 +11,7 @@
 //! No limit is restated in SQL.
 
 mod adaptive;
+mod backoff;
 mod cron;
 mod discipline;
 mod error;
@@ -25,6 +26,7 @@ mod refusal;
 mod tick;
 
 pub use adaptive::{Adaptive, AdaptiveState, Outcome, Sample};
+pub use backoff::backoff;
 pub use cron::Cron;
 pub use discipline::{Backlog, Discipline, End};
 pub use error::{Code, OptionError};

@@ -13,21 +13,22 @@ pub const MAX_MAX: u32 = 1_000_000_000;
 pub const MAX_QUEUE: u32 = 1_000_000_000;
 const MAX_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// What happens to an entrant that cannot start at once.
+/// What happens to an entry that cannot start at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
     /// It waits in line.
     Queue {
-        /// How many may wait; `None` for any number.
+        /// How many may wait; `None` means any number.
         max: Option<NonZeroU32>,
-        /// How long one may wait; `None` for as long as it takes.
+        /// How long each may wait; `None` means as long as it takes.
         timeout: Option<Duration>,
     },
     /// It is refused.
     Reject,
 }
 
-/// How many may be in flight, how often one may start, and what becomes of the rest. Valid by construction.
+/// How many may be in flight, how often work may start, and what happens to the rest. A value of this type is always
+/// valid.
 ///
 /// ```
 /// # use flowgate_core::Limits;
@@ -48,12 +49,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Starts with nothing set.
+    /// Starts building limits. Set at least `max` or `rate`.
     pub fn builder() -> LimitsBuilder {
         LimitsBuilder::default()
     }
 
-    /// How many may be in flight; `None` when only a rate holds.
+    /// Returns how many may be in flight, or `None` if there is only a rate.
     #[inline]
     pub const fn max(&self) -> Option<u32> {
         match self.max {
@@ -62,30 +63,30 @@ impl Limits {
         }
     }
 
-    /// The rule that moves `max`, if one does.
+    /// Returns the rule that adjusts `max`, if there is one.
     pub const fn adaptive(&self) -> Option<Adaptive> {
         self.adaptive
     }
 
-    /// How often one may start.
+    /// Returns how often work may start, if that is limited.
     #[inline]
     pub const fn rate(&self) -> Option<&Rate> {
         self.rate.as_ref()
     }
 
-    /// What becomes of entrants that cannot start at once.
+    /// Returns what happens to entries that cannot start at once.
     #[inline]
     pub const fn overflow(&self) -> Overflow {
         self.overflow
     }
 
-    /// In which order the line moves, and how long one may stand in it while work piles up.
+    /// Returns the order in which the line is served, and how long one may wait in it while work piles up.
     #[inline]
     pub const fn discipline(&self) -> Discipline {
         self.discipline
     }
 
-    /// How long one may wait in line.
+    /// Returns how long one may wait in line, if that is limited.
     pub const fn timeout(&self) -> Option<Duration> {
         match self.overflow {
             Overflow::Queue { timeout, .. } => timeout,
@@ -93,7 +94,7 @@ impl Limits {
         }
     }
 
-    /// The heaviest entrant that can ever start: `max`, or the floor below which an adaptive `max` never goes.
+    /// Returns the largest weight that can ever start: `max`, or the floor below which an adaptive `max` never goes.
     #[inline]
     pub fn heaviest(&self) -> u32 {
         match (self.adaptive, self.max()) {
@@ -103,14 +104,14 @@ impl Limits {
         }
     }
 
-    /// The same limits with another `max`, which an adaptive rule then has as its ceiling.
+    /// Returns the same limits with another `max`, which is also the ceiling of an adaptive rule.
     pub fn with_max(self, max: u32) -> Result<Self, OptionError> {
         let max = Some(checked_max(max)?);
         self.adaptive.map_or(Ok(()), |adaptive| adaptive.check(max))?;
         Ok(Limits { max, ..self })
     }
 
-    /// The same limits with something else for those that cannot start at once.
+    /// Returns the same limits with another rule for entries that cannot start at once.
     pub fn with_overflow(self, overflow: Overflow) -> Result<Self, OptionError> {
         match self.discipline {
             Discipline::Codel { target, interval } => {
@@ -121,8 +122,8 @@ impl Limits {
         Ok(Limits { overflow, ..self })
     }
 
-    /// The same limits with `max` where an adaptive rule has moved it: never below its floor, so that the heaviest
-    /// entrant can still start.
+    /// Returns the same limits with `max` where an adaptive rule has put it: never below its floor, so that the
+    /// heaviest entry can still start.
     #[must_use]
     pub fn moved_to(self, max: NonZeroU32) -> Self {
         let floor = self.adaptive.map_or(1, |adaptive| adaptive.floor());
@@ -157,7 +158,7 @@ impl std::fmt::Display for Limits {
     }
 }
 
-/// Collects the options of a [`Limits`]. [`LimitsBuilder::build`] tells the first mistake.
+/// Collects the options of a [`Limits`]. [`LimitsBuilder::build`] reports the first mistake.
 #[derive(Clone, Debug, Default)]
 pub struct LimitsBuilder {
     max: Option<u32>,
@@ -172,22 +173,22 @@ pub struct LimitsBuilder {
 }
 
 impl LimitsBuilder {
-    /// At most `max` in flight at once: 1 to 1,000,000,000. Not set: no such limit, and a rate must be set.
+    /// Allows at most `max` in flight at once: 1 to 1,000,000,000. Default: no such limit; then a rate has to be set.
     #[must_use]
     pub fn max(mut self, max: u32) -> Self {
         self.max = Some(max);
         self
     }
 
-    /// Lets a rule move `max` between its floor and the `max` set, by what is observed. Off by default.
+    /// Lets a rule adjust `max` between its floor and the `max` set here, by what it observes. Off by default.
     #[must_use]
     pub fn adaptive(mut self, rule: Adaptive) -> Self {
         self.adaptive = Some(rule);
         self
     }
 
-    /// At most `rate` starts per `period` (text like `"1m"`, milliseconds, or a `Duration`), counted from the period's
-    /// first start; with [`LimitsBuilder::burst`] refilled steadily instead.
+    /// Allows at most `rate` starts per `period` (text like `"1m"`, a number of milliseconds, or a `Duration`),
+    /// counted from the period's first start. With [`LimitsBuilder::burst`] they refill steadily instead.
     #[must_use]
     pub fn rate<P>(mut self, rate: u32, period: P) -> Self
     where
@@ -198,56 +199,56 @@ impl LimitsBuilder {
         self
     }
 
-    /// Makes the rate a bucket: refilled steadily, and at most `burst` starts at once.
+    /// Makes the rate a token bucket: it refills steadily, and at most `burst` may start at once.
     #[must_use]
     pub fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);
         self
     }
 
-    /// Spreads the rate's starts evenly instead of counting them in windows, so that no burst of twice the
-    /// rate crosses the edge of a window: see [`Rate::smooth`]. A `burst` overrules it.
+    /// Spreads the rate evenly instead of counting it in windows, so that no burst of twice the rate crosses the edge
+    /// of a window: see [`Rate::smooth`]. `burst` overrides it.
     #[must_use]
     pub fn smooth(mut self) -> Self {
         self.smooth = true;
         self
     }
 
-    /// At most `max_queue` may wait, counting waiters only: 1 to 1,000,000,000. Not set: any number.
+    /// Limits how many may wait: 1 to 1,000,000,000. Default: any number.
     #[must_use]
     pub fn queue(mut self, max_queue: u32) -> Self {
         self.queue = Some(max_queue);
         self
     }
 
-    /// Nobody waits longer than this. Not set: as long as it takes.
+    /// Limits how long each may wait. Default: as long as it takes.
     #[must_use]
     pub fn timeout(mut self, queue_timeout: Duration) -> Self {
         self.timeout = Some(queue_timeout);
         self
     }
 
-    /// The line's discipline is CoDel, newest first. Not set: first in, first out, whatever happens.
+    /// Serves the line by CoDel, newest first under overload. Default: always first in, first out.
     ///
-    /// Once the line has not been empty for a whole `interval`, the lane is *backlogged*: a freed slot goes
-    /// to the newest, and a waiter that has waited for `target` is refused (`queue-timeout`). Before that it
-    /// is first in, first out, and nobody waits longer than `interval`; when the line has become empty, it is
-    /// so again. Time in which a pause or the rate holds the line does not count. `target` is above zero,
-    /// `interval` from `target` to 366 days.
+    /// Once the line has not been empty for a whole `interval`, the lane is *backlogged*: a freed slot goes to the
+    /// newest, and whoever has waited for `target` is refused (`queue-timeout`), until the line has been empty again.
+    /// Before that the line is first in, first out, and nobody waits longer than `interval`. Time during a pause, or
+    /// while the rate holds the line back, does not count. `target` has to be above zero, and `interval` from
+    /// `target` to 366 days.
     #[must_use]
     pub fn codel(mut self, target: Duration, interval: Duration) -> Self {
         self.codel = Some((target, interval));
         self
     }
 
-    /// Nobody waits: an entrant that cannot start at once is refused.
+    /// Refuses whoever cannot start at once, instead of letting them wait.
     #[must_use]
     pub fn reject(mut self) -> Self {
         self.reject = true;
         self
     }
 
-    /// The limits, or the first option that is wrong.
+    /// Builds the limits, or returns the first option that is wrong.
     pub fn build(self) -> Result<Limits, OptionError> {
         let max = self.max.map(checked_max).transpose()?;
         let rate = match (self.rate, self.burst) {

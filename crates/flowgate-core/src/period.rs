@@ -7,12 +7,13 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use crate::OptionError;
 
-const ACCEPTED: &str = "a period from 1ms to 366d: text like 250ms, 10s, 1m or 1h30m (units d, h, m, s, ms), whole milliseconds, or a Duration";
+const ACCEPTED: &str = "a period from 1ms to 366d: text like 250ms, 10s, 1m or 1h30m (units d, h, m, s, ms), whole \
+    milliseconds, or a Duration";
 const MAX_MILLIS: u64 = 366 * 24 * 60 * 60 * 1000;
 const UNITS: [(&str, u64); 5] =
     [("d", 24 * 60 * 60 * 1000), ("h", 60 * 60 * 1000), ("m", 60 * 1000), ("s", 1000), ("ms", 1)];
 
-/// A span of whole milliseconds, from 1 ms to 366 days.
+/// A length of time in whole milliseconds, from 1 ms to 366 days.
 ///
 /// ```
 /// # use flowgate_core::Period;
@@ -26,7 +27,7 @@ const UNITS: [(&str, u64); 5] =
 pub struct Period(u64);
 
 impl Period {
-    /// A period of `millis` milliseconds.
+    /// Creates a period of `millis` milliseconds.
     pub fn from_millis(millis: u64) -> Result<Self, OptionError> {
         if (1..=MAX_MILLIS).contains(&millis) {
             Ok(Period(millis))
@@ -35,17 +36,17 @@ impl Period {
         }
     }
 
-    /// How many milliseconds it has.
+    /// Returns its milliseconds.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// How many nanoseconds it has.
+    /// Returns its nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0 * 1_000_000
     }
 
-    /// The same span as a [`Duration`].
+    /// Returns the same length as a [`Duration`].
     pub const fn as_duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
@@ -59,9 +60,6 @@ impl FromStr for Period {
         let mut rest = text.trim();
         let mut total: u64 = 0;
         let mut smaller_than = u64::MAX;
-        if rest.is_empty() {
-            return Err(wrong());
-        }
         while !rest.is_empty() {
             let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
             let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;

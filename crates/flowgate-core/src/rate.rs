@@ -31,16 +31,16 @@ const SMOOTH_NANOS: u64 = 10_000_000;
 /// How a rate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// Fixed: at most `rate` starts per period, counted from the period's first start.
+    /// In fixed windows: at most `rate` starts per period, counted from the period's first start.
     Window,
-    /// Refilled steadily, and never more than `burst` at once.
+    /// As a token bucket: refilled steadily, never more than `burst` at once.
     Bucket {
-        /// How many may start at once after a rest.
+        /// How many may start at once when nothing is used.
         burst: NonZeroU32,
     },
 }
 
-/// At most so many starts per period.
+/// Limits how many may start per period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     rate: NonZeroU32,
@@ -52,35 +52,35 @@ pub struct Rate {
     step: u64,
 }
 
-/// The state of a rate in one lane: one word. The default is "nothing spent".
+/// The state of a rate in one lane: a single word. By default nothing is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateState(u64);
 
-/// What a rate has left.
+/// What is left of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLook {
-    /// How many may start at once after a rest: `rate`, or the bucket's `burst`.
+    /// How many may start at once when nothing is used: `rate`, or the bucket's `burst`.
     pub limit: u32,
     /// How many may start now.
     pub remaining: u32,
-    /// When everything is allowed again.
+    /// When all of it is available again.
     pub resets_at: Tick,
 }
 
 impl RateState {
-    /// The word, to keep it in an atomic or a store.
+    /// Returns the word, to keep it in an atomic or a store.
     pub const fn to_word(self) -> u64 {
         self.0
     }
 
-    /// The state that [`RateState::to_word`] gave.
+    /// Makes the state of a word that [`RateState::to_word`] returned.
     pub const fn from_word(word: u64) -> Self {
         RateState(word)
     }
 }
 
 impl Rate {
-    /// At most `rate` starts per `period`, counted from the period's first start.
+    /// Allows at most `rate` starts per `period`, counted from the period's first start.
     pub fn window(rate: u32, period: Period) -> Result<Self, OptionError> {
         let rate = Rate::new(rate, period, Shape::Window)?;
         // 64 grains to a period keep the rounding under 1.6 % at the very fastest rate, and far below it elsewhere.
@@ -95,7 +95,7 @@ impl Rate {
         Ok(rate)
     }
 
-    /// `rate` starts per `period`, refilled steadily, at most `burst` at once.
+    /// Allows `rate` starts per `period`, refilled steadily, and at most `burst` at once.
     pub fn bucket(rate: u32, period: Period, burst: u32) -> Result<Self, OptionError> {
         let shape = Shape::Bucket { burst: at_least_one("burst", burst)? };
         let rate = Rate::new(rate, period, shape)?;
@@ -116,30 +116,30 @@ impl Rate {
         Ok(rate)
     }
 
-    /// `rate` starts per `period`, spread evenly: a bucket whose burst is what refills in 10 ms, at least
-    /// one. So in *any* stretch of a period's length at most `rate` start, for rates of up to 100 a second;
-    /// beyond that, as many more as 10 ms allow, for no waiter is woken every few microseconds.
+    /// Allows `rate` starts per `period`, spread evenly: a bucket whose burst is what refills in 10 ms, at least one.
+    /// In *any* stretch of a period's length at most `rate` start, for rates of up to 100 a second. Above that there
+    /// may be as many more as fit into 10 ms, because no waiter is woken every few microseconds.
     pub fn smooth(rate: u32, period: Period) -> Result<Self, OptionError> {
         let burst = u64::from(rate).saturating_mul(SMOOTH_NANOS) / period.as_nanos();
         Rate::bucket(rate, period, u32::try_from(burst).unwrap_or(u32::MAX).max(1))
     }
 
-    /// How many may start per period.
+    /// Returns how many may start per period.
     pub const fn rate(&self) -> u32 {
         self.rate.get()
     }
 
-    /// Over which time.
+    /// Returns the period.
     pub const fn period(&self) -> Period {
         self.period
     }
 
-    /// How it counts.
+    /// Returns how it counts.
     pub const fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Spends one start: the state after it, or the earliest moment at which there will be one.
+    /// Uses up one start. Returns the state after it, or the earliest moment at which there will be one.
     #[inline]
     pub fn spend(&self, state: RateState, now: Tick) -> Result<RateState, Tick> {
         let now = now.as_nanos();
@@ -190,7 +190,7 @@ impl Rate {
         }
     }
 
-    /// What is left at `now`.
+    /// Returns what is left at `now`.
     pub fn look(&self, state: RateState, now: Tick) -> RateLook {
         let state = self.known(state, now);
         let rests_at = self.rests_at(state).max(now);

@@ -12,29 +12,29 @@ use std::{
 
 use crate::{Code, Ident, Key};
 
-/// Why there is no pass.
+/// Why an entry was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// All slots are taken, and the entrant would not wait.
+    /// All slots are taken, and the entry would not wait.
     Busy,
     /// The line is full.
     QueueFull,
-    /// It waited as long as it may.
+    /// It has waited as long as it may.
     QueueTimeout,
-    /// The rate is spent, and the entrant would not wait.
+    /// The rate is used up, and the entry would not wait.
     Rate,
-    /// The gate is paused, and the entrant would not wait.
+    /// The gate is paused, and the entry would not wait.
     Paused,
     /// The gate is closed.
     Closed,
-    /// As many keys are in use as the gate may hold.
+    /// As many keys are in use as the gate allows.
     KeysFull,
-    /// It would have waited for itself.
+    /// It would have waited for a slot that its own work holds.
     Reentrant,
-    /// It asks for more slots than the gate ever has.
+    /// It asks for more slots than there are.
     TooHeavy,
-    /// The store that a fleet shares its limits in does not answer.
+    /// The store in which a fleet shares its limits does not answer.
     Unreachable,
 }
 
@@ -53,7 +53,7 @@ impl Reason {
         Reason::Unreachable,
     ];
 
-    /// The word for it, in messages, events and on the wire.
+    /// Returns the word for it in messages, in events and on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::Busy => "busy",
@@ -69,12 +69,12 @@ impl Reason {
         }
     }
 
-    /// Its place in [`Reason::ALL`], to count by.
+    /// Returns its place in [`Reason::ALL`], for counting.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Its code.
+    /// Returns its error code.
     pub const fn code(self) -> Code {
         match self {
             Reason::Rate => Code::RateRefused,
@@ -94,12 +94,12 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A place in the code that asked for a pass.
+/// A place in your code that asked for a pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Spot(&'static Location<'static>);
 
 impl Spot {
-    /// The place that called.
+    /// Returns the place of the caller.
     #[inline]
     #[track_caller]
     pub fn here() -> Self {
@@ -119,36 +119,35 @@ impl fmt::Debug for Spot {
     }
 }
 
-/// Why there is no pass, with what was seen when it was refused: see [`Details`] for its fields.
+/// An entry that was refused, with what was seen at that moment: see [`Details`] for the fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(Box<Details>);
 
-/// The fields of a [`Refusal`]. They are kept behind a pointer, for a refusal shares its place with every
-/// pass and must not make it larger.
+/// The fields of a [`Refusal`]. They are behind a pointer, so that a refusal is no larger than a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {
-    /// Which gate.
+    /// The gate's name, label and scope.
     pub ident: Arc<Ident>,
-    /// Which key, where the gate has keys.
+    /// The key, if the gate has keys.
     pub key: Option<Key>,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// How many slots were taken.
     pub in_use: u32,
     /// How many waited.
     pub waiting: u32,
-    /// How many may be in flight.
+    /// The most that may be in flight.
     pub max: Option<u32>,
-    /// When trying again can help, where that is known.
+    /// How long until trying again can help, if that is known.
     pub retry_after: Option<Duration>,
     /// For [`Reason::Reentrant`]: where the slot is held, and where it was asked for again.
     pub places: Option<(Spot, Spot)>,
 }
 
 impl Refusal {
-    /// A refusal of which only the reason is known yet.
+    /// Creates a refusal of which only the reason is known yet.
     pub fn new(ident: Arc<Ident>, key: Option<Key>, reason: Reason) -> Self {
         Refusal(Box::new(Details {
             ident,
@@ -162,7 +161,7 @@ impl Refusal {
         }))
     }
 
-    /// Its code.
+    /// Returns its error code.
     pub fn code(&self) -> Code {
         self.reason.code()
     }

@@ -13,26 +13,26 @@ pub struct Tick(u64);
 impl Tick {
     /// The origin.
     pub const ZERO: Tick = Tick(0);
-    /// Later than every moment: "not due at all".
+    /// Later than every other moment: for what is never due.
     pub const NEVER: Tick = Tick(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the origin.
+    /// Creates the moment `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Tick(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// This moment plus `span`; [`Tick::NEVER`] when that lies beyond what can be counted.
+    /// Returns this moment plus `span`, or [`Tick::NEVER`] if that is too far away to be counted.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         Tick(u64::try_from(span.as_nanos()).map_or(u64::MAX, |nanos| self.0.saturating_add(nanos)))
     }
 
-    /// How long after `earlier` this is; zero when it is not.
+    /// Returns how long after `earlier` this is; zero if it is not.
     pub const fn since(self, earlier: Tick) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

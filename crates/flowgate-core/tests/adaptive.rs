@@ -387,6 +387,74 @@ fn neither_rule_leaves_its_floor_and_ceiling() {
     assert_eq!(below.max(), 7, "a ceiling below the floor is the floor");
 }
 
+#[test]
+fn a_cut_takes_at_least_one_and_less_than_half_in_use_raises_nothing() {
+    // Seen to fail: with a tenth alone, 5 was cut to 4, 4 and 3; with `in_use + 2` for what presses.
+    let rule = Adaptive::aimd();
+    let mut state = rule.begin(5);
+    let cuts =
+        [1, 2, 3, 4].map(|beat| rule.observe(&mut state, sample(beat * MS, Outcome::Overloaded)).get());
+    assert_eq!(cuts, [4, 3, 2, 1]);
+    let risen = [44, 46, 90].map(|in_use| {
+        let mut state = rule.begin(100);
+        rule.observe(&mut state, sample(0, Outcome::Overloaded));
+        (1..400).for_each(|beat| {
+            rule.observe(&mut state, Sample { in_use, ..sample(beat * MS, Outcome::Done) });
+        });
+        state.max()
+    });
+    assert_eq!(risen, [90, 92, 94], "from 90: not at all, until half is in use, and one in each round");
+}
+
+#[test]
+fn gradient_takes_the_tolerance_by_its_word() {
+    // Seen to fail: with the tolerance added to the baseline instead of multiplied.
+    for (percent, millis, stays) in [(150, 14, true), (150, 17, false), (120, 14, false), (400, 39, true)] {
+        let rule = Adaptive::gradient().tolerance_percent(percent);
+        let mut work = Work { rule, state: rule.begin(100), now: 0 };
+        (0..400).for_each(|_| _ = work.piece(10));
+        assert_eq!(work.state.max(), 100, "its baseline has been probed");
+        (0..1_000).for_each(|_| _ = work.piece(millis));
+        assert_eq!(work.state.max() == 100, stays, "{percent} % at {millis} ms");
+    }
+}
+
+#[test]
+fn gradient_probes_every_hundred_rounds_or_two_and_not_in_step() {
+    // Seen to fail: with `jitter` nothing, one, and taken away instead of added.
+    let rule = Adaptive::gradient();
+    let mut work = Work { rule, state: rule.begin(100), now: 0 };
+    let mut probes = vec![];
+    for piece in 0..200_000 {
+        let before = work.state.max();
+        if work.piece(10) < before {
+            probes.push(piece);
+        }
+    }
+    // A round is a hundred pieces, and the one that was under way when it began.
+    let rounds: Vec<u32> = probes.windows(2).map(|pair| (pair[1] - pair[0]) / 101).collect();
+    assert!(rounds.len() >= 8 && rounds.iter().all(|rounds| (100..=200).contains(rounds)), "{rounds:?}");
+    assert!(rounds.iter().max() > rounds.iter().min().map(|least| least + 20).as_ref(), "{rounds:?}");
+}
+
+/// One piece of work after the other, with all slots taken.
+struct Work {
+    rule: Adaptive,
+    state: AdaptiveState,
+    now: u64,
+}
+
+impl Work {
+    /// What `max` is after one that took so long.
+    fn piece(&mut self, millis: u64) -> u32 {
+        let started = Tick::from_nanos(self.now);
+        self.now += millis * MS;
+        let ended = Tick::from_nanos(self.now);
+        let sample = Sample { started, ended, in_use: 100, outcome: Outcome::Done };
+        self.rule.observe(&mut self.state, sample).get()
+    }
+}
+
 /// Work that took a millisecond, among fifty in flight.
 fn sample(started: u64, outcome: Outcome) -> Sample {
     Sample { started: Tick::from_nanos(started), ended: Tick::from_nanos(started + MS), in_use: 50, outcome }

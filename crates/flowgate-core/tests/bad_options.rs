@@ -2,9 +2,10 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use flowgate_core::{Adaptive, Code, Discipline, Limits, LimitsBuilder, OptionError, Period, Rate};
+use flowgate_core::{Adaptive, Code, Discipline, Limits, LimitsBuilder, OptionError, Overflow, Period, Rate};
 
-const PERIOD: &str = "a period from 1ms to 366d: text like 250ms, 10s, 1m or 1h30m (units d, h, m, s, ms), whole milliseconds, or a Duration";
+const PERIOD: &str = "a period from 1ms to 366d: text like 250ms, 10s, 1m or 1h30m (units d, h, m, s, ms), whole \
+    milliseconds, or a Duration";
 const DAY: u64 = 24 * 60 * 60;
 
 #[track_caller]
@@ -60,7 +61,8 @@ fn limits_that_are_none_or_out_of_range_cannot_be_built() {
         ),
         (
             new().max(1).timeout(secs(5)).reject(),
-            "RC5003: option `timeout` is 5s; accepted: no timeout in reject mode, where nobody waits: drop `timeout` or drop `reject`",
+            "RC5003: option `timeout` is 5s; accepted: no timeout in reject mode, where nobody waits: drop `timeout` \
+                or drop `reject`",
         ),
     ]);
 }
@@ -86,11 +88,13 @@ fn a_discipline_that_makes_no_sense_cannot_be_built() {
         ),
         (
             new().max(1).codel(ms(5), ms(100)).reject(),
-            "RC5003: option `codel` is target 5ms, interval 100ms; accepted: no codel in reject mode, where nobody waits: drop `codel` or drop `reject`",
+            "RC5003: option `codel` is target 5ms, interval 100ms; accepted: no codel in reject mode, where nobody \
+                waits: drop `codel` or drop `reject`",
         ),
         (
             new().rate(5, "1s").codel(ms(5), ms(100)),
-            "RC5003: option `codel` is target 5ms, interval 100ms; accepted: no codel without `max`: a line held by the rate alone says nothing about load",
+            "RC5003: option `codel` is target 5ms, interval 100ms; accepted: no codel without `max`: a line held by \
+                the rate alone says nothing about load",
         ),
     ]);
     for (target, interval) in [(ms(5), ms(5)), (Duration::from_nanos(1), day * 366)] {
@@ -100,6 +104,9 @@ fn a_discipline_that_makes_no_sense_cannot_be_built() {
         };
         assert_eq!((set, span), (target, interval));
         assert_eq!(limits.with_max(7).map(|limits| limits.discipline()), Ok(limits.discipline()));
+        let rejecting = limits.with_overflow(Overflow::Reject).expect_err("nobody waits").to_string();
+        assert!(rejecting.contains("no codel in reject mode"), "{rejecting}");
+        assert_eq!(limits.with_overflow(limits.overflow()), Ok(limits));
     }
 }
 

@@ -83,7 +83,8 @@ fn g12_a_re_entrant_refusal_names_both_places() {
 
 #[test]
 fn limits_are_written_as_one_line() {
-    // Seen to fail: with the queue left out; with the burst left out; with the discipline left out.
+    // Seen to fail: with the queue left out; with the burst left out; with the discipline left out; with `smooth` a
+    // window; with a smooth burst of what refills in another time, or of nothing.
     let rule = Adaptive::aimd().floor_at(4).slower_than(Duration::from_millis(250));
     for (builder, text) in [
         (Limits::builder().max(5), "max 5, queue unbounded"),
@@ -95,6 +96,15 @@ fn limits_are_written_as_one_line() {
         (
             Limits::builder().max(5).queue(50).codel(Duration::from_millis(5), Duration::from_millis(100)),
             "max 5, queue 50, codel target 5ms interval 100ms",
+        ),
+        (Limits::builder().rate(20, "1s").smooth().reject(), "rate 20 per 1s (bucket, burst 1), reject"),
+        (
+            Limits::builder().rate(30_000, "1m").smooth().reject(),
+            "rate 30000 per 1m (bucket, burst 5), reject",
+        ),
+        (
+            Limits::builder().rate(500, "1s").smooth().burst(7).reject(),
+            "rate 500 per 1s (bucket, burst 7), reject",
         ),
         (Limits::builder().rate(20, "1s").burst(5).reject(), "rate 20 per 1s (bucket, burst 5), reject"),
         (

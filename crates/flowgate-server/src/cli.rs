@@ -32,14 +32,14 @@ pub(crate) use tasks::{
 };
 
 const SERVE_HELP: &str = "\
-The API is that of QStash v2: point its official clients at the address, with the token that is printed. A store of the form
-postgres://user@host/database makes this server one of a fleet.";
+The API is QStash v2: point the official clients at the address, with the token that is printed. With a store like
+postgres://user@host/database, any number of servers share it.";
 
 const HELP: &str = "\
-Begin with `flowgate serve --dev`: it says where its console is, and what to paste.
+Start with `flowgate serve --dev`: it prints where its console is and what to paste.
 
 publish, keys, top, dlq, runs, run and schedule ask a running server: --url and --token, or QSTASH_URL and QSTASH_TOKEN.
-token, worker, send, queues, tasks, task, key and explain open the store itself: --store, or FLOWGATE_STORE.";
+token, worker, send, queues, tasks, task, key and explain open the store directly: --store, or FLOWGATE_STORE.";
 
 const DEMO_HELP: &str = "\
 Paths:
@@ -48,15 +48,15 @@ Paths:
   GET /tenant/{key}   the same with a lane for each key, and never waits
   GET /figures        what the page shows, as JSON
 
-Times are text like 250ms, 10s, 1m or 1h30m. An option overrules its variable.";
+Times are text like 250ms, 10s, 1m or 1h30m. An option overrides its environment variable.";
 
 const CHECK_HELP: &str = "\
-Exit status: 0 all is well, 2 something is wrong; then every error is told, with its place.";
+Exit status: 0 if all is well; 2 if something is wrong, and then every error is printed with its place.";
 
 const RELOAD_HELP: &str = "\
-Limits change at once, for those who wait as well; what is under way goes on. SIGHUP does the same.
+Limits change at once, for waiting requests too; requests under way go on. SIGHUP does the same.
 
-Exit status: 0 reloaded, 2 the configuration is wrong, 1 for the rest; then nothing has changed.";
+Exit status: 0 if reloaded, 2 if the configuration is wrong, 1 for any other failure. Unless it is 0, nothing has changed.";
 
 const WORKER_HELP: &str = "\
 The command gets a task as a line of JSON on its standard input, and answers with a line on its standard output:
@@ -64,8 +64,8 @@ The command gets a task as a line of JSON on its standard input, and answers wit
   {\"id\": 17, \"kind\": \"resize\", \"attempt\": 1, \"body\": {\"image\": 7}}
   {\"id\": 17, \"result\": \"done\"}    or    {\"id\": 17, \"error\": \"no such image\"}
 
-Its standard error is passed on, each line with the number of the process. SIGINT and SIGTERM let running tasks end; a second
-one stops at once.";
+Its standard error is passed on, each line with the number of the process. SIGINT and SIGTERM let running tasks finish; a
+second one stops at once.";
 
 /// One gate for everything in flight: bounds how much runs at once and how often it starts.
 #[derive(Debug, Parser)]
@@ -77,7 +77,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve the flow-control API and deliver its messages; and the gateway, if the config file has one
+    /// Run the flow-control server, and the gateway if the config file has one
     #[command(after_help = SERVE_HELP)]
     Serve(ServeOptions),
 
@@ -90,22 +90,22 @@ pub(crate) enum Command {
     /// Watch keys, queues and gates of a running server, live
     Top(TopOptions),
 
-    /// Look at dead letters, send them again or delete them
+    /// List dead letters, send them again or delete them
     Dlq(DlqOptions),
 
-    /// List the runs of workflows on a running server
+    /// List workflow runs on a running server
     Runs(RunsOptions),
 
-    /// Look at one run of a workflow, cancel it, or begin a failed one again
+    /// Show a workflow run, cancel it, or resume or restart a failed one
     Run(RunOptions),
 
-    /// Make, list or change schedules
+    /// Create, list or change schedules
     Schedule(ScheduleOptions),
 
-    /// Make, list or revoke tokens of the API
+    /// Create, list or revoke API tokens
     Token(TokenOptions),
 
-    /// Say what limits would do to a workload, before production: waits, throughput, refusals, and a plot
+    /// Play a workload under limits before production does: waits, throughput, refusals, and a plot
     #[command(after_help = SIMULATE_HELP)]
     Simulate(SimulateOptions),
 
@@ -113,11 +113,11 @@ pub(crate) enum Command {
     #[command(after_help = DEMO_HELP)]
     Demo(DemoOptions),
 
-    /// Check the configuration, and show what it comes to
+    /// Check the configuration, and print every setting in force
     #[command(after_help = CHECK_HELP)]
     Check(CheckOptions),
 
-    /// Have the running server read its configuration again
+    /// Tell the running gateway to read its configuration again
     #[command(after_help = RELOAD_HELP)]
     Reload(ReloadOptions),
 
@@ -128,13 +128,13 @@ pub(crate) enum Command {
     /// Send a task for a worker to run
     Send(SendOptions),
 
-    /// Show the queues of tasks: what runs, what waits and which caps hold; or change them
+    /// Show task queues: what runs, what waits and which caps hold; or change them
     Queues(QueuesOptions),
 
-    /// Show the tasks: what runs, what waits, and what will not run again
+    /// Show tasks: what runs, what waits, and what is dead
     Tasks(TasksOptions),
 
-    /// Cancel a task, or try a dead one again
+    /// Cancel a task, or retry a dead one
     Task(TaskOptions),
 
     /// Pause a key of tasks, or pin its limits
@@ -143,7 +143,7 @@ pub(crate) enum Command {
     /// Say why something waits: the limit, who holds it, the place in line, and what would help
     Explain(ExplainOptions),
 
-    /// Print what a shell completes: `source <(flowgate completions bash)`
+    /// Print shell completions: `source <(flowgate completions bash)`
     Completions {
         /// Which shell
         #[arg(value_enum)]
@@ -239,7 +239,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "STORE", value_parser = StoreAt::read)]
     pub(crate) store: Option<StoreAt>,
 
-    /// Accept the public development token and sign with the public development keys; on loopback only
+    /// Accept QStash's public development token and sign with its public development keys; on loopback only
     #[arg(long, env = "FLOWGATE_DEV", value_parser = BoolishValueParser::new())]
     pub(crate) dev: bool,
 
@@ -251,7 +251,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "FLOWGATE_DENY_PRIVATE", value_parser = BoolishValueParser::new())]
     pub(crate) deny_private: bool,
 
-    /// The HTTP proxy that deliveries go by, like http://10.0.0.1:3128 [env: FLOWGATE_SERVER_EGRESS_PROXY] [default: none]
+    /// The HTTP proxy that deliveries go through, like http://10.0.0.1:3128 [env: FLOWGATE_SERVER_EGRESS_PROXY] [default: none]
     #[arg(long, value_name = "URL")]
     pub(crate) egress_proxy: Option<String>,
 
@@ -262,11 +262,11 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) traces: TraceOptions,
 
-    /// How many deliveries this server has under way at once
+    /// How many deliveries this server makes at once, at most
     #[arg(long, env = "FLOWGATE_DELIVERIES", value_name = "N", default_value = "1000", value_parser = between::<1, 100_000>)]
     pub(crate) deliveries: u32,
 
-    /// How soon the deliveries of a server that died are made again, and their slots are free
+    /// How long after a crash this server's deliveries are made again, and its slots are free
     #[arg(long, env = "FLOWGATE_LEASE", value_name = "TIME", default_value = "15s", value_parser = lease)]
     pub(crate) lease: Duration,
 }
@@ -274,7 +274,8 @@ pub(crate) struct ServeOptions {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DemoOptions {
     /// Where to listen; port 0 takes any free one
-    #[arg(long, env = "FLOWGATE_DEMO_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
+    #[arg(long, env = "FLOWGATE_DEMO_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080",
+        value_parser = address)]
     pub(crate) listen: SocketAddr,
 
     /// How many may be in flight at once, on /work and for each tenant

@@ -18,12 +18,13 @@ use crate::{
 const WAITING: usize = 4096;
 /// How many tasks one transaction stores at most, unless they were sent as one.
 const BATCH: usize = 1024;
-/// And how many bytes of them: a database has a bound on what one statement may carry, which many large ones would reach together.
+/// And how many bytes of them: a database has a bound on what one statement may carry, which many large ones would
+/// reach together.
 const BATCH_BYTES: usize = 32 * 1024 * 1024;
 /// How often an end is looked for without being told: a net, for wake-ups that got lost.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Sends tasks and asks after them. Cheap to clone.
+/// Sends tasks to a store, and asks what became of them. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     store: Arc<dyn Store>,
@@ -46,7 +47,7 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of this store. Needs a tokio runtime.
+    /// Creates a client of this store. Needs a tokio runtime.
     pub fn new(store: Arc<dyn Store>) -> Self {
         let (sends, waiting) = mpsc::channel(WAITING);
         // Ends when the last clone of the client is gone.
@@ -54,7 +55,7 @@ impl Client {
         Client { store, sends }
     }
 
-    /// Stores one task, together with what others send at the same time.
+    /// Sends one task. It is stored together with what others send at the same time.
     ///
     /// # Cancel safety
     /// Dropped, the task may be stored or not.
@@ -63,7 +64,8 @@ impl Client {
         Ok(*sent.first().expect("each task that is sent is answered for"))
     }
 
-    /// Stores these tasks in this order: all of them, or none; together with what others send at the same time.
+    /// Sends several tasks in this order; either all of them are stored, or none. They are stored together with what
+    /// others send at the same time.
     ///
     /// # Cancel safety
     /// Dropped, all of the tasks may be stored, or none.
@@ -82,13 +84,13 @@ impl Client {
         answered.await.map_err(|_| gone())?
     }
 
-    /// What is known of a task. `None`: there never was such a task, or it is done and left no trace.
+    /// Returns what is known of a task, or `None` if there never was such a task, or it is done and left no trace.
     pub async fn look(&self, id: TaskId) -> Result<Option<TaskLook>, StoreError> {
         self.store.look_at_task(id).await
     }
 
-    /// Waits for the end of a task: its result, or why it will not run. `None`: it left no trace, because it does not keep its
-    /// result.
+    /// Waits for the end of a task, and returns its result, or why it will not run. Returns `None` if it left no
+    /// trace, because its result is not kept.
     ///
     /// # Errors
     ///
@@ -119,21 +121,21 @@ impl Client {
         }
     }
 
-    /// Stops a task from starting, or tells its worker to stop it.
+    /// Cancels a task: keeps it from starting, or tells its worker to stop it.
     pub async fn cancel(&self, id: TaskId) -> Result<Cancelled, StoreError> {
         self.store.cancel(id).await
     }
 
-    /// The same for many at once: what became of each, in their order.
+    /// Cancels many tasks at once, and returns what became of each, in their order.
     ///
     /// # Errors
     ///
-    /// If the store fails; some may have been cancelled by then.
+    /// If the store fails; some may have been cancelled by then. [`StoreError::Settling`] says which.
     pub async fn cancel_all(&self, ids: Vec<TaskId>) -> Result<Vec<Cancelled>, StoreError> {
         self.store.cancel_all(ids).await
     }
 
-    /// The store behind it.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }

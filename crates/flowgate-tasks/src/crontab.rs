@@ -97,7 +97,8 @@ impl Crontab {
         self
     }
 
-    /// Tells this function that the store does not take what is due, once until it does, and that it does again. What is due is sent then.
+    /// Tells this function that the store does not take what is due, once until it does, and that it does again. What
+    /// is due is sent then.
     #[must_use]
     pub fn listen(mut self, listener: impl Fn(&News) + Send + Sync + 'static) -> Self {
         self.listener = Listener(Some(Arc::new(listener)));

@@ -15,8 +15,8 @@ const MOST_RATES: usize = 16;
 /// More rests than these are not kept apart: the one that is over first makes room.
 const MOST_RESTS: usize = 16;
 const REST: &str = "rest=";
-/// A rest that began later than this from now was begun by a clock that has been set back: it is over. Less may be a transaction that
-/// looked at the clock and then waited for the key.
+/// A rest that began later than this from now was begun by a clock that has been set back: it is over. Less may be a
+/// transaction that looked at the clock and then waited for the key.
 const APART: Duration = Duration::from_secs(60);
 
 /// The counts of one key.
@@ -109,7 +109,8 @@ impl Ledger {
         self.rates.iter().map(entry).chain(self.rests.iter().map(rest)).collect::<Vec<_>>().join(",")
     }
 
-    /// What cannot be read says nothing: it was written by a newer version, or is damaged, and would stop all that is done for other keys as well.
+    /// What cannot be read says nothing: it was written by a newer version, or is damaged, and would stop all that is
+    /// done for other keys as well.
     pub(crate) fn read(text: &str) -> Self {
         Self::from_text(text).unwrap_or_default()
     }
@@ -160,9 +161,14 @@ mod tests {
             slow.spend(ledger.spent(&slow, later), later).is_err(),
             "a fast window's end forgets nothing"
         );
+        assert_eq!(fast.look(ledger.spent(&fast, later), later).remaining, 99, "each has its own count");
         assert_eq!(Ledger::from_text(&ledger.to_text()).expect("its own text"), ledger);
+        ledger.tidy(now.after(Duration::from_secs(59)));
+        assert_eq!(ledger.rates.iter().map(|(rate, _)| *rate).collect::<Vec<_>>(), [slow]);
+        let mut forgotten = ledger.clone();
+        forgotten.reset();
         ledger.tidy(now.after(Duration::from_secs(61)));
-        assert_eq!(ledger, Ledger::default());
+        assert_eq!((&ledger, &forgotten), (&Ledger::default(), &Ledger::default()));
     }
 
     #[test]
@@ -173,6 +179,13 @@ mod tests {
             ledger.start(Some(&rate(starts, "1m")), now);
         }
         assert_eq!(ledger.rates.len(), MOST_RATES);
+        let mut ledger = Ledger::default();
+        let last = 60 + u32::try_from(MOST_RESTS).expect("few");
+        for by in (61..=last).rev().chain([60]) {
+            ledger.rest(by, now, Duration::from_secs(by.into()));
+        }
+        assert_eq!(ledger.rests.len(), MOST_RESTS);
+        assert!(ledger.rests.iter().all(|rest| rest.by != 61), "the one that is over first made room");
     }
 
     #[test]
@@ -204,6 +217,7 @@ mod tests {
         ledger.rest(7, now, Duration::from_secs(10));
         let back = |seconds: u64| Tick::from_nanos(now.as_nanos() - seconds * 1_000_000_000);
         assert!(ledger.resting(back(30)).is_some(), "whoever looked at the clock before may have waited");
+        assert!(ledger.resting(back(60)).is_some() && ledger.resting(back(61)).is_none());
         assert_eq!(ledger.resting(back(3_600)), None);
         ledger.tidy(back(3_600));
         assert_eq!(ledger, Ledger::default());

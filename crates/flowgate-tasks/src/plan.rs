@@ -4,9 +4,15 @@
 //! lanes of one rank. Each lane is asked by `flowgate-core`'s own rule. It reads no clock and no store: a store fills a
 //! [`Scene`] inside its claim transaction, asks for the [`Plan`], takes the tasks, and books what it took.
 
+use std::time::Duration;
+
 use flowgate_core::{Hold, Lane, Limits, RateLook, Tick};
 
-use crate::{ledger::Ledger, terms};
+use crate::{
+    ledger::Ledger,
+    store::Under,
+    terms::{self, KeyTerms},
+};
 
 /// The row of a queue.
 pub(crate) type QueueId = i64;
@@ -17,6 +23,10 @@ pub(crate) type LaneId = i64;
 
 /// As many slots of a key may be in use without a max: as the stores can count.
 const MOST_IN_USE: u32 = i32::MAX as u32;
+
+/// After so long a lane is looked at again whose limits could not be read: somebody may have mended them, and a newer version in
+/// the same fleet may read them.
+const UNREAD_FOR: Duration = Duration::from_secs(15);
 
 /// A count with a cap over it: of a queue, or of the cluster.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,9 +85,24 @@ pub(crate) struct Key {
     /// The newest limits sent, where these govern all that wait.
     pub(crate) latest: Option<Limits>,
     pub(crate) ledger: Ledger,
+    /// Limits of it that cannot be read: nothing of it starts.
+    pub(crate) unread: Option<String>,
 }
 
 impl Key {
+    /// A key as its row has it.
+    pub(crate) fn read(
+        id: KeyId,
+        in_use: u32,
+        is_paused: bool,
+        (pinned, sent, is_latest): (Option<&str>, &str, bool),
+        rates: &str,
+    ) -> Self {
+        let KeyTerms { pinned, sent, unread } = KeyTerms::read(pinned, sent, is_latest);
+        let (latest, ledger) = (sent.filter(|_| is_latest), Ledger::read(rates));
+        Key { id, in_use, is_paused, pinned, latest, ledger, unread }
+    }
+
     /// The limits that hold for a task sent with `own`.
     pub(crate) fn in_force(&self, own: Option<Limits>) -> Option<Limits> {
         terms::in_force(self.pinned, self.latest.or(own))
@@ -88,9 +113,12 @@ impl Key {
     }
 
     /// What holds back one of this weight.
-    pub(crate) fn hold_weight(&self, limits: Option<&Limits>, weight: u32, now: Tick) -> Option<Hold> {
+    fn hold_weight(&self, limits: Option<&Limits>, weight: u32, now: Tick) -> Option<Hold> {
         if self.is_paused {
             return Some(Hold::Paused);
+        }
+        if self.unread.is_some() {
+            return Some(unread(now));
         }
         if let Some(until) = self.ledger.resting(now) {
             return Some(Hold::Rate { until });
@@ -100,9 +128,22 @@ impl Key {
         Lane::with_counts(self.in_use, spent).hold(limits, weight, now)
     }
 
+    /// What it says to one of this weight in a lane with these limits.
+    pub(crate) fn holding(&self, limits: &str, weight: u32, now: Tick) -> Under {
+        let lane = Candidate::read(0, 0, Some(0), 0, limits);
+        let in_force = self.in_force(lane.own);
+        Under {
+            in_force,
+            hold: self.hold_weight(in_force.as_ref(), weight, now),
+            resting: self.ledger.resting(now),
+            in_use: self.in_use,
+            rate: self.rate_left(in_force.as_ref(), now),
+            unread: lane.unread(self).map(str::to_owned),
+        }
+    }
+
     /// What is left of the rate in these limits.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(crate) fn rate_left(&self, limits: Option<&Limits>, now: Tick) -> Option<RateLook> {
+    fn rate_left(&self, limits: Option<&Limits>, now: Tick) -> Option<RateLook> {
         let rate = limits?.rate()?;
         Some(rate.look(self.ledger.spent(rate, now), now))
     }
@@ -122,6 +163,26 @@ pub(crate) struct Candidate {
     pub(crate) key: Option<usize>,
     pub(crate) priority: i16,
     pub(crate) own: Option<Limits>,
+    /// Its limits, where they cannot be read: nothing of it starts, unless its key's newest govern, or what is pinned.
+    pub(crate) unread: Option<String>,
+}
+
+impl Candidate {
+    /// A lane whose limits are this text. They are those of its key: without one they hold nothing.
+    pub(crate) fn read(id: LaneId, queue: QueueId, key: Option<usize>, priority: i16, limits: &str) -> Self {
+        let (own, unread) = if key.is_some() { terms::read(limits) } else { (None, None) };
+        Candidate { id, queue, key, priority, own, unread }
+    }
+
+    /// What is unreadable of the limits in force for it.
+    pub(crate) fn unread<'a>(&'a self, key: &'a Key) -> Option<&'a str> {
+        let own = self.unread.as_deref().filter(|_| key.latest.is_none() && !terms::is_whole(key.pinned));
+        key.unread.as_deref().or(own)
+    }
+}
+
+fn unread(now: Tick) -> Hold {
+    Hold::Rate { until: now.after(UNREAD_FOR) }
 }
 
 /// Everything a turn knows when it decides.
@@ -233,16 +294,17 @@ impl Scene {
     /// What is to be said of a lane when the turn is over.
     pub(crate) fn state_of(&self, lane: &Candidate) -> LaneState {
         let Some(key) = lane.key.map(|index| &self.keys[index]) else { return LaneState::Ready };
-        match key.hold(key.in_force(lane.own).as_ref(), self.now) {
+        let hold = || key.hold(key.in_force(lane.own).as_ref(), self.now);
+        match lane.unread(key).map(|_| unread(self.now)).or_else(hold) {
             None => LaneState::Ready,
             Some(Hold::Rate { until }) => LaneState::Until(until),
             Some(_) => LaneState::Held,
         }
     }
 
-    /// Lanes of which tasks may be claimed ahead, to start in the place of others of their key: the key is full, not beyond a max
-    /// that was lowered, and nothing but its max holds it, now or, by any limits known, then; and no other lane of it is in sight that would
-    /// come first.
+    /// Lanes of which tasks may be claimed ahead, to start in the place of others of their key: the key is full, not
+    /// beyond a max that was lowered, and nothing but its max holds it, now or, by any limits known, then; and no other
+    /// lane of it is in sight that would come first.
     pub(crate) fn full_lanes(&self) -> impl Iterator<Item = &Candidate> {
         let mut lanes = vec![0; self.keys.len()];
         self.lanes.iter().filter_map(|lane| lane.key).for_each(|key| lanes[key] += 1);
@@ -253,6 +315,7 @@ impl Scene {
             let limits = key.in_force(lane.own);
             let is_beyond = limits.and_then(|limits| limits.max()).is_some_and(|max| key.in_use > max);
             !key.is_paused
+                && lane.unread(key).is_none()
                 && !is_beyond
                 && !has_rate(limits)
                 && !has_rate(lane.own)
@@ -261,6 +324,18 @@ impl Scene {
                 && lanes[index] == 1
         };
         self.lanes.iter().filter(is_full)
+    }
+
+    /// What cannot be read of the limits in sight: keys, and the texts.
+    pub(crate) fn unread(&self) -> Vec<(KeyId, String)> {
+        let of = |lane: &Candidate| {
+            let key = &self.keys[lane.key?];
+            Some((key.id, lane.unread(key)?.to_owned()))
+        };
+        let mut unread: Vec<(KeyId, String)> = self.lanes.iter().filter_map(of).collect();
+        unread.sort_unstable();
+        unread.dedup();
+        unread
     }
 
     fn queue(&self, id: QueueId) -> Option<&Queue> {
@@ -274,6 +349,7 @@ struct Draft<'a> {
     budget: u32,
     cluster: Counter,
     queues: Vec<Queue>,
+    /// Keys of which a lane was served, or may yet be before any other.
     served_keys: Vec<bool>,
     /// The grant of each lane, in the plan.
     granted: Vec<Option<usize>>,
@@ -309,6 +385,7 @@ impl<'a> Draft<'a> {
             share < wanted && (cluster_room > share || cluster_more) && (queue_room > share || queue_more);
         if share == 0 {
             plan.passed_over = true;
+            self.keep_key(lane, position);
             return false;
         }
         plan.has_more |= share == queue.quota;
@@ -347,9 +424,22 @@ impl<'a> Draft<'a> {
         more == share
     }
 
+    /// A lane got nothing because others of its queue were granted all that was free there. They may not have as many tasks,
+    /// and then it is next: until that is known, what its key has left is not for lower ranks.
+    fn keep_key(&mut self, lane: &Candidate, queue: usize) {
+        let before = &self.scene.queues[queue];
+        let was_open = before.quota > 0 && before.counter.room().0 > 0;
+        if let Some(key) = lane.key.filter(|_| was_open) {
+            self.served_keys[key] = true;
+        }
+    }
+
     fn keyed(&self, index: usize, key: usize, share: u32) -> Result<Grant, LaneState> {
-        let mut key = self.scene.keys[key].clone();
-        let limits = key.in_force(self.scene.lanes[index].own);
+        let (mut key, lane) = (self.scene.keys[key].clone(), &self.scene.lanes[index]);
+        if lane.unread(&key).is_some() {
+            return Err(self.scene.state_of(lane));
+        }
+        let limits = key.in_force(lane.own);
         let max = limits.and_then(|limits| limits.max());
         let room = max.unwrap_or(MOST_IN_USE).saturating_sub(key.in_use);
         if max.is_none() && room == 0 {
@@ -369,3 +459,6 @@ impl<'a> Draft<'a> {
         Ok(Grant { lane: index, count, room })
     }
 }
+
+#[cfg(test)]
+mod tests;

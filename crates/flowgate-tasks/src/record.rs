@@ -9,6 +9,9 @@ use crate::task::Retry;
 
 /// The form's number. Another form gets another number, and both are read.
 const FORM: u8 = 1;
+/// So many numbers stand between the kind and the body.
+#[cfg(feature = "postgres")]
+pub(crate) const NUMBERS: usize = 6;
 
 /// Everything about a task that only its handler needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +40,7 @@ impl Record {
     /// The record as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.kind.len() + self.body.len() + 24);
-        bytes.push(FORM);
-        put(&mut bytes, self.kind.len() as u64);
-        bytes.extend_from_slice(self.kind.as_bytes());
+        begin(&mut bytes, &self.kind);
         put(&mut bytes, u64::from(self.retry.max_attempts));
         put(&mut bytes, millis(self.retry.backoff));
         put(&mut bytes, u64::from(self.retry.factor));
@@ -86,8 +87,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What settling a task has to know of its record. One that cannot be read keeps no result, and nobody here knows of its last attempt: whoever
-/// runs it finds out, and then it is dead.
+/// What settling a task has to know of its record. One that cannot be read keeps no result, and nobody here knows of
+/// its last attempt: whoever runs it finds out, and then it is dead.
 pub(crate) struct Rest {
     pub(crate) keep: Option<Duration>,
     pub(crate) max_attempts: u32,
@@ -99,6 +100,20 @@ impl Rest {
             Parts::of(bytes).map_or((None, u32::MAX), |parts| (parts.keep, parts.retry.max_attempts));
         Rest { keep, max_attempts }
     }
+}
+
+/// What all records of this kind begin with.
+#[cfg(feature = "postgres")]
+pub(crate) fn beginning_of(kind: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    begin(&mut bytes, kind);
+    bytes
+}
+
+fn begin(bytes: &mut Vec<u8>, kind: &str) {
+    bytes.push(FORM);
+    put(bytes, kind.len() as u64);
+    bytes.extend_from_slice(kind.as_bytes());
 }
 
 /// The kind of a task, for people.

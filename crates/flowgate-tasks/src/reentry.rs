@@ -47,8 +47,9 @@ fn running_here(store: &Arc<dyn Store>) -> Option<TaskId> {
     running.filter(|running| running.store == Mark::of(store)).map(|running| running.task)
 }
 
-/// Refuses to wait for a task that is at hand in a worker and can start there only in the place of the task that runs here: that is the
-/// only one of its key in the worker, the only one of its queue where that is full, or the only one in the worker at all.
+/// Refuses to wait for a task that is at hand in a worker and can start there only in the place of the task that runs
+/// here: that is the only one of its key in the worker, the only one of its queue where that is full, or the only one
+/// in the worker at all.
 pub(crate) async fn check_at_hand(
     store: &Arc<dyn Store>,
     awaited: &TaskLook,
@@ -79,7 +80,8 @@ pub(crate) async fn check_at_hand(
     Err(StoreError::ReEntrant { holding, awaited: awaited.id, place })
 }
 
-/// Whether of all these only the task that runs here runs in the queue of the awaited one. Where more run than are looked at, it is not.
+/// Whether of all these only the task that runs here runs in the queue of the awaited one. Where more run than are
+/// looked at, it is not.
 async fn is_alone(
     store: &Arc<dyn Store>,
     holding: TaskId,

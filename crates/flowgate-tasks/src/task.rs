@@ -4,14 +4,14 @@
 
 use std::{fmt, time::Duration};
 
-use flowgate_core::{Limits, OptionError, Tick};
+use flowgate_core::{Limits, OptionError, Tick, backoff};
 
 use crate::{record::Record, terms};
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
-/// The queue of a server's own work: its tasks are messages to deliver. A worker that serves all queues does
-/// not serve this one; a worker that names it does. The statements of PostgreSQL have its name as well.
+/// The queue of a server's own work, the messages that it delivers. A worker that serves all queues does not serve
+/// this one; a worker that names it does. The SQL for PostgreSQL contains this name too.
 pub const SERVER_QUEUE: &str = "flowgate:messages";
 /// The longest name of a queue, key, kind or dedupe id, in bytes.
 pub const MAX_NAME: usize = 512;
@@ -22,7 +22,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The heaviest task.
 pub const MAX_WEIGHT: u32 = 1_000_000;
 
-/// The number of a task: one sequence for the whole store, so that it is also the order in which tasks were sent.
+/// The number of a task. All tasks of a store share one sequence, so it is also the order in which they were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub i64);
 
@@ -32,7 +32,7 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// A moment, or a span from when the store accepts the task. Spans are measured by the store's clock.
+/// A moment, or a time from when the store accepts the task, measured by the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// This long after the task is accepted.
@@ -60,21 +60,22 @@ impl When {
     }
 }
 
-/// How often a task is tried, and how long it waits in between.
+/// How often a task is tried, and how long it waits between two attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// How often it may start in all, also after its worker died: 1 to 1,000.
+    /// How often it may start in all, counting attempts whose worker died: 1 to 1,000.
     pub max_attempts: u32,
-    /// The wait after the first failure, 366 days at most.
+    /// The wait after the first failure: up to 366 days.
     pub backoff: Duration,
-    /// Each further wait is this many times as long: 1 to 1,000.
+    /// The factor by which each wait grows: 1 to 1,000.
     pub factor: u32,
-    /// No wait is longer; 366 days at most.
+    /// The longest wait: up to 366 days.
     pub max_backoff: Duration,
 }
 
 impl Default for Retry {
-    /// Three attempts, after one and two seconds: enough for a restart on the other side, and soon known if not.
+    /// Three attempts, with waits of one and two seconds: enough for a restart on the other side, and a failure is
+    /// known soon.
     fn default() -> Self {
         Retry {
             max_attempts: 3,
@@ -86,14 +87,13 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The wait after the failure of attempt number `attempt`, counted from 1.
+    /// Returns the wait after the failure of attempt number `attempt`, counted from 1.
     pub fn wait_after(&self, attempt: u32) -> Duration {
-        let factor = self.factor.checked_pow(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.backoff.checked_mul(factor).map_or(self.max_backoff, |wait| wait.min(self.max_backoff))
+        backoff(self.backoff, f64::from(self.factor), self.max_backoff, attempt)
     }
 }
 
-/// A task to be sent. Starts with the defaults: queue `default`, no key, priority 0, at once, three attempts.
+/// A task to send. By default it has queue `default`, no key, priority 0, no delay and three attempts.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -126,7 +126,7 @@ pub(crate) struct Dedupe {
 }
 
 impl NewTask {
-    /// A task for the handler called `kind`.
+    /// Creates a task for the handler called `kind`.
     pub fn new(kind: impl Into<String>, body: Vec<u8>) -> Self {
         NewTask {
             queue: DEFAULT_QUEUE.to_owned(),
@@ -142,101 +142,101 @@ impl NewTask {
         }
     }
 
-    /// A task whose body is this value as JSON.
+    /// Creates a task for the handler called `kind`, whose body is this value as JSON.
     pub fn json(kind: impl Into<String>, body: &impl serde::Serialize) -> Result<Self, OptionError> {
         let wrong =
             |error: serde_json::Error| OptionError::new("body", error, "a value that can be written as JSON");
         serde_json::to_vec(body).map(|body| NewTask::new(kind, body)).map_err(wrong)
     }
 
-    /// The queue it waits in. Default: `default`.
+    /// Sets the queue it waits in. Default: `default`.
     #[must_use]
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queue = name.into();
         self
     }
 
-    /// The key whose slots and rate it shares with all tasks of that key, in whatever queue.
+    /// Sets its key. All tasks of one key share the key's slots and rate, whatever their queue.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// The limits under which it waits for its key: a max, a rate, or both. Without a key they hold nothing, which is an error; so is what holds for
-    /// gates alone (`queue`, `timeout`, `reject`, `codel`, `adaptive`).
+    /// Sets the limits that apply to its key while it waits: a max, a rate, or both. Without a key they are an error,
+    /// and so are limits that only gates have (`queue`, `timeout`, `reject`, `codel`, `adaptive`).
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
         self
     }
 
-    /// Lower starts first, among all that wait in a queue. Default: 0.
+    /// Sets its priority among all that wait in its queue: the lowest starts first. Default: 0.
     #[must_use]
     pub fn priority(mut self, priority: i16) -> Self {
         self.priority = priority;
         self
     }
 
-    /// It joins the line this long after it was sent.
+    /// Lets it join the line this long after it was sent.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.start = Some(When::After(delay));
         self
     }
 
-    /// It joins the line at this moment.
+    /// Lets it join the line at this moment.
     #[must_use]
     pub fn not_before(mut self, at: Tick) -> Self {
         self.start = Some(When::At(at));
         self
     }
 
-    /// If it has not started by then, it never does, and says so.
+    /// Sets when it expires: if it has not started by then, it never does, and is told as expired.
     #[must_use]
     pub fn good_until(mut self, until: When) -> Self {
         self.good_until = Some(until);
         self
     }
 
-    /// How often it is tried.
+    /// Sets how often it is tried.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.record.retry = retry;
         self
     }
 
-    /// A run that takes longer is stopped and counts as failed. Default: none.
+    /// Limits how long one run may take; a longer one is stopped and counts as failed. Default: no limit.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.record.timeout = Some(timeout);
         self
     }
 
-    /// How many slots of its key it takes. Default: 1.
+    /// Sets how many slots of its key it takes. Default: 1.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
     }
 
-    /// Another task of this id, sent within `window`, is not stored: its sender gets the number of this one.
+    /// Sets an id against duplicates: another task with this id, sent within `window`, is not stored, and its sender
+    /// gets the number of this one.
     #[must_use]
     pub fn dedupe(mut self, id: impl Into<String>, window: Duration) -> Self {
         self.dedupe = Some(Dedupe { id: id.into(), window });
         self
     }
 
-    /// Its result can be asked for until this long after it ended. Default: it leaves no trace when it is
-    /// done.
+    /// Keeps its result for this long after it ended. Default: nothing is left of it when it is done.
     #[must_use]
     pub fn keep_result(mut self, keep: Duration) -> Self {
         self.record.keep = Some(keep);
         self
     }
 
-    /// A note of this moment is written together with it, so that it is the first of its notes: these bytes, and its body
-    /// behind them. Default: none. See [`Shelf::notes`](crate::store::Shelf::notes).
+    /// Writes a note of this moment together with the task, as the first of its notes: these bytes, followed by its
+    /// body. Default: none. See [`Shelf::notes`](crate::store::Shelf::notes).
     #[must_use]
     pub fn noted(mut self, at: Tick, beginning: Vec<u8>) -> Self {
         self.noted = Some((at, beginning));
@@ -257,13 +257,12 @@ impl NewTask {
         kind.len() + body.len() + noted + REST
     }
 
-    /// Which handler runs it.
+    /// Returns the name of the handler that runs it.
     pub fn kind(&self) -> &str {
         &self.record.kind
     }
 
-    /// The same with other names for its key and its dedupe id: for a store that is shared by namespaces
-    /// whose names may be alike.
+    /// Renames its key and its dedupe id; for a store that several namespaces share.
     #[must_use]
     pub fn renamed(mut self, rename: impl Fn(String) -> String) -> Self {
         self.key = self.key.map(&rename);
@@ -271,7 +270,7 @@ impl NewTask {
         self
     }
 
-    /// With another body, made from the one it has.
+    /// Replaces the body by one made from it.
     #[must_use]
     pub fn with_body(mut self, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
         self.record.body = change(self.record.body);

@@ -5,8 +5,8 @@
 
 use flowgate_core::{Discipline, Limits, OptionError, Overflow, Rate, Shape};
 
-/// Whether these can hold for tasks. All that cannot start waits in its line, for as long as it takes and in its order; what else can be said of a
-/// gate would be forgotten here without a word.
+/// Whether these can hold for tasks. All that cannot start waits in its line, for as long as it takes and in its order;
+/// what else can be said of a gate would be forgotten here without a word.
 pub(crate) fn check(limits: &Limits) -> Result<(), OptionError> {
     if let Some(rule) = limits.adaptive() {
         return Err(OptionError::new(
@@ -76,6 +76,39 @@ pub(crate) fn from_text(text: &str) -> Result<Option<Limits>, OptionError> {
         };
     }
     limits.build().map(Some)
+}
+
+/// The limits of a text, or as much of a text as is worth telling that nobody here can read: a newer version wrote it, or a hand.
+pub(crate) fn read(text: &str) -> (Option<Limits>, Option<String>) {
+    const TOLD: usize = 200;
+    match from_text(text) {
+        Ok(limits) => (limits, None),
+        Err(_) => (None, Some(text.chars().take(TOLD).collect())),
+    }
+}
+
+/// The limits of a key as a store has them.
+#[derive(Debug)]
+pub(crate) struct KeyTerms {
+    pub(crate) pinned: Option<Limits>,
+    /// The newest sent.
+    pub(crate) sent: Option<Limits>,
+    /// What cannot be read, of those that govern: nothing of the key may start.
+    pub(crate) unread: Option<String>,
+}
+
+impl KeyTerms {
+    pub(crate) fn read(pinned: Option<&str>, sent: &str, is_latest: bool) -> Self {
+        let (pinned, bad_pin) = read(pinned.unwrap_or_default());
+        let (sent, bad) = read(sent);
+        let governs = is_latest && !is_whole(pinned);
+        KeyTerms { pinned, sent, unread: bad_pin.or(bad.filter(|_| governs)) }
+    }
+}
+
+/// Whether nothing of what is sent holds beside these that are pinned.
+pub(crate) fn is_whole(pinned: Option<Limits>) -> bool {
+    pinned.is_some_and(|pinned| pinned.max().is_some() && pinned.rate().is_some())
 }
 
 /// The limits that hold where these are pinned and those were sent.

@@ -37,8 +37,9 @@ pub(crate) async fn keep_up_telling(store: Arc<dyn Store>, tell: impl Fn(&Result
     }
 }
 
-/// Waits for what may be due before the pause is over: a delay that is shorter. Lanes that come to rest meanwhile are woken when it is time,
-/// and that is no reason for all the rest of upkeep: a rate of many starts a second has as many rests.
+/// Waits for what may be due before the pause is over: a delay that is shorter. Lanes that come to rest meanwhile are
+/// woken when it is time, and that is no reason for all the rest of upkeep: a rate of many starts a second has as many
+/// rests.
 async fn until_due<R>(wakes: &mut Receiver<Wake>, wake_rested: impl Fn() -> R)
 where
     R: Future<Output = Result<Option<Duration>, StoreError>>,
@@ -82,8 +83,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn f1_what_rests_is_woken_when_its_rest_is_over() {
-        // Seen to fail: with `Rests` not listened to, nothing was woken before the next upkeep, up to a second later; with the later of two
-        // moments kept, it was woken after 300 ms.
+        // Seen to fail: with `Rests` not listened to, nothing was woken before the next upkeep, up to a second later;
+        // with the later of two moments kept, it was woken after 300 ms.
         let (sender, mut wakes) = broadcast::channel(8);
         let start = now();
         let woken = RefCell::new(Vec::new());

@@ -101,7 +101,8 @@ async fn s1_a_worker_whose_lease_is_over_while_its_store_is_away_can_be_stopped_
     );
 }
 
-/// Passes on what comes to a server, until it is told that the server is away: then whoever comes is counted, and shut out when it is let go.
+/// Passes on what comes to a server, until it is told that the server is away: then whoever comes is counted, and shut
+/// out when it is let go.
 async fn serve(
     listener: TcpListener,
     port: u16,

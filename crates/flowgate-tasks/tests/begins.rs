@@ -146,9 +146,9 @@ fn failed(task: &Claimed) -> Settle {
     Settle { task: task.clone(), end }
 }
 
-// Seen to fail: without `begun!()` in `CLAIM_NAMES`, the second send was told that it is a duplicate of a task that is not there; without
-// it in `ADD_TASKS`, the task of a send that failed was there; without it in `runs::START` or `runs::CHANGE`, what was written again had
-// been before, and its task was nowhere.
+// Seen to fail: without `begun!()` in `CLAIM_NAMES`, the second send was told that it is a duplicate of a task that is
+// not there; without it in `ADD_TASKS`, the task of a send that failed was there; without it in `runs::START` or
+// `runs::CHANGE`, what was written again had been before, and its task was nowhere.
 #[tokio::test]
 async fn s1_a_send_that_did_not_begin_leaves_nothing() {
     let scene = start("begins_sends").await;
@@ -186,7 +186,8 @@ async fn s1_a_send_that_did_not_begin_leaves_nothing() {
     scene.check().await;
 }
 
-// Seen to fail: without `begun!()` in `SENT_LIMITS`, the limits of the send that failed were in force: two more of the key were claimed.
+// Seen to fail: without `begun!()` in `SENT_LIMITS`, the limits of the send that failed were in force: two more of the
+// key were claimed.
 #[tokio::test]
 async fn s1_the_limits_of_a_send_that_did_not_begin_are_not_in_force() {
     let scene = start("begins_limits").await;
@@ -211,8 +212,8 @@ async fn s1_the_limits_of_a_send_that_did_not_begin_are_not_in_force() {
     scene.check().await;
 }
 
-// Seen to fail: without `begun!()` in `GIVE_BACK_SOME` or `GIVE_BACK`, the key's count had one more than was held, for ever, and what was
-// given back again was lost; without it in `ahead::START`, two of the queue ran and one was counted.
+// Seen to fail: without `begun!()` in `GIVE_BACK_SOME` or `GIVE_BACK`, the key's count had one more than was held, for
+// ever, and what was given back again was lost; without it in `ahead::START`, two of the queue ran and one was counted.
 #[tokio::test]
 async fn t5_a_turn_that_did_not_begin_settles_nothing() {
     let scene = start("begins_turns").await;

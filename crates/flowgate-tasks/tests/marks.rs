@@ -1,6 +1,7 @@
 //! Marks of lanes on PostgreSQL: claims begin there, and nothing is ever put before them.
 //!
-//! In these builds a mark is moved after every turn that takes something, so each of the ways back into a line would lose its task.
+//! In these builds a mark is moved after every turn that takes something, so each of the ways back into a line would
+//! lose its task.
 
 #![cfg(feature = "postgres")]
 
@@ -135,8 +136,8 @@ async fn t1_what_did_not_start_in_time_is_not_before_its_mark() {
     assert_eq!(ids(&scene.claim(other, 9).await), sent[1..]);
 }
 
-// Seen to fail: with the places of delayed tasks taken before their lane is shared, the one that fell due was before the mark that
-// was moved meanwhile; with the place of a revived task from its number, so was that one.
+// Seen to fail: with the places of delayed tasks taken before their lane is shared, the one that fell due was before
+// the mark that was moved meanwhile; with the place of a revived task from its number, so was that one.
 #[tokio::test]
 async fn t6_what_joins_its_line_late_is_not_before_its_mark() {
     let mut scene = Scene::set("marks_due").await;

@@ -23,12 +23,15 @@ const BEFORE_MARKS: [&str; 7] = [
 ];
 
 /// Makes the tables what they were before notes stood on sheets, and cancels in a table of their own.
-const WITHOUT_SHEETS: &str = "SET search_path TO flowgate; DELETE FROM migrations WHERE step > 11; DROP TABLE cancels; DROP TABLE sheets CASCADE; DROP TABLE packs; \
+const WITHOUT_SHEETS: &str = "SET search_path TO flowgate; DELETE FROM migrations WHERE step > 11; DROP TABLE cancels; \
+    DROP TABLE sheets CASCADE; DROP TABLE packs; \
     DROP FUNCTION add_note; DROP SEQUENCE note_batches; \
-    CREATE TABLE notes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task bigint NOT NULL, at bigint NOT NULL, body bytea NOT NULL)";
+    CREATE TABLE notes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task bigint NOT NULL, at bigint NOT NULL, \
+    body bytea NOT NULL)";
 
-// Seen to fail: with the step for marks left out of `STEPS`, no worker could be made known: there is no column `minds_marks`; with a
-// transaction of the database's own isolation, those who had waited for the first ran its steps again.
+// Seen to fail: with the step for marks left out of `STEPS`, no worker could be made known: there is no column
+// `minds_marks`; with a transaction of the database's own isolation, those who had waited for the first ran its steps
+// again.
 #[tokio::test]
 async fn what_waits_in_tables_of_the_version_before_marks_is_run_in_its_order() {
     let url = flowgate_testkit::postgres::Postgres::shared().create_database("earlier").expect("a database");
@@ -145,4 +148,18 @@ async fn notes_of_the_version_before_sheets_are_there_in_their_order_and_it_may_
     assert_eq!(moments.collect::<Vec<_>>(), written.collect::<Vec<_>>());
     let seen = client.query_one("SELECT count(*), max(at) FROM notes", &[]).await.expect("a look");
     assert_eq!((seen.get::<_, i64>(0), seen.get::<_, i64>(1)), (1502, 1502));
+}
+
+// Seen to fail: with `CREATE SCHEMA IF NOT EXISTS`, permission was denied for the database, although the schema was there.
+#[tokio::test]
+async fn a_role_that_owns_the_schema_needs_no_right_in_the_database() {
+    let cluster = flowgate_testkit::postgres::Postgres::shared();
+    let url = cluster.create_database("least").expect("a database");
+    cluster
+        .psql(&url, "CREATE ROLE least LOGIN; CREATE SCHEMA flowgate AUTHORIZATION least")
+        .expect("a role");
+    let theirs = url.replace("flowgate@", "least@");
+    Postgres::connect(&theirs).await.expect("a new store");
+    let again = Postgres::connect(&theirs).await.expect("one that is there");
+    again.send(vec![NewTask::new("one", Vec::new())]).await.expect("sent");
 }

@@ -28,7 +28,8 @@ fn settle(task: Claimed) -> Turn {
     Turn { settles: vec![Settle { task, end: End::Done { result: Vec::new() } }], ..Turn::default() }
 }
 
-// Seen to fail: without the comparison the first settled, and so lost to the second, what that one had claimed under the same number.
+// Seen to fail: without the comparison the first settled, and so lost to the second, what that one had claimed under
+// the same number.
 #[tokio::test]
 async fn s1_a_process_does_nothing_with_tables_that_were_made_anew_under_it() {
     let cluster = Cluster::shared();

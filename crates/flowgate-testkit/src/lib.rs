@@ -19,5 +19,5 @@ pub use cpu::cpu_time;
 #[cfg(not(loom))]
 pub use look::between_looks;
 pub use memory::{Allocator, Memory};
-pub use poll::Driven;
+pub use poll::{Driven, asking};
 pub use redis::Redis;

@@ -8,8 +8,11 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     task::{Context, Poll, Wake, Waker},
+    thread,
+    time::Duration,
 };
 
 /// A future under a test's control: polled when the test says so, dropped when the test drops it.
@@ -69,5 +72,29 @@ impl<'a, T> Driven<'a, T> {
     /// How often it was woken.
     pub fn woken(&self) -> usize {
         self.counter.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A waker that asks something then and there, as one does that runs its task in place; and for each time that it woke, whether
+/// there was an answer. It asks by another thread, so that one that has to wait for this one is found out.
+pub fn asking(ask: impl Fn() + Clone + Send + Sync + 'static) -> (Waker, mpsc::Receiver<bool>) {
+    let (has_answer, answers) = mpsc::channel();
+    (Waker::from(Arc::new(Asking { ask, has_answer })), answers)
+}
+
+struct Asking<F> {
+    ask: F,
+    has_answer: mpsc::Sender<bool>,
+}
+
+impl<F: Fn() + Clone + Send + Sync + 'static> Wake for Asking<F> {
+    fn wake(self: Arc<Self>) {
+        let (says, heard) = mpsc::channel();
+        let ask = self.ask.clone();
+        thread::spawn(move || {
+            ask();
+            says.send(())
+        });
+        let _ = self.has_answer.send(heard.recv_timeout(Duration::from_secs(10)).is_ok());
     }
 }

@@ -26,6 +26,12 @@ pub(crate) fn chance() -> Random {
     })
 }
 
+/// A number from 0 to 1, whatever a source of chance says: one that says NaN, or more than 1, must not stop or panic anything.
+#[cfg(any(feature = "http", feature = "route"))]
+pub(crate) fn sound(random: f64) -> f64 {
+    if random.is_finite() { random.clamp(0.0, 1.0) } else { 0.0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::chance;

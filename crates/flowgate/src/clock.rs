@@ -14,20 +14,20 @@ use std::{
 
 use flowgate_core::Tick;
 
-/// Tells the time and rings alarms. Implement it to move time by hand in tests.
+/// A source of time and alarms. Implement it to move time by hand in tests.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now. It is never less than before, and never [`Tick::ZERO`], which stands for a time that was
-    /// not taken.
+    /// Returns the time now. It must never go back, and must never be [`Tick::ZERO`], which means that no time was
+    /// taken.
     fn now(&self) -> Tick;
 
-    /// Rings `alarm` once, soon after `at`, without a lock held that `now` or `wake_at` take. A call for an alarm that is
-    /// already set keeps the earlier of the two moments.
+    /// Rings `alarm` once, soon after `at`, without holding a lock that `now` or `wake_at` take. If the alarm is set
+    /// already, the earlier of the two moments counts.
     fn wake_at(&self, at: Tick, alarm: &'static dyn Alarm);
 }
 
-/// What a [`Clock`] rings.
+/// Something that a [`Clock`] rings.
 pub trait Alarm: Send + Sync {
-    /// The moment has come.
+    /// Called when the moment has come.
     fn ring(&'static self);
 }
 
@@ -58,7 +58,7 @@ impl Time {
     }
 }
 
-/// The system's monotonic clock, read from the processor's counter where it is steady.
+/// The system's monotonic clock. It reads the processor's counter if that is steady.
 #[derive(Clone)]
 pub struct SystemClock {
     clock: quanta::Clock,

@@ -15,8 +15,8 @@ use crate::gate::{Notice, wake};
 /// How many events a subscriber may lag behind before it loses the oldest.
 const BACKLOG: usize = 1024;
 
-/// Events, from the moment of subscribing on. It holds the newest 1,024: a reader that lags further loses the
-/// oldest, and is told how many ([`Subscription::lost`]).
+/// Receives events from the moment of subscribing on. It keeps the newest 1,024; a reader that falls further behind
+/// loses the oldest, and [`Subscription::lost`] counts them.
 #[derive(Debug)]
 pub struct Subscription<T = Notice> {
     mailbox: Arc<Mailbox<T>>,
@@ -82,19 +82,19 @@ impl<T> Subscription<T> {
         Arc::downgrade(&self.mailbox)
     }
 
-    /// The next event, as soon as there is one; `None` when what it listens to is gone and nothing is left to read.
+    /// Waits for the next event. Returns `None` once what it listens to is gone and every event has been read.
     ///
     /// Cancel safety: dropped while waiting, it takes nothing.
     pub async fn next(&mut self) -> Option<T> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The next event, if there is one already.
+    /// Returns the next event if there is one already.
     pub fn try_next(&mut self) -> Option<T> {
         self.mailbox.lock().notices.pop_front()
     }
 
-    /// How many events were lost because this subscription lagged.
+    /// Returns how many events were lost because this subscription fell behind.
     pub fn lost(&self) -> u64 {
         self.mailbox.lock().lost
     }

@@ -522,8 +522,8 @@ fn g9_a_start_taken_back_ends_the_hold_of_the_rate_and_the_count_begins() {
 
 #[test]
 fn g10_a_backlogged_line_drains_within_the_bound_until_the_deadline() {
-    // Seen to fail: with `expire` not waiting for the drain's deadline, the line is refused at once; with `hand_over` going by the
-    // head of the row, the oldest starts.
+    // Seen to fail: with `expire` not waiting for the drain's deadline, the line is refused at once; with `hand_over`
+    // going by the head of the row, the oldest starts.
     let clock = FakeClock::new();
     let gate = codel(1).clock(clock.clone()).build().unwrap();
     let pass = gate.try_enter().unwrap();

@@ -271,8 +271,8 @@ fn g11_a_clock_that_panics_as_a_pass_comes_back_loses_no_slot() {
 
 #[test]
 fn g11_listeners_go_with_the_gate_and_its_last_pass() {
-    // Seen to fail: with `vacate` leaving at the desk what the last pass left there, the listener stays; with `put_away` keeping whom
-    // to tell, it stays when passes come back late.
+    // Seen to fail: with `vacate` leaving at the desk what the last pass left there, the listener stays; with
+    // `put_away` keeping whom to tell, it stays when passes come back late.
     let listener = Arc::new(|_: &Event<'_>| ());
     let builder = || Gate::builder().max(2).listener(Arc::clone(&listener));
     let (gate, quiet, keyed) = (builder().build().unwrap(), builder().keyed().build(), builder().keyed());

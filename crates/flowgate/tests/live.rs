@@ -58,15 +58,18 @@ fn g8_a_waiter_too_heavy_for_the_new_max_is_refused_not_stuck() {
     assert_eq!(heavy.ready().unwrap_err().reason, Reason::TooHeavy);
     drop(out);
     drop(light.ready().unwrap());
-    let gate = Gate::builder().max(4).build().unwrap();
-    let out = (gate.enter().weight(2).now().unwrap(), gate.enter().weight(2).now().unwrap());
-    let mut head = Driven::pending(gate.enter().weight(2));
-    let mut heavy = Driven::pending(gate.enter().weight(3));
-    gate.set_limits(max(2));
-    drop(out);
-    let pass = head.ready().unwrap();
-    assert_eq!(heavy.ready().unwrap_err().reason, Reason::TooHeavy, "told as soon as it is the head");
-    drop(pass);
+    // The second one hands over the long way, which looks at timeouts.
+    for lower in [max(2), Limits::builder().max(2).timeout(Duration::from_secs(3_600)).build().unwrap()] {
+        let gate = Gate::builder().max(4).build().unwrap();
+        let out = (gate.enter().weight(2).now().unwrap(), gate.enter().weight(2).now().unwrap());
+        let mut head = Driven::pending(gate.enter().weight(2));
+        let mut heavy = Driven::pending(gate.enter().weight(3));
+        gate.set_limits(lower);
+        drop(out);
+        let pass = head.ready().unwrap();
+        assert_eq!(heavy.ready().unwrap_err().reason, Reason::TooHeavy, "told as soon as it is the head");
+        drop(pass);
+    }
 }
 
 #[test]

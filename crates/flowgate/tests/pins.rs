@@ -218,3 +218,22 @@ fn g13_a_pass_tells_how_its_lane_stands_as_a_look_does() {
     let (standing, rate) = pass.standing_and_rate();
     assert_eq!((standing, rate), (pass.standing(), None));
 }
+
+#[test]
+fn g13_the_rate_of_a_key_is_told_as_a_look_does() {
+    // Seen to fail: with the gate's own rate told in place of the one that is pinned; with all of it told of a lane
+    // that has spent some.
+    let clock = FakeClock::new();
+    let gate = Gate::builder().rate(10, "1h").keyed().clock(clock.clone()).build().unwrap();
+    assert!(gate.pin("vip", rate(20, "1m")).unwrap() && gate.pin("free", max(3)).unwrap());
+    let (of_all, left) = gate.rate_of_key("nobody").unwrap();
+    assert_eq!((Some(&of_all), left), (gate.limits().rate(), None));
+    for key in ["other", "vip"] {
+        gate.check_key(key).unwrap();
+        clock.advance(Duration::from_secs(1));
+        let look = gate.look_key(key).unwrap();
+        assert_eq!(gate.rate_of_key(key), look.limits.rate().copied().map(|rate| (rate, look.rate)), "{key}");
+        assert!(look.rate.is_some_and(|left| left.remaining + 1 == left.limit), "{key}");
+    }
+    assert_eq!(gate.rate_of_key("free"), None);
+}

@@ -4,7 +4,7 @@
 
 use std::{future::Future, pin::Pin};
 
-use flowgate::{Gate, Limits, Reason};
+use flowgate::{Gate, Limits, Reason, gate::EntryError};
 use flowgate_testkit::Driven;
 
 #[test]
@@ -134,6 +134,17 @@ fn g12_another_key_is_another_lane() {
 }
 
 #[test]
+fn g12_a_key_function_too_is_told_its_place_in_the_program() {
+    // Seen to fail: with `enter_by` an `async fn`, the place was one in the library.
+    let gate = Gate::builder().max(1).keyed().build().unwrap();
+    let work = gate.run("a", async { gate.enter_by(|| Ok::<_, String>("a")).await.map(drop) });
+    let error = Driven::new(work).poll().expect("refused, not hung").unwrap().unwrap_err();
+    let EntryError::Refused(refusal) = error else { panic!("{error}") };
+    let (_, asked) = refusal.places.unwrap();
+    assert_eq!(asked.to_string(), format!("{}:{}", file!(), line!() - 4));
+}
+
+#[test]
 fn g12_a_pass_is_known_however_many_more_the_work_holds() {
     // Seen to fail: with `holding::held` looking at the notes in place alone, the outermost is found and the innermost hangs.
     for deep in [1, 15, 16, 17, 40] {
@@ -159,7 +170,8 @@ fn g12_a_pass_is_known_however_many_more_the_work_holds() {
 
 #[test]
 fn g12_one_holder_with_two_entries_in_line_holds_its_slot_once() {
-    // Seen to fail: with `stuck` adding up what each in line holds, the second entry is refused, though the slot outside will come.
+    // Seen to fail: with `stuck` adding up what each in line holds, the second entry is refused, though the slot
+    // outside will come.
     let gate = Gate::builder().max(2).build().unwrap();
     let outside = gate.try_enter().unwrap();
     let mut work = Driven::new(gate.run(async {

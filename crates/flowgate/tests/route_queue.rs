@@ -8,12 +8,17 @@ use std::{
     time::Duration,
 };
 
-use flowgate::route::{Concurrency, Context, Error, Queue, Retry, Route, direct, queue};
+use flowgate::{
+    Code,
+    route::{
+        Concurrency, Context, Error, Feed, Intake, Queue, Retry, Route, Source, direct, direct_to, queue,
+    },
+};
 use flowgate_tasks::{
     NewTask, Retry as TaskRetry,
     store::{KeyChange, Of, Postgres, QueueLook, Sqlite, State, Store},
 };
-use tokio::sync::Semaphore;
+use tokio::{runtime::Handle, sync::Semaphore};
 
 /// Runs a law on SQLite and on PostgreSQL.
 async fn on_both<F: Future<Output = ()>>(name: &str, law: impl Fn(Arc<dyn Store>) -> F) {
@@ -174,6 +179,51 @@ async fn r7_what_fails_is_tried_again_unless_that_cannot_help() {
         context.shutdown(Duration::from_secs(5)).await;
     })
     .await;
+}
+
+/// Takes its time to open: looks at the queue so often.
+struct Slow(Arc<dyn Store>);
+
+impl Source<u32> for Slow {
+    type Body = u32;
+
+    fn open(&self, _: Intake<u32, u32>) -> Result<Feed, Error> {
+        let looks = async {
+            for _ in 0..50 {
+                look(&self.0).await;
+            }
+        };
+        tokio::task::block_in_place(|| Handle::current().block_on(looks));
+        Ok(Feed::none())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r7_a_queue_is_worked_on_when_all_routes_are_there() {
+    // Seen to fail: with the worker started as its source is opened, it sent to a route that was not there yet, and its task was
+    // dead.
+    let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().unwrap());
+    send(&store, 1).await;
+    let context = Context::new();
+    let jobs = queue::<u32>("jobs", Arc::clone(&store));
+    context.add(&Route::new("jobs").from(jobs).to(direct_to::<u32, u32>("last")).build().unwrap()).unwrap();
+    let slow = Route::new("slow").from(Slow(Arc::clone(&store))).transform(|body: u32| body);
+    context.add(&slow.build().unwrap()).unwrap();
+    let last = Route::new("last").from(direct()).transform(|body: u32| body);
+    context.add(&last.build().unwrap()).unwrap();
+    context.start().unwrap();
+    until(&store, 0, 0).await;
+    assert_eq!(store.dead(None, 9).await.unwrap().len(), 0);
+    context.shutdown(Duration::from_secs(5)).await;
+}
+
+#[test]
+fn r7_a_queue_outside_of_a_runtime_is_told_so() {
+    // Seen to fail: with the worker started as its source is opened, `start` panicked.
+    let jobs = queue::<u32>("jobs", Arc::new(Sqlite::in_memory().unwrap()));
+    let context = Context::new();
+    context.add(&Route::new("jobs").from(jobs).transform(|body: u32| body).build().unwrap()).unwrap();
+    assert_eq!(context.start().unwrap_err().code(), Code::NotStarted);
 }
 
 #[tokio::test]

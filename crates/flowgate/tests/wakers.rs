@@ -10,7 +10,7 @@ use std::{
 };
 
 use flowgate::{Gate, Limits, Outcome, Reason};
-use flowgate_testkit::{Driven, FakeClock};
+use flowgate_testkit::{Driven, FakeClock, asking};
 
 struct Panics;
 
@@ -126,4 +126,54 @@ fn g11_a_subscriber_whose_waker_panics_is_counted_and_loses_no_slot() {
         gate.try_enter()
     };
     assert_eq!((pass.is_ok(), gate.look().listener_panics), (true, 2));
+}
+
+#[test]
+fn g8_who_is_woken_by_a_change_may_ask_the_gate_at_once() {
+    // Seen to fail: with wakers woken while the lock of such changes was held, one that ran its task in place waited for itself.
+    let gate = Gate::builder().max(1).build().unwrap();
+    let _pass = gate.try_enter().unwrap();
+    let asked = gate.clone();
+    let (waker, answers) = asking(move || _ = asked.limits());
+    let changes: [&dyn Fn(); 3] =
+        [&|| gate.set_limits(Limits::builder().max(2).build().unwrap()), &|| gate.resume(), &|| {
+            drop(gate.close(Duration::ZERO));
+        }];
+    for change in changes {
+        let mut waits = Driven::new(gate.enter());
+        assert!(waits.poll_with(&waker).is_none());
+        change();
+        assert_eq!(answers.try_recv(), Ok(true));
+        drop(waits.poll().unwrap());
+        gate.pause();
+    }
+}
+
+#[test]
+fn g8_who_awaits_a_drain_that_a_change_ends_may_ask_the_gate_at_once() {
+    // Seen to fail: with those who await the drain told as the desk is put in order, under the lock of such changes.
+    let clock = FakeClock::new();
+    let gate = Gate::builder().max(1).clock(clock.clone()).build().unwrap();
+    gate.pause();
+    let mut waits = Driven::pending(gate.enter());
+    let asked = gate.clone();
+    let (waker, answers) = asking(move || _ = asked.limits());
+    let mut closing = Driven::new(gate.close(Duration::from_secs(3_600)));
+    assert!(closing.poll_with(&waker).is_none());
+    clock.advance(Duration::from_secs(2));
+    gate.set_limits(Limits::builder().max(1).timeout(Duration::from_secs(1)).build().unwrap());
+    assert_eq!(waits.ready().unwrap_err().reason, Reason::QueueTimeout);
+    assert_eq!(answers.try_recv(), Ok(true));
+}
+
+#[test]
+fn g11_a_subscriber_that_is_woken_may_subscribe_again_at_once() {
+    // Seen to fail: with subscribers woken while their list was locked, one that ran its task in place waited for itself.
+    let gate = Gate::builder().max(1).build().unwrap();
+    let asked = gate.clone();
+    let (waker, answers) = asking(move || drop(asked.subscribe()));
+    let mut events = gate.subscribe();
+    assert!(Driven::new(events.next()).poll_with(&waker).is_none());
+    let _pass = gate.try_enter().unwrap();
+    assert_eq!(answers.try_recv(), Ok(true));
 }

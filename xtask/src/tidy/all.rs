@@ -1,13 +1,13 @@
 //! All rules, run over one tree. The same run is a test, so the house cannot drift.
 
 use super::{
-    arrows, clock, dependencies, doors, error_pages, laws, leftovers, links, locks, machine, module_docs,
-    names, sizes,
+    arrows, clock, dependencies, doors, error_pages, laws, leftovers, lines, links, locks, machine,
+    module_docs, names, sizes,
 };
 use crate::offence::Offence;
 use crate::read::Tree;
 
-const RULES: [fn(&Tree) -> Vec<Offence>; 13] = [
+const RULES: [fn(&Tree) -> Vec<Offence>; 14] = [
     arrows::check,
     clock::check,
     dependencies::check,
@@ -15,6 +15,7 @@ const RULES: [fn(&Tree) -> Vec<Offence>; 13] = [
     error_pages::check,
     laws::check,
     leftovers::check,
+    lines::check,
     links::check,
     locks::check,
     machine::check,

@@ -1,5 +1,5 @@
-//! A workspace beside the main one has a lock of its own, and what is built there is built as that says. So it has to know what our crates
-//! depend on, also those that they began to depend on since.
+//! A workspace beside the main one has a lock of its own, and what is built there is built as that says. So it has to
+//! know what our crates depend on, also those that they began to depend on since.
 
 use crate::offence::Offence;
 use crate::read::{Kind, Tree};
@@ -46,9 +46,11 @@ mod tests {
     use crate::offence::lines;
     use crate::read::Tree;
 
-    const MANIFEST: &str = "[package]\nname = \"flowgate-x\"\n[dependencies]\nbytes = \"1\"\nodd = { version = \"1\", optional = true }\n\
+    const MANIFEST: &str = "[package]\nname = \"flowgate-x\"\n[dependencies]\nbytes = \"1\"\nodd = { version = \"1\", \
+        optional = true }\n\
         [dev-dependencies]\nproptest = \"1\"\n";
-    const LOCK: &str = "[[package]]\nname = \"bytes\"\nversion = \"1.0.0\"\n\n[[package]]\nname = \"flowgate-x\"\ndependencies = [\n";
+    const LOCK: &str = "[[package]]\nname = \"bytes\"\nversion = \"1.0.0\"\n\n[[package]]\nname \
+        = \"flowgate-x\"\ndependencies = [\n";
 
     fn with(needs: &str) -> Vec<String> {
         let lock = format!("{LOCK}{needs}]\n");
@@ -66,7 +68,8 @@ mod tests {
         assert_eq!(
             with(" \"byte\",\n"),
             [
-                "x/Cargo.toml:4: locks: beside/Cargo.lock does not know that `flowgate-x` needs `bytes`: build there without `--locked`"
+                "x/Cargo.toml:4: locks: beside/Cargo.lock does not know that `flowgate-x` needs `bytes`: build there \
+                    without `--locked`"
             ]
         );
         let without =

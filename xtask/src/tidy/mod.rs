@@ -12,6 +12,7 @@ mod error_pages;
 mod exceptions;
 mod laws;
 mod leftovers;
+mod lines;
 mod links;
 mod locks;
 mod machine;

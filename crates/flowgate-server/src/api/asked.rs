@@ -57,8 +57,8 @@ impl Asked {
         values.map(|(_, value)| value.clone()).collect()
     }
 
-    /// All paths of a name, also those with commas between them. A path may have commas as well: what does not begin with `/` belongs
-    /// to what stands before it.
+    /// All paths of a name, also those with commas between them. A path may have commas as well: what does not begin
+    /// with `/` belongs to what stands before it.
     pub(crate) fn paths(&self, name: &str) -> Vec<String> {
         let mut paths: Vec<String> = Vec::new();
         for value in self.each(name) {
@@ -92,7 +92,8 @@ impl Asked {
         }
     }
 
-    /// How many are wanted, if it is said: from 1 on, and no more than `most` are given. The clients let their callers ask for more.
+    /// How many are wanted, if it is said: from 1 on, and no more than `most` are given. The clients let their callers
+    /// ask for more.
     pub(crate) fn at_most(&self, most: usize) -> Result<Option<usize>, Problem> {
         let Some(count) = self.number("count")? else { return Ok(None) };
         match count {

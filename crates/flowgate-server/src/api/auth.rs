@@ -13,7 +13,7 @@ use tower_service::Service as _;
 
 use super::{asked::Asked, reply::Problem, router};
 use crate::{
-    message::{Space, Spaces},
+    message::{Space, Spaces, decode},
     office::Desk,
 };
 
@@ -42,6 +42,8 @@ impl Doors {
     fn space(&self, request: &Request) -> Result<Space, Problem> {
         if let Some(rest) = request.uri().path().strip_prefix(HOOKS) {
             let user = rest.split('/').next().unwrap_or_default();
+            // Whoever calls it may have written a sign of it in another form that means the same.
+            let user = &decode(user).unwrap_or_default();
             return self.desk.secrets.hook_space(user).ok_or_else(|| Problem::missing("webhook of", user));
         }
         if request.uri().path() == DOCUMENT {

@@ -6,7 +6,7 @@ use axum::{
     Json,
     body::Bytes,
     extract::{ConnectInfo, State},
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
     response::IntoResponse,
 };
 use serde::Deserialize;
@@ -19,8 +19,9 @@ use super::{
     sent::Sent,
 };
 use crate::{
-    message::{Destination, Given, Message, Target, name},
+    message::{Destination, Given, Message, Target, name, without_halves},
     office::{Desk, MOST_OF_A_REQUEST, Planned, Sending},
+    workflow::RUN_ID,
 };
 
 const MOST: usize = 10_000;
@@ -54,7 +55,9 @@ pub(super) async fn batch(
     let mut planned: Vec<Planned> = Vec::new();
     let (mut bytes, mut known) = (0, None);
     for (index, one) in batch.into_iter().enumerate() {
-        let mut sending = one.sending(&caller, &mut known).map_err(|problem| problem.at(index))?;
+        let is_of_run = one.is_of_run();
+        let sending = one.sending(&caller, &mut known);
+        let mut sending = sending.map_err(|problem| problem.at(index).in_run(is_of_run))?;
         if sending.given.last("traceparent").is_none() {
             sending.given = sending.given.over(&above);
         }
@@ -123,21 +126,28 @@ enum Shape {
 pub(super) fn read(body: &Bytes) -> Result<Vec<One>, Problem> {
     // Looked at by its first byte: to try one form after the other would read everything twice.
     let is_one = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-    let batch: Result<Vec<One>, _> = match is_one {
-        true => serde_json::from_slice(body).map(|one| vec![one]),
-        false => serde_json::from_slice(body),
+    let parse = |body: &[u8]| -> serde_json::Result<Vec<One>> {
+        match is_one {
+            true => serde_json::from_slice(body).map(|one| vec![one]),
+            false => serde_json::from_slice(body),
+        }
     };
-    let batch = batch.map_err(|error| Problem::bad(format!("the body is not a batch ({error}); {FORM}")))?;
+    let whole = |error| without_halves(body).map_or(Err(error), |body| parse(&body));
+    let batch = parse(body)
+        .or_else(whole)
+        .map_err(|error| Problem::bad(format!("the body is not a batch ({error}); {FORM}")))?;
     if batch.len() > MOST {
-        return Err(Problem::bad(format!(
-            "the batch has {} entries; send up to {MOST} at once",
-            batch.len()
-        )));
+        let text = format!("the batch has {} entries; send up to {MOST} at once", batch.len());
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text));
     }
     Ok(batch)
 }
 
 impl One {
+    fn is_of_run(&self) -> bool {
+        self.headers.iter().flatten().any(|(name, _)| name.eq_ignore_ascii_case(RUN_ID))
+    }
+
     /// `known` is the destination that was read last, and what it is: mostly the next is the same.
     pub(super) fn sending(
         self,

@@ -146,6 +146,8 @@ async fn again(desk: &Desk, letter: Letter, start: Option<Start>) -> Result<Valu
     let mut message = letter.message;
     message.head.created = clock::now();
     message.head.spec.start = start;
+    // What waited for the end of a callback has gone on when it failed.
+    message.head.holds = None;
     message.head.spec.dedupe = Some(Dedupe::Own(format!("dlq/{}", letter.id)));
     let accepted = desk.accept(message).await?;
     desk.store.remove_dead(letter.id).await?;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use axum::extract::State;
 use flowgate_core::{Limits, Period, Rate, Shape};
-use flowgate_tasks::store::{Half, KeyChange, KeyQuery, KeySort, KeySpent};
+use flowgate_tasks::store::{Among, Half, KeyChange, KeyQuery, KeySort, KeySpent, KindOf};
 use serde_json::{Value, json};
 
 use super::{
@@ -12,11 +12,17 @@ use super::{
     path::Path,
     reply::{Answer, Problem, done, ok},
 };
-use crate::{message::name, office::Desk};
+use crate::{
+    delivery::{KIND, QUEUE},
+    message::name,
+    office::Desk,
+};
 
 const PAGE: u32 = 500;
 /// More are not told at once.
 pub(crate) const MOST_KEYS: usize = 10_000;
+/// What stands in the list for messages without a key. No key can be called so.
+const KEYLESS: &str = "$";
 /// Keys of queues are told with the queues.
 pub(crate) const OF_QUEUES: &str = "queue/";
 
@@ -47,16 +53,40 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     let known: HashSet<&str> = found.iter().filter_map(|key| key["flowControlKey"].as_str()).collect();
     let mut recent = desk.recent_keys();
     recent.retain(|spent| spent.key.key.contains(&wanted) && !known.contains(spent.key.key.as_str()));
-    if !recent.is_empty() {
+    let keyless = keyless(&desk).await?.filter(|_| KEYLESS.contains(&wanted));
+    if !recent.is_empty() || keyless.is_some() {
         found.extend(recent.iter().take(MOST_KEYS.saturating_sub(found.len())).map(view));
+        found.extend(keyless);
         found.sort_by(|one, other| one["flowControlKey"].as_str().cmp(&other["flowControlKey"].as_str()));
     }
     ok(found)
 }
 
+/// What waits without a key for a slot of all that there are, if something does.
+async fn keyless(desk: &Desk) -> Result<Option<Value>, Problem> {
+    let (in_use, cap) = desk.store.cluster().await?;
+    let Some(cap) = cap.filter(|cap| in_use >= *cap) else { return Ok(None) };
+    let messages = KindOf { kind: KIND.to_owned(), ..KindOf::default() };
+    let waiting = desk.store.count_of(messages, Among::Keyless { queue: QUEUE.to_owned() }).await?;
+    let view = json!({
+        "flowControlKey": KEYLESS,
+        "waitListSize": waiting,
+        "parallelismMax": cap,
+        "parallelismCount": in_use,
+        "isPaused": false,
+        "isLatest": false,
+        "isPinnedParallelism": false,
+        "isPinnedRate": false,
+    });
+    Ok((waiting > 0).then_some(view))
+}
+
 pub(super) async fn read(State(desk): State<Desk>, Path(key): Path<String>) -> Answer {
-    let spent = desk.key(key.clone()).await?;
-    ok(view(&spent.ok_or_else(|| Problem::missing("flow-control key", &key))?))
+    let found = match key.as_str() {
+        KEYLESS => keyless(&desk).await?,
+        _ => desk.key(key.clone()).await?.as_ref().map(view),
+    };
+    ok(found.ok_or_else(|| Problem::missing("flow-control key", &key))?)
 }
 
 /// A key as the protocol writes it. A max that is not there is no limit.
@@ -75,6 +105,9 @@ pub(crate) fn view(spent: &KeySpent) -> Value {
         "isPinnedParallelism": pinned.is_some_and(|pinned| pinned.max().is_some()),
         "isPinnedRate": pinned.is_some_and(|pinned| pinned.rate().is_some()),
     });
+    if let Some(text) = &key.unread {
+        view["unread"] = json!(text);
+    }
     if let Some(max) = max {
         view["parallelismMax"] = json!(max);
     }
@@ -164,7 +197,8 @@ pub(super) async fn unpin(State(desk): State<Desk>, Path(key): Path<String>, ask
     let is_gone = |name: &str| boolean(&asked, name).map(|said| said == Some(true));
     let (max, rate) = (is_gone("parallelism")?, is_gone("rate")?);
     // A key is made by what changes it: one that is not there has nothing to unpin.
-    if desk.store.look_at_key(key.clone()).await?.is_none_or(|look| look.pinned.is_none()) {
+    let known = desk.store.look_at_key(key.clone()).await?;
+    if known.is_none_or(|look| look.pinned.is_none() && look.unread.is_none()) {
         return done();
     }
     let max = if max { Half::Unpin } else { Half::Keep };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use flowgate_tasks::{
     TaskId,
-    store::{Cancelled, NoteQuery, Of, State as TaskState, TaskLook},
+    store::{Cancelled, NoteQuery, Of, State as TaskState, StoreError, TaskLook},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -255,15 +255,21 @@ async fn cancel_all(desk: &Desk, looks: Vec<TaskLook>) -> Result<Vec<(TaskId, As
         doomed.extend(doom(desk, &look).await?.map(|doomed| (look.id, doomed)));
     }
     // No dead letter is left of it, whenever this server should end.
-    let cancelled = desk.store.call_off(doomed.iter().map(|(id, _)| *id).collect()).await?;
+    let called_off = desk.store.call_off(doomed.iter().map(|(id, _)| *id).collect()).await;
+    // Of those that were cancelled it is told, whatever holds up the others.
+    let (cancelled, held_up) = match called_off {
+        Err(StoreError::Settling { task, became }) => (became, Some(task)),
+        cancelled => (cancelled?.into_iter().map(Some).collect(), None),
+    };
     let mut asked = Vec::new();
     for ((id, Doomed { message, is_of_ended_run }), cancelled) in doomed.into_iter().zip(cancelled) {
+        let Some(cancelled) = cancelled else { continue };
         let what = match cancelled {
             // Whoever sweeps behind the run was quicker.
             Cancelled::Unknown if is_of_ended_run => Asking::Done,
             Cancelled::Unknown => Asking::Nothing,
             Cancelled::Waiting => {
-                desk.journal.add(id, &Entry::plain(Stage::Canceled, message)).await;
+                tell_end(desk, id, message).await?;
                 Asking::Done
             }
             Cancelled::Running => {
@@ -273,7 +279,10 @@ async fn cancel_all(desk: &Desk, looks: Vec<TaskLook>) -> Result<Vec<(TaskId, As
         };
         asked.push((id, what));
     }
-    Ok(asked)
+    match held_up {
+        Some(task) => Err(StoreError::Settling { task, became: Vec::new() }.into()),
+        None => Ok(asked),
+    }
 }
 
 /// A message that is about to be cancelled, without its body.
@@ -322,7 +331,15 @@ async fn stopped(desk: &Desk, id: TaskId, message: &Message) -> Result<Option<bo
 /// What was stopped is no dead letter, and is told.
 async fn bury(desk: &Desk, id: TaskId, message: &Message) -> Result<(), Problem> {
     desk.store.remove_dead(id).await?;
-    desk.journal.add(id, &Entry::plain(Stage::Canceled, message.clone())).await;
+    tell_end(desk, id, message.clone()).await
+}
+
+/// A message was cancelled: its log says so, and its run, if it was to tell of the end of one.
+async fn tell_end(desk: &Desk, id: TaskId, message: Message) -> Result<(), Problem> {
+    if let Some(part) = message.head.part.as_ref().filter(|part| part.role == Role::Failure) {
+        desk.cancel_failure_call(&part.run).await?;
+    }
+    desk.journal.add(id, &Entry::plain(Stage::Canceled, message)).await;
     Ok(())
 }
 

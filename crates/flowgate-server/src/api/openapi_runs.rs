@@ -1,22 +1,10 @@
 //! The paths about runs of workflows, for the OpenAPI document.
 
-use super::table::{Body, LETTER_FILTERS, NONE, Route, route};
+use super::{
+    runs::CANCEL_BY,
+    table::{Body, LETTER_FILTERS, NONE, Route, route},
+};
 
-const RUNS: &[&str] = &[
-    "workflowRunIds",
-    "workflowRunId",
-    "workflowUrl",
-    "workflowUrlExactMatch",
-    "label",
-    "flowControlKey",
-    "callerIp",
-    "host",
-    "path",
-    "fromDate",
-    "toDate",
-    "all",
-    "count",
-];
 const LOG: &[&str] = &[
     "workflowRunId",
     "workflowRunIds",
@@ -61,8 +49,10 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "delete",
         "/v2/workflows/runs",
-        "Cancel many runs, by id or by filter; with neither all of them. `workflowUrl` is the beginning of a URL, unless workflowUrlExactMatch=true; `count` bounds how many, and without it 100 that a filter in the query means are cancelled. A name without a value is 400.",
-        RUNS,
+        "Cancel many runs, by id or by filter; with neither all of them. `workflowUrl` is the beginning of a URL, \
+            unless workflowUrlExactMatch=true; `count` bounds how many, and without it 100 that a filter in the query \
+            means are cancelled. A name without a value is 400.",
+        &CANCEL_BY,
         Body::None,
         "Cancelled",
     ),

@@ -30,7 +30,7 @@ pub(super) async fn publish(
     headers: HeaderMap,
     Sent(body): Sent,
 ) -> Answer {
-    let target = target(&uri, "/v2/publish/")?;
+    let target = target(&uri, "/v2/publish/").map_err(|problem| problem.in_run(runs::is_of_run(&headers)))?;
     send(&desk, target, None, &headers, body, peer).await
 }
 
@@ -80,7 +80,8 @@ async fn send(
     body: Bytes,
     peer: SocketAddr,
 ) -> Answer {
-    let given = given(headers, target.settings)?;
+    let is_of_run = runs::is_of_run(headers);
+    let given = given(headers, target.settings).map_err(|problem| problem.in_run(is_of_run))?;
     let caller = Some(peer.ip().to_canonical().to_string());
     let is_group = matches!(target.destination, Destination::Group(_));
     if let Some(ask) = runs::asked_for(&given)? {

@@ -5,10 +5,10 @@ use super::{openapi::all, table::Route};
 const HEAD: &str = "\
 # The API
 
-What the server answers, at the address it prints. Every request wants `Authorization: Bearer <token>`, but for webhooks. The same as
-a document for programs: `GET /openapi.json`, which wants none. Made by `cargo xtask docs`.
+What the server answers, at the address it prints. Every request needs `Authorization: Bearer <token>`, except webhooks and
+`GET /openapi.json`, which has this page for programs. Made by `cargo xtask docs`.
 
-What is wrong is told as `{\"error\": \"…\"}` with a 4xx, and then nothing has changed.
+A mistake is answered by a 4xx with `{\"error\": \"…\"}`; then nothing has changed.
 
 | request | what it does | query |
 |---|---|---|

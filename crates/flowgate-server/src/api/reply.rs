@@ -39,6 +39,16 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, format!("there is no {what} {name:?}"))
     }
 
+    /// The same, to a client that sends a step of a run: of 400 it takes the run for ended, and nothing else would end it.
+    pub(crate) fn in_run(self, is_of_run: bool) -> Self {
+        match self.status {
+            StatusCode::BAD_REQUEST if is_of_run => {
+                Problem { status: StatusCode::UNPROCESSABLE_ENTITY, ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// The same, with where in a list it stood.
     pub(crate) fn at(self, index: usize) -> Self {
         Problem { text: format!("entry {index} of the batch: {}", self.text), ..self }

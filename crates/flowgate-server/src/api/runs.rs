@@ -3,7 +3,7 @@
 use axum::{
     Json,
     extract::State,
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
     response::IntoResponse,
 };
 use flowgate_tasks::store::{RunQuery, RunState};
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     message::{Destination, Given},
     office::{Desk, FULL, InRun, Planned, RunFilter, RunRefused, Sending},
-    workflow::{Ask, RunHead, Slice, is_own_name, run_id, slice, state_name},
+    workflow::{Ask, RUN_ID, RunHead, Slice, is_own_name, run_id, slice, state_name},
 };
 
 const STATES: [RunState; 4] = [RunState::Live, RunState::Done, RunState::Failed, RunState::Cancelled];
@@ -32,9 +32,10 @@ const CANCELLED: u64 = 100;
 const LOOKED_AT: usize = 10_000;
 /// So many bytes are on one page, and one run more; then the cursor goes on.
 const LARGEST: usize = 4 * 1024 * 1024;
-const FILTERS: [&str; 11] = [
-    "workflowRunId",
+/// By what runs are cancelled: the filters, and how many.
+pub(super) const CANCEL_BY: [&str; 13] = [
     "workflowRunIds",
+    "workflowRunId",
     "workflowUrl",
     "workflowUrlExactMatch",
     "label",
@@ -44,7 +45,10 @@ const FILTERS: [&str; 11] = [
     "path",
     "fromDate",
     "toDate",
+    "all",
+    "count",
 ];
+const FILTERS: &[&str] = CANCEL_BY.split_at(11).0;
 
 impl From<RunRefused> for Problem {
     /// 400 says to a client that the run has ended, and nothing else does; 412 that no attempt can help.
@@ -53,9 +57,14 @@ impl From<RunRefused> for Problem {
             RunRefused::Fault(fault) => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, fault.to_string()),
             RunRefused::Over(id) => Problem::bad(format!("the run {id:?} has ended, or there is none")),
             RunRefused::Full(id) => Problem::new(StatusCode::PRECONDITION_FAILED, format!("{id:?}: {FULL}")),
-            RunRefused::Store(error) => error.into(),
+            RunRefused::Store(error) => Problem::from(error).in_run(true),
         }
     }
+}
+
+/// Whether a request is about a run, whatever else it says.
+pub(super) fn is_of_run(headers: &HeaderMap) -> bool {
+    headers.contains_key(RUN_ID)
 }
 
 /// What a message asks for in a run, if it is of one.
@@ -140,7 +149,7 @@ struct Body {
 
 /// Cancels many runs, by id or by filter.
 pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
-    asked.only(&[&["count", "all"], &FILTERS[..]].concat())?;
+    asked.only(&CANCEL_BY)?;
     asked.means_what_it_names()?;
     let mut filter = filter(&asked, false)?;
     let mut is_named = !filter.ids.is_empty();
@@ -197,7 +206,7 @@ struct Runs {
 /// Runs with their steps, the newest first.
 pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     let own = ["count", "cursor", "groupBy", "state", "workflowCreatedAt", "messageId", "order", "trimBody"];
-    asked.only(&[&own[..], &FILTERS[..]].concat())?;
+    asked.only(&[&own[..], FILTERS].concat())?;
     asked.newest_first()?;
     let mut filter = filter(&asked, true)?;
     filter.created = asked.number("workflowCreatedAt")?;
@@ -242,8 +251,8 @@ fn cursor(text: &str) -> Result<String, Problem> {
     })
 }
 
-/// Which runs are meant. What a URL is where nothing is said of it, the whole of it or its beginning, the clients know: in the log
-/// it is the whole, and for those that are cancelled its beginning.
+/// Which runs are meant. What a URL is where nothing is said of it, the whole of it or its beginning, the clients know:
+/// in the log it is the whole, and for those that are cancelled its beginning.
 fn filter(asked: &Asked, is_exact_url: bool) -> Result<RunFilter, Problem> {
     let mut ids = asked.all("workflowRunIds");
     ids.extend(asked.all("workflowRunId"));

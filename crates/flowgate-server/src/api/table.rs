@@ -84,7 +84,8 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/publish/{destination}",
-        "Publish a message to a URL or a URL group. The destination follows the path as it is, its query included; how the message is delivered is said by headers.",
+        "Publish a message to a URL or a URL group. The destination follows the path as it is, its query included; how \
+            the message is delivered is said by headers.",
         NONE,
         Body::Any,
         "published",
@@ -110,16 +111,26 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "delete",
         "/v2/messages",
-        "Cancel many messages, by id or by filter; with neither all of them. `count` bounds how many, but for 100: that is what the JavaScript client sends for all that are meant. A name without a value is 400.",
+        "Cancel many messages, by id or by filter; with neither all of them. `count` bounds how many, but for 100: \
+            that is what the JavaScript client sends for all that are meant. A name without a value is 400.",
         CANCEL_FILTERS,
         Body::None,
         "Cancelled",
     ),
-    route("get", "/v2/flowControl", "All flow-control keys.", &["search"], Body::None, "Key[]"),
+    route(
+        "get",
+        "/v2/flowControl",
+        "All flow-control keys; and `$`, which stands for the messages without a key, while such wait because all slots of \
+            the cluster-wide cap are taken.",
+        &["search"],
+        Body::None,
+        "Key[]",
+    ),
     route(
         "get",
         "/v2/flowControl/{key}",
-        "One flow-control key: in flight, waiting, limits, window.",
+        "One flow-control key: in flight, waiting, limits, window. `unread` is there where limits of it cannot be read, so \
+            that nothing of it starts.",
         NONE,
         Body::None,
         "Key",
@@ -136,7 +147,7 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/flowControl/{key}/pin",
-        "Pin limits that overrule those of the messages.",
+        "Pin limits that override those of the messages.",
         &["parallelism", "rate", "period", "smooth"],
         Body::None,
         "nothing",
@@ -160,7 +171,8 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/flowControl/{key}/mode",
-        "Choose whose limits govern what waits: the newest sent (latest), each message's own (own), or as for all keys (default).",
+        "Choose whose limits govern what waits: the newest sent (latest), each message's own (own), or as for all keys \
+            (default).",
         &["mode"],
         Body::None,
         "nothing",
@@ -198,7 +210,8 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "get",
         "/v2/dlq",
-        "Dead letters, the newest first: messages, and those that ended runs of workflows (source=qstash or source=workflow for one kind alone).",
+        "Dead letters, the newest first: messages, and those that ended runs of workflows (source=qstash or \
+            source=workflow for one kind alone).",
         LETTER_FILTERS,
         Body::None,
         "Letters",
@@ -224,7 +237,7 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/dlq/retry/{id}",
-        "Send a dead letter again; headers overrule its settings.",
+        "Send a dead letter again; headers override its settings.",
         NONE,
         Body::None,
         "MessageName",

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use axum::{
-    body::Bytes,
     extract::{ConnectInfo, State},
     http::{HeaderMap, StatusCode, Uri},
 };
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::{
     delivery::{BY_REST, UNKNOWN_SDK},
-    message::{Destination, Given},
+    message::Destination,
     office::{Desk, InRun, Planned, RunRefused, Sending, random_text},
     workflow::{Ask, Kind, run_id},
 };
@@ -35,7 +34,9 @@ pub(super) async fn trigger(
     let target = target(&uri, "/v2/trigger/")?;
     let given = given(&headers, target.settings)?;
     let caller = Some(peer.ip().to_canonical().to_string());
-    let planned = plan(&desk, target.destination, given, body, caller).await?;
+    let sending =
+        Sending { destination: target.destination, given, body, queue: None, schedule: None, caller };
+    let planned = plan(&desk, sending).await?;
     let stored = runs::store_one(&desk, planned).await?;
     begun(view(&stored))
 }
@@ -49,8 +50,7 @@ pub(super) async fn trigger_many(
     let (mut planned, mut known) = (Vec::new(), None);
     for (index, one) in batch::read(&body)?.into_iter().enumerate() {
         let sending = One::sending(one, &caller, &mut known).map_err(|problem| problem.at(index))?;
-        let Sending { destination, given, body, caller, .. } = sending;
-        let next = plan(&desk, destination, given, body, caller).await;
+        let next = plan(&desk, sending).await;
         planned.push(next.map_err(|problem| problem.at(index))?);
     }
     let stored = desk.commit(planned).await?;
@@ -58,14 +58,9 @@ pub(super) async fn trigger_many(
 }
 
 /// The same settings that a client sends for itself.
-async fn plan(
-    desk: &Desk,
-    destination: Destination,
-    mut given: Given,
-    body: Bytes,
-    caller: Option<String>,
-) -> Result<Planned, Problem> {
-    let Destination::Url(url) = &destination else {
+async fn plan(desk: &Desk, mut sending: Sending) -> Result<Planned, Problem> {
+    let given = &mut sending.given;
+    let Destination::Url(url) = &sending.destination else {
         return Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "send the URL of a workflow behind /v2/trigger/",
@@ -108,7 +103,7 @@ async fn plan(
     }
     let features = FEATURES.iter().chain(&[mark]).map(|&name| name.to_owned()).collect();
     let ask = Ask { id, kind: Kind::Start, features };
-    runs::planned(desk, ask, Sending { destination, given, body, queue: None, schedule: None, caller }).await
+    runs::planned(desk, ask, sending).await
 }
 
 fn view(stored: &InRun) -> Value {

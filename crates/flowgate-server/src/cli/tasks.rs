@@ -42,11 +42,13 @@ pub(crate) struct WorkerOptions {
     #[arg(long, value_name = "NAME")]
     queue: Vec<String>,
 
-    /// How many tasks of one queue are claimed in one pass; 0: as many as there is room for [env: FLOWGATE_WORKER_MAX_CLAIM_BATCH] [default: 0]
+    /// How many tasks of one queue are claimed in one pass; 0: as many as there is room for [env:
+    /// FLOWGATE_WORKER_MAX_CLAIM_BATCH] [default: 0]
     #[arg(long, value_name = "N")]
     max_claim_batch: Option<String>,
 
-    /// How many tasks it holds at most; 0: as many as processes and prefetch_buffer together [env: FLOWGATE_WORKER_MAX_CLAIM_PER_WORKER] [default: 0]
+    /// How many tasks it holds at most; 0: as many as processes and prefetch_buffer together [env:
+    /// FLOWGATE_WORKER_MAX_CLAIM_PER_WORKER] [default: 0]
     #[arg(long, value_name = "N")]
     max_claim_per_worker: Option<String>,
 
@@ -58,7 +60,7 @@ pub(crate) struct WorkerOptions {
     #[arg(long, value_name = "TIME")]
     drain: Option<String>,
 
-    /// What people call it [env: FLOWGATE_WORKER_NAME] [default: the host's name]
+    /// Its name, for people [env: FLOWGATE_WORKER_NAME] [default: the host's name]
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
 
@@ -113,7 +115,7 @@ pub(crate) struct SendOptions {
     #[arg(allow_hyphen_values = true)]
     pub(crate) body: Option<String>,
 
-    /// A task for each line of standard input, which is its body; empty ones are left out. Stored 1,000 at a time
+    /// Send a task for each line of standard input, with the line as its body; skips empty lines, stores 1,000 at a time
     #[arg(long, conflicts_with_all = ["body", "wait", "dedupe"])]
     pub(crate) lines: bool,
 
@@ -157,7 +159,7 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) good_until: Option<Duration>,
 
-    /// How often it is tried again after a failure
+    /// How often it is retried after a failure
     #[arg(long, value_name = "N", default_value = "2", value_parser = between::<0, 999>)]
     pub(crate) retries: u32,
 
@@ -165,23 +167,23 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) backoff: Duration,
 
-    /// How long a run may take
+    /// How long it may run
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Store no other task of this id
+    /// An id: within --dedupe-window, no other task with it is stored
     #[arg(long, value_name = "ID")]
     pub(crate) dedupe: Option<String>,
 
-    /// For how long no other task of the id is stored
+    /// How long, from when it was sent, no other task with that id is stored
     #[arg(long, value_name = "TIME", default_value = "1h", requires = "dedupe", value_parser = time)]
     pub(crate) dedupe_window: Duration,
 
-    /// How long its result can be asked for when it is done
+    /// How long its result is kept when it is done
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) keep: Option<Duration>,
 
-    /// Waits for the end and prints the result, which is kept for an hour unless --keep says otherwise
+    /// Wait for the end and print the result, which is kept for an hour unless --keep says otherwise
     #[arg(long)]
     pub(crate) wait: bool,
 
@@ -208,7 +210,7 @@ pub(crate) struct QueuesOptions {
 pub(crate) enum QueueChange {
     /// Change the caps that all workers obey, at once
     Set(SetOptions),
-    /// Start nothing more of a queue; what workers have at hand under soft caps (prefetch_buffer) goes back to its line
+    /// Start nothing more from a queue; what workers have at hand under soft caps (prefetch_buffer) goes back to its line
     Pause(NamedQueue),
     /// End a pause
     Resume(NamedQueue),
@@ -219,7 +221,7 @@ pub(crate) struct SetOptions {
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 
-    /// The queue; it is made if it is not there
+    /// The queue; it is created if it does not exist
     #[arg(required_unless_present = "cluster_wide_cap")]
     pub(crate) name: Option<String>,
 
@@ -231,7 +233,7 @@ pub(crate) struct SetOptions {
     #[arg(long, value_name = "N", requires = "name", value_parser = queue_priority)]
     pub(crate) priority: Option<u32>,
 
-    /// How many tasks may be claimed or running at once in all; none: any number
+    /// How many tasks may be claimed or running at once in total; none: any number
     #[arg(long, value_name = "N", value_parser = cap)]
     pub(crate) cluster_wide_cap: Option<Cap>,
 }
@@ -298,7 +300,7 @@ pub(crate) struct TaskOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TaskChange {
-    /// Keep a task from starting, or have its worker stop it
+    /// Keep a task from starting, or stop it
     Cancel(NumberedTask),
     /// Send a task that failed, expired or was cancelled back to its line, as new
     Retry(NumberedTask),
@@ -325,9 +327,9 @@ pub(crate) enum KeyChange {
     Pause(NamedKey),
     /// End a pause
     Resume(NamedKey),
-    /// Give a key limits that overrule all that were sent
+    /// Give a key limits that override all that were sent
     Pin(PinOptions),
-    /// Let the limits that were sent hold again
+    /// Let the limits that were sent apply again
     Unpin(NamedKey),
     /// Choose whose limits govern what waits: the newest sent, or each task's own
     Latest {

@@ -20,7 +20,8 @@ pub(crate) fn explain(options: &ExplainOptions) -> Result<(), Failure> {
     let what = options.what.as_str();
     let is_name = ["msg_", "dlq_"].iter().any(|kind| what.starts_with(kind));
     let known = |_| {
-        let accepted = "the number of a task, the id of a message (`msg_…`) or of a dead letter (`dlq_…`), `key:` and a key, or `queue:` \
+        let accepted = "the number of a task, the id of a message (`msg_…`) or of a dead letter (`dlq_…`), `key:` and \
+            a key, or `queue:` \
                         and a queue";
         OptionError::new("subject", format_args!("{what:?}"), accepted)
     };

@@ -46,7 +46,7 @@ pub(crate) enum Failure {
     #[error("{address}: {error}")]
     Open { address: String, error: StoreError },
 
-    #[error("{0}: there is no such file; go where the store is, or name it with --store or FLOWGATE_STORE")]
+    #[error("{0}: there is no such file; change to its folder, or name it with --store or FLOWGATE_STORE")]
     NoStore(String),
 
     #[error(transparent)]

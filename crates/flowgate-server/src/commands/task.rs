@@ -17,12 +17,12 @@ pub(crate) fn task(options: &TaskOptions) -> Result<(), Failure> {
                 Cancelled::Running => {
                     print(&format!("task {} runs: its worker was told to stop it\n", task.id))
                 }
-                Cancelled::Unknown => Err(Failure::Unknown(format!("task {} that could still run", task.id))),
+                Cancelled::Unknown => Err(Failure::Unknown(format!("waiting or running task {}", task.id))),
             })
         }
         TaskChange::Retry(task) => with_known(&task.store, async |store, _| {
             if !store.revive(TaskId(task.id)).await? {
-                return Err(Failure::Unknown(format!("task {} that will not run again", task.id)));
+                return Err(Failure::Unknown(format!("dead task {}", task.id)));
             }
             print(&format!("task {} is back in its line, as new\n", task.id))
         }),

@@ -14,15 +14,16 @@ const HEAD: &str = "\
 
 # The config file
 
-One file for the whole program, `flowgate.toml`: the one that `--config` or `FLOWGATE_CONFIG` names, else the one in the working
-directory, if there is one. `flowgate check` says whether it is right and what it comes to. There is a [whole
-example](../examples/flowgate.toml).
+One file for the whole program, `flowgate.toml`: the one that `--config` or `FLOWGATE_CONFIG` names, or else the one in the
+working directory, if there is one. `flowgate check` validates it and prints every setting in force.
+[An example](../examples/flowgate.toml) has every option.
 
-A value on the command line (`--listen`, `--gateway-listen`, `--store` and the options of `flowgate worker`) overrules one in the
-environment, which overrules the file, which overrules the default. Variables of the environment are named in the tables below. Unknown options are errors, and so are
-variables that look like a slip in the name of one.
+A value on the command line (`--listen`, `--gateway-listen`, `--store`, options of `flowgate worker`) overrides the
+environment, which overrides the file, which overrides the default. The tables below name the environment variables. Unknown
+options are errors, and so are variables whose name looks like a misspelled one.
 
-**Times** are texts like `\"250ms\"`, `\"10s\"`, `\"1m\"` or `\"1h30m\"`, from `1ms` to `366d`. A number without a unit is an error.
+**Times** are texts like `\"250ms\"`, `\"10s\"`, `\"1m\"` or `\"1h30m\"`, from `1ms` to `366d`. A number without a \
+unit is an error.
 ";
 
 /// The page.
@@ -36,7 +37,7 @@ pub(crate) fn reference() -> String {
 
 fn write(page: &mut String, section: &Section) -> fmt::Result {
     writeln!(page, "\n## `{}`\n\n{}\n", section.written, section.about)?;
-    writeln!(page, "| option | what it may be | default | what it says, *and why that default* |")?;
+    writeln!(page, "| option | accepts | default | meaning, *and why that default* |")?;
     writeln!(page, "|---|---|---|---|")?;
     for option in section.options {
         let (name, kind, about) = (option.name, option.kind.words(), option.about);
@@ -53,7 +54,7 @@ fn write(page: &mut String, section: &Section) -> fmt::Result {
 
 fn default(option: &Opt) -> String {
     match option.default {
-        Default::Required => "has to be there".to_owned(),
+        Default::Required => "required".to_owned(),
         Default::Value(text) => format!("`{text}`"),
         Default::Words(words) => words.to_owned(),
     }

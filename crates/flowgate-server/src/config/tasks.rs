@@ -67,7 +67,8 @@ impl Tasks {
         let prefetch = match (NonZeroU32::new(buffer), lease) {
             (Some(_), _) if cap.is_some() => {
                 let why = format!(
-                    "does not go with `prefetch_buffer` = {buffer}: a cap over all workers counts what is claimed, so nothing can \
+                    "does not go with `prefetch_buffer` = {buffer}: a cap over all workers counts what is claimed, so \
+                        nothing can \
                      be claimed ahead; drop one of them"
                 );
                 return Err(fields.misplaced("cluster_wide_cap", why));

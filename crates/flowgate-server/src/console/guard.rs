@@ -152,7 +152,8 @@ fn is_own_change(headers: &HeaderMap, session: &Session) -> Result<(), Problem> 
     }
 }
 
-/// Whether a browser sent it from a page of this server. A browser says where a change comes from, and no page can keep it from that.
+/// Whether a browser sent it from a page of this server. A browser says where a change comes from, and no page can keep
+/// it from that.
 fn is_same_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(site) = text("sec-fetch-site") {

@@ -180,6 +180,7 @@ mod tests {
             pinned: None,
             is_latest: false,
             sent: None,
+            unread: None,
         };
         KeySpent { key, rate: None }
     }

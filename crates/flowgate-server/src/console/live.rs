@@ -5,7 +5,7 @@ use std::{convert::Infallible, time::Duration};
 use axum::{
     Extension,
     extract::State,
-    http::StatusCode,
+    http::{HeaderName, HeaderValue, StatusCode},
     response::{
         IntoResponse,
         sse::{Event, KeepAlive, Sse},
@@ -24,6 +24,10 @@ use crate::{
 
 /// Something is sent at least this often, so that whoever stands in between keeps the connection.
 const KEEP: Duration = Duration::from_secs(15);
+
+/// What nginx has to be told, or it keeps what is sent until some kilobytes are together.
+const UNBUFFERED: [(HeaderName, HeaderValue); 1] =
+    [(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"))];
 
 /// A page may watch for days: whether it still may is asked so often.
 const CHECK: Duration = Duration::from_secs(5);
@@ -82,7 +86,8 @@ pub(super) async fn live(
         let told = event("sample", &watching.viewer.sample(&sample));
         Some((Ok(told), watching))
     });
-    Ok(Sse::new(first.chain(rest)).keep_alive(KeepAlive::new().interval(KEEP)).into_response())
+    let stream = Sse::new(first.chain(rest)).keep_alive(KeepAlive::new().interval(KEEP));
+    Ok((UNBUFFERED, stream).into_response())
 }
 
 fn event(name: &str, value: &Value) -> Event {

@@ -34,7 +34,7 @@ pub(super) struct Totals {
     pub(super) keys: u64,
     pub(super) paused_keys: u64,
     pub(super) pinned_keys: u64,
-    /// Messages that are dead, of all namespaces.
+    /// Messages that are dead.
     pub(super) dead: u64,
     /// There may be more of them: counting ends somewhere.
     pub(super) is_dead_more: bool,

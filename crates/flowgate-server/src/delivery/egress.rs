@@ -175,8 +175,8 @@ impl Egress {
             }
         }
         let mut request = Some(request.map(Whole));
-        // A future has room for each value of each function it is made of, and there are as many as deliveries: so the request has one
-        // place, and what hyper needs is elsewhere.
+        // A future has room for each value of each function it is made of, and there are as many as deliveries: so the
+        // request has one place, and what hyper needs is elsewhere.
         let asked = async move {
             match denied {
                 Some(error) => Err(NoAnswer::Broken(error.to_string())),
@@ -194,7 +194,8 @@ impl Egress {
 }
 
 pin_project! {
-    /// Asks, within a time that begins when somebody waits for it. What asks is large: it is polled where it is, and never moved into a timeout.
+    /// Asks, within a time that begins when somebody waits for it. What asks is large: it is polled where it is, and
+    /// never moved into a timeout.
     struct InTime<F> {
         #[pin]
         asked: F,

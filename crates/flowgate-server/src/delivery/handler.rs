@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock,
-    message::{Callback, Dedupe, Message, Space, Spaces},
+    message::{Callback, Dedupe, Message, Role, Space, Spaces},
     metrics::Outcome,
     office::{Answered, CHORE, Desk, Entry, Errand, Stage, TICK, Tick},
     traces::{self, Above, Kind, Span},
@@ -31,6 +31,8 @@ pub(crate) const KIND: &str = "deliver";
 /// The queue of the store that they wait in.
 pub(crate) const QUEUE: &str = SERVER_QUEUE;
 
+/// More of the answer to a call is not read. It is what the workflow wants; of other answers a part is enough.
+pub(super) const MOST_OF_A_CALL: usize = 4 * 1024 * 1024;
 /// So many lines of a message's log are read at once.
 const NOTES: u32 = 8;
 
@@ -39,6 +41,8 @@ const NOTES: u32 = 8;
 pub(crate) struct Courier {
     pub(super) desk: Desk,
     egress: Egress,
+    /// The same, for calls of runs.
+    calls: Egress,
     /// True when the server begins to stop.
     closing: watch::Receiver<bool>,
     /// Those of namespaces.
@@ -73,7 +77,8 @@ impl Attempt {
 
 impl Courier {
     pub(crate) fn new(desk: Desk, egress: Egress, closing: watch::Receiver<bool>) -> Self {
-        Courier { desk, egress, closing, others: Arc::default() }
+        let calls = egress.clone().reading(MOST_OF_A_CALL);
+        Courier { desk, egress, calls, closing, others: Arc::default() }
     }
 
     /// The courier of a namespace: what it sends in its turn stays there.
@@ -212,8 +217,10 @@ impl Courier {
             trace_state: message.head.trace_state.as_deref(),
         };
         let under_way = self.desk.meter.begin();
+        let is_call = message.head.part.as_ref().is_some_and(|part| part.role == Role::Call);
+        let egress = if is_call { &self.calls } else { &self.egress };
         let asking = match request::request(message, &said) {
-            Ok(request) => Either::Left(self.egress.send_written(request, message.head.spec.timeout())),
+            Ok(request) => Either::Left(egress.send_written(request, message.head.spec.timeout())),
             Err(error) => Either::Right(ready(Err(NoAnswer::Broken(error.to_string())))),
         };
         let answer = asking.await;

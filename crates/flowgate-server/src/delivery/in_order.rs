@@ -29,8 +29,8 @@ impl Courier {
         Ok(queue.is_none_or(|queue| queue.parallelism == 1))
     }
 
-    /// How long a message waits that is tried again. In a queue nobody overtakes: it goes back to its place at once, and its queue
-    /// rests instead.
+    /// How long a message waits that is tried again. In a queue nobody overtakes: it goes back to its place at once,
+    /// and its queue rests instead.
     pub(super) async fn wait_in_order(&self, message: &Message, wait: Duration) -> Result<Duration, Failure> {
         match &message.head.queue {
             Some(queue) if self.is_in_order(message).await? => {
@@ -41,8 +41,8 @@ impl Courier {
         }
     }
 
-    /// What failed here and not at the endpoint, the store being away most likely, goes back to its place in its queue as well, or others would
-    /// overtake it; after a moment, so that it does not go round and round.
+    /// What failed here and not at the endpoint, the store being away most likely, goes back to its place in its queue
+    /// as well, or others would overtake it; after a moment, so that it does not go round and round.
     pub(super) async fn keep_its_place(&self, message: &Message, failure: Failure) -> Failure {
         if message.head.queue.is_none() || failure.is_final || failure.retry_after.is_some() {
             return failure;
@@ -61,8 +61,8 @@ impl Courier {
         self.change(queue, change).await
     }
 
-    /// The queue rests for the callback of this name, which is about to be stored; the number that it ends the rest by. It follows from
-    /// the name, so one that is made again after a crash wants no rest of its own.
+    /// The queue rests for the callback of this name, which is about to be stored; the number that it ends the rest by.
+    /// It follows from the name, so one that is made again after a crash wants no rest of its own.
     pub(super) async fn hold_queue(
         &self,
         message: &Message,

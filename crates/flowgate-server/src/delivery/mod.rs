@@ -28,6 +28,7 @@ mod verdict;
 
 pub(crate) use egress::{Answer, Egress, NoAnswer, Outward};
 pub(crate) use handler::{Courier, KIND, QUEUE};
+pub(crate) use resolver::ends_in_number;
 pub(crate) use run::{BY_REST, Fallen, UNKNOWN_SDK, failure_message};
 pub(crate) use sign::{Signer, SigningKeys};
 pub(crate) use trust::TrustError;

@@ -27,14 +27,14 @@ pub(super) struct Plain {
     road: Road,
     /// Who is asked for all of them, if there is one.
     proxy: Option<Proxy>,
-    idle: Lines,
+    lines: Lines,
     /// More of an answer is not read.
     most: usize,
 }
 
 impl Plain {
     pub(super) fn new(road: Road, proxy: Option<Proxy>) -> Self {
-        Plain { road, proxy, idle: Lines::default(), most: MOST_OF_AN_ANSWER }
+        Plain { road, proxy, lines: Lines::default(), most: MOST_OF_AN_ANSWER }
     }
 
     /// The same, for answers of up to so many bytes.
@@ -42,8 +42,8 @@ impl Plain {
         Plain { most, ..self }
     }
 
-    /// Sends a request, taken from where it is, on an idle connection if there is one that lives, and reads its answer. `lines` are headers
-    /// beside those it has.
+    /// Sends a request, taken from where it is, on an idle connection if there is one that lives, and reads its answer.
+    /// `lines` are headers beside those it has.
     ///
     /// Cancel safety: dropped, the connection is closed.
     pub(super) async fn ask(
@@ -54,7 +54,8 @@ impl Plain {
         let to = request.as_ref().map(Request::uri);
         let to = self.proxy.as_ref().map(Proxy::uri).or(to).cloned().unwrap_or_default();
         let place = to.authority().map_or("", |authority| authority.as_str());
-        while let Some(line) = self.idle.take(place) {
+        let _leave = self.lines.leave(place).await;
+        while let Some(line) = self.lines.take(place) {
             match self.ask_on(line, place, (request, lines)).await {
                 // It was closed while it was idle.
                 Err(_) if request.is_some() => {}
@@ -96,7 +97,7 @@ impl Plain {
             }
         };
         let body = read(&mut line, self.most).await?;
-        self.idle.give_back(place, line);
+        self.lines.give_back(place, line);
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
@@ -268,11 +269,11 @@ mod tests {
         asked.expect("an answer");
         // Its end is on its way to us: until it is heard of, the connection cannot be told from one that lives.
         let place = endpoint.url.trim_start_matches("http://").trim_end_matches("/job?a=1").to_owned();
-        let line = plain.idle.take(&place).expect("an idle connection");
+        let line = plain.lines.take(&place).expect("an idle connection");
         while !line.is_dead() {
             tokio::task::yield_now().await;
         }
-        plain.idle.give_back(&place, line);
+        plain.lines.give_back(&place, line);
         let second = async {
             let mut stream = endpoint.accept().await;
             let text = heard(&mut stream, "two").await;
@@ -320,7 +321,7 @@ mod tests {
         };
         let (asked, ()) = tokio::join!(endpoint.asked_by(&plain, b"one"), served);
         assert_eq!(asked.expect("an answer").body.len(), MOST_OF_AN_ANSWER);
-        assert!(plain.idle.take(endpoint.url.trim_start_matches("http://")).is_none());
+        assert!(plain.lines.take(endpoint.url.trim_start_matches("http://")).is_none());
     }
 
     #[tokio::test]

@@ -11,17 +11,19 @@ use serde_json::{Map, json};
 use super::{
     callback::{self, Told},
     egress::{Answer, NoAnswer},
-    handler::{Attempt, Courier, Parcel, words},
+    handler::{Attempt, Courier, MOST_OF_A_CALL, Parcel, words},
     verdict::Verdict,
 };
 use crate::{
     clock,
-    message::{Callback, Head, Message, Part, Role},
+    message::{Callback, Head, Message, Part, Role, bytes_as_letters},
     office::{Answered, Desk, Entry, Failing, RunRefused, Stage, Telling},
-    workflow::{Kept, RunHead, SDK_INIT, Slice, from_init, inherit, is_superseded, slice},
+    workflow::{CALLED, Kept, RunHead, SDK_INIT, Slice, from_init, inherit, is_superseded, slice},
 };
 
-const NO_WORKFLOW: &str = "detected a non-workflow destination for trigger/invoke. make sure you are sending the request to the correct endpoint";
+const NO_WORKFLOW: &str = "detected a non-workflow destination for trigger/invoke. make sure you are sending the \
+    request to the correct endpoint";
+const TOO_LARGE: &str = "the answer to the call has 4 MiB or more, and less is taken";
 const OLD_CLIENT: &str = "trigger rest api is only usable with sdk versions after v1.0.0 major version";
 /// Said by this server to itself: the run was begun over REST.
 pub(crate) const BY_REST: &str = "Flowgate_TriggeredByRest";
@@ -65,6 +67,12 @@ impl Courier {
         if let Some(why) = why {
             attempt.answer = Err(NoAnswer::Unfit(why));
             attempt.verdict = Verdict::Failed;
+        }
+        if part.role == Role::Call
+            && attempt.answer.as_ref().is_ok_and(|answer| answer.body.len() >= MOST_OF_A_CALL)
+        {
+            // A part of it would pass for the whole.
+            attempt.answer = Err(NoAnswer::Unfit(TOO_LARGE));
         }
         self.write_down(&parcel, &attempt).await;
         let Parcel { message, .. } = parcel;
@@ -142,14 +150,14 @@ impl Courier {
     ) -> Result<Vec<u8>, Failure> {
         let Some(callback) = &message.head.spec.callback else { return Ok(Vec::new()) };
         let id = self.desk.numbers.message(task);
-        let told = Told {
-            id: &id,
-            message,
-            retried: attempt.retried,
-            answer: &attempt.answer,
-            dead: None,
-            more: Map::new(),
-        };
+        let mut more = Map::new();
+        // Until all retries are used up, the clients wait for another try of what went wrong; there is none.
+        more.insert("maxRetries".into(), json!(attempt.retried));
+        if let Ok(answer) = &attempt.answer {
+            more.insert("header".into(), bytes_as_letters(&answer.headers));
+        }
+        let retried = attempt.retried;
+        let told = Told { id: &id, message, retried, answer: &attempt.answer, dead: None, more };
         let head = RunHead::from_bytes(&run.head);
         let own =
             Callback { url: callback.url.clone(), spec: inherit(callback.spec.clone(), &head.spec, None) };
@@ -218,7 +226,7 @@ impl Courier {
     /// How the workflow took it that its run has failed.
     async fn note_failure_call(&self, part: &Part, task: TaskId, attempt: &Attempt) -> Result<(), Failure> {
         let state = match attempt.verdict {
-            Verdict::Again(_) => "CALLBACK_INPROGRESS",
+            Verdict::Again(_) => CALLED,
             Verdict::Delivered => "CALLBACK_SUCCESS",
             Verdict::Failed => "CALLBACK_FAIL",
         };

@@ -14,14 +14,13 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use flowgate::{Pass, Refusal};
+use flowgate::{Pass, Refusal, http::GatedBody};
 use serde::Serialize;
 
 use super::{
     answer::{Gauge, Problem, json},
     app::App,
     asked::{Span, TenantKey},
-    held::Held,
 };
 
 #[derive(Serialize)]
@@ -64,7 +63,7 @@ async fn nap(
     let pass = entered.map_err(|refusal| Problem::Refused(refusal, gauge()))?;
     tokio::time::sleep(span).await;
     let done = Done { tenant, waited_ms: waited.as_millis(), worked_ms: span.as_millis() };
-    let mut response = json(StatusCode::OK, &done).map(|body| Body::new(Held::new(body, pass)));
+    let mut response = json(StatusCode::OK, &done).map(|body| Body::new(GatedBody::new(body, Some(pass))));
     if let Some(gauge) = gauge() {
         gauge.write(&mut response);
     }

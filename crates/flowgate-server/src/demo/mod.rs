@@ -3,7 +3,7 @@
 //! Reading order:
 //!
 //! - [`serve`] starts and stops it. [`app`] has the gates, and [`routes`] maps paths to handlers.
-//! - [`guarded`] is the work behind the gates; [`held`] keeps the pass to the end of the response.
+//! - [`guarded`] is the work behind the gates.
 //! - [`asked`] is what requests may say, and [`answer`] what they are told instead.
 //! - [`figures`] and [`tally`] are what the page shows; [`control`] and [`load`] are its buttons.
 //!
@@ -17,7 +17,6 @@ mod failure;
 mod figures;
 mod greeting;
 mod guarded;
-mod held;
 mod load;
 mod routes;
 mod serve;

@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn w3_a_target_of_http2_has_a_form_that_http1_knows() {
-        // Seen to fail: with `*` looked for only where the target names no host, GET of it passed; with a whole URL alone mended, `?x` went
-        // out as it was.
+        // Seen to fail: with `*` looked for only where the target names no host, GET of it passed; with a whole URL
+        // alone mended, `?x` went out as it was.
         for authority in [None, Some("b")] {
             let mut star = of_two(authority, "*");
             assert!(Asked::of(&star).is_err(), "{authority:?}");

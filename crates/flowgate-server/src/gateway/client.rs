@@ -37,6 +37,8 @@ pub(super) struct Client {
     pub(super) tunnel: Cell<Option<Box<Tunnel>>>,
     /// Whether an answer was given to a request whose body nobody read, or will.
     has_unread: Cell<bool>,
+    /// Whether it comes to rest when nothing is under way.
+    rests: Cell<bool>,
     /// The rest of a short body that nobody wants: it is read all the same, so that the next request can follow.
     unwanted: Cell<Option<Box<Incoming>>>,
 }
@@ -55,6 +57,7 @@ impl Client {
             busy: Cell::new(0),
             tunnel: Cell::new(None),
             has_unread: Cell::new(false),
+            rests: Cell::new(true),
             unwanted: Cell::new(None),
         })
     }
@@ -68,7 +71,14 @@ impl Client {
 
     /// Nothing is under way, and something may follow soon.
     pub(super) fn pause(&self) {
-        self.watch.begin(Stage::Pausing, Span::of(PAUSE).min(self.idle));
+        let span = if self.rests.get() { Span::of(PAUSE).min(self.idle) } else { self.idle };
+        self.watch.begin(Stage::Pausing, span);
+    }
+
+    /// There is nothing to give back at rest (HTTP/2): it pauses for as long as it may be idle.
+    pub(super) fn never_rest(&self) {
+        self.rests.set(false);
+        self.pause();
     }
 
     /// Nothing has been under way for a while, and nothing is expected soon.

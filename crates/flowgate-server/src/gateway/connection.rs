@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::BytesMut;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -32,6 +32,7 @@ use super::{
     plain::{self, Left},
     relay::Out,
     tls::Protocol,
+    upstream::LARGEST_WINDOW,
     watch::{Stage, Watch},
     worker::{Resting, Worker},
 };
@@ -41,6 +42,9 @@ const LARGEST_HEAD: usize = 32 << 10;
 const LARGEST_BUFFER: usize = 32 << 10;
 const LARGEST_HEAD_LIST: u32 = 32 << 10;
 const MOST_STREAMS: u32 = 128;
+/// What nobody reads of one stream is to hold back no other. Nor is it larger: h2 has as many small frames of a client wait as
+/// this may be worth, and each costs as much as hundreds of bytes.
+const LARGEST_WINDOW_OF_ALL: u32 = MOST_STREAMS * LARGEST_WINDOW;
 /// How long a body that nobody wants is read so that its sender reads our answer, and how long it may stand still.
 const LONGEST_LINGER: Duration = Duration::from_secs(30);
 const STANDSTILL: Duration = Duration::from_secs(5);
@@ -181,8 +185,6 @@ async fn welcome(
         Protocol::Http1 => attend(worker, client, (io, input), watch).await,
         Protocol::Http2 => {
             let io = io.with_early(input.freeze()).of_frames();
-            // Its first request may come as late as any other.
-            client.pause();
             Box::pin(serve_http2(&worker, &client, io, &watch)).await;
             None
         }
@@ -299,7 +301,8 @@ fn service(
 ) -> impl Service<Request<Incoming>, Response = Response<Out>, Error = Infallible, Future: 'static> + use<> {
     let (worker, client) = (Rc::clone(worker), Rc::clone(client));
     service_fn(move |request: Request<Incoming>| {
-        exchange(Rc::clone(&worker), Rc::clone(&client), request.map(Inbound::Stream))
+        let inbound = if request.version() == Version::HTTP_2 { Inbound::Framed } else { Inbound::Stream };
+        exchange(Rc::clone(&worker), Rc::clone(&client), request.map(inbound))
     })
 }
 
@@ -368,15 +371,20 @@ async fn close(mut io: ClientIo, has_unread: bool, worker: &Worker, watch: &Watc
 async fn serve_http2(worker: &Rc<Worker>, client: &Rc<Client>, io: ClientIo, watch: &Watch) {
     let mut builder = http2::Builder::new(worker.spawner.clone());
     builder.max_concurrent_streams(MOST_STREAMS).max_header_list_size(LARGEST_HEAD_LIST);
+    builder.initial_stream_window_size(LARGEST_WINDOW).initial_connection_window_size(LARGEST_WINDOW_OF_ALL);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service(worker, client)));
+    // Its first request may come as late as any other.
+    client.never_rest();
     let mut is_told = false;
     let served = poll_fn(|cx: &mut Context<'_>| {
-        if worker.is_draining() && !is_told {
+        let has_idled = watch.has_paused();
+        if (worker.is_draining() || has_idled) && !is_told {
             is_told = true;
             connection.as_mut().graceful_shutdown();
         }
-        if watch.has_paused() {
-            client.rest();
+        if has_idled {
+            // It was told: what it asked for before it heard of that is answered still.
+            watch.begin(Stage::Head, Span::of(STANDSTILL));
         }
         connection.as_mut().poll(cx)
     });

@@ -65,8 +65,8 @@ pub(super) async fn exchange(
     Ok(way.go((&worker, &view, &client), parts, body, busy).await)
 }
 
-/// Whether the rest of a body that nobody wants is short, and comes whatever its sender is told: many send the head and the body one
-/// after the other.
+/// Whether the rest of a body that nobody wants is short, and comes whatever its sender is told: many send the head and
+/// the body one after the other.
 fn is_soon_over(request: &Parts, body: &Incoming) -> bool {
     request.version == Version::HTTP_11
         && !body.is_end_stream()

@@ -108,11 +108,12 @@ impl Forwarding<'_> {
     /// Asks over HTTP/1.1: on an idle connection, and if that turns out to be dead on a new one.
     async fn ask_line(&self, pool: &Rc<Pool>, request: &mut Slot, load: &Load) -> Result<Forwarded, Fault> {
         if let Some(line) = pool.take() {
-            let is_repeatable = |request: &Request<Upload>| request.method().is_idempotent();
             match self.ask_on(line, pool, request, load).await {
                 Err(Missed { unsent: true, .. }) => {}
-                // The upstream may have closed the connection just when the request was on its way.
-                Err(Missed { fault: Fault::Broken, .. }) if request.as_ref().is_some_and(is_repeatable) => {}
+                // The upstream may have closed the connection just when the request was on its way. One that has begun to
+                // answer has not.
+                Err(Missed { fault: Fault::Broken, has_heard: false, .. })
+                    if request.as_ref().is_some_and(is_repeatable) => {}
                 asked => return asked.map_err(|missed| missed.for_good(request)),
             }
         }
@@ -153,34 +154,51 @@ impl Forwarding<'_> {
             Heard::Failed { unsent, .. } => (load.broken(), unsent),
             Heard::Late => (load.late(), false),
         };
-        Err(Missed { fault, unsent })
+        Err(Missed { fault, unsent, has_heard: line.has_heard() })
     }
 
-    /// Asks over HTTP/2, again on another connection if the first one was going away.
+    /// Asks over HTTP/2, again on another connection if it is known that nothing came of it on the first one.
     async fn ask_stream(&self, pool: &Rc<Pool>, request: &mut Slot, load: &Load) -> Result<Forwarded, Fault> {
-        *request = request.take().map(|request| load.outgoing.for_http2(request, pool));
         if let Some(flow) = &load.flow {
             flow.open();
         }
         let mut is_second = false;
         loop {
             self.watch.begin(Stage::Asking, self.plan.connect_timeout);
-            let (sender, stream) = match within(self.watch, pool.stream()).await {
+            let (sender, mut stream) = match within(self.watch, pool.stream()).await {
                 Some(Ok(taken)) => taken,
                 Some(Err(_)) => return Err(Fault::Unreachable),
                 None => return Err(Fault::ConnectLate),
             };
             self.begin_asking(load);
-            match stream.ask(sender, request, self.watch).await {
-                Ok(response) => {
-                    let (mut head, body) = response.into_parts();
+            let Some(head) = request.as_ref().map(|request| load.outgoing.for_http2(request, pool)) else {
+                return Err(load.broken());
+            };
+            let is_repeatable = request.as_ref().is_some_and(is_repeatable);
+            let asked = stream.ask(sender, head, request, self.watch).await;
+            let may_go_on = request.is_some() && !is_second;
+            match asked {
+                Ok(mut head) => {
                     let marks = Marks::of(&head.headers);
                     strip(&mut head.headers, marks);
-                    return Ok(Forwarded::Answer(head, From::Stream { body, _place: stream }));
+                    return Ok(Forwarded::Answer(head, From::Stream(Box::new(stream))));
                 }
-                Err(Unanswered::Failed) if request.is_some() && !is_second => is_second = true,
-                Err(Unanswered::Failed) => return Err(load.broken()),
-                Err(Unanswered::Late) => return Err(load.late()),
+                Err(Unanswered::Untouched) if may_go_on => is_second = true,
+                // The upstream may have closed the connection just when the request was on its way.
+                Err(Unanswered::Stale) if may_go_on && is_repeatable => is_second = true,
+                Err(Unanswered::Untouched) => return Err(load.broken()),
+                Err(Unanswered::Stale | Unanswered::Failed) => {
+                    *request = None;
+                    return Err(load.broken());
+                }
+                Err(Unanswered::Late) => {
+                    *request = None;
+                    let fault = load.late();
+                    if fault == Fault::Late {
+                        stream.retire();
+                    }
+                    return Err(fault);
+                }
             }
         }
     }
@@ -204,10 +222,16 @@ impl Forwarding<'_> {
     }
 }
 
-/// Why there is no answer, and whether nothing of the request was sent.
+/// Whether it may be sent again though something may have come of it. Its body would have to be there still.
+fn is_repeatable(request: &Request<Upload>) -> bool {
+    request.method().is_idempotent() && request.body().is_end_stream()
+}
+
+/// Why there is no answer, whether nothing of the request was sent, and whether anything came back.
 struct Missed {
     fault: Fault,
     unsent: bool,
+    has_heard: bool,
 }
 
 impl Missed {

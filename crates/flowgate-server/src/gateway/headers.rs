@@ -226,7 +226,8 @@ pub(super) struct Introduction {
     address: HeaderValue,
     protocol: Option<&'static str>,
     host: Option<HeaderValue>,
-    /// Whether what the request says of its host stays. What a stranger says of it goes, also where there is nothing to put in its place.
+    /// Whether what the request says of its host stays. What a stranger says of it goes, also where there is nothing to
+    /// put in its place.
     keeps_host: bool,
     /// Whether the request names no host.
     pub(super) lacks_host: bool,

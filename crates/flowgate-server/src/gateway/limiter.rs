@@ -5,7 +5,7 @@
 use std::{borrow::Cow, net::SocketAddr, str, sync::Arc};
 
 use flowgate::{
-    Gate, KeyedGate, Limits, OptionError, Pass, Reason, Refusal,
+    Gate, KeyedGate, OptionError, Pass, Reason, Refusal,
     gate::{LaneLook, Look},
     http::{Answer, Figures, Identity, ReleaseAt},
 };
@@ -25,7 +25,6 @@ pub(super) struct Limiter {
     /// The keys with limits of their own.
     pins: Vec<Arc<str>>,
     max_keys: u32,
-    limits: Limits,
     /// Whether any lane has a rate.
     has_rate: bool,
     pub(super) release: ReleaseAt,
@@ -80,7 +79,6 @@ impl Limiter {
             key,
             pins,
             max_keys,
-            limits: config.limits,
             has_rate,
             release: config.release,
             has_figures: config.headers,
@@ -183,18 +181,14 @@ impl Limiter {
         if !self.has_rate {
             return None;
         }
-        let (limits, allowance) = match &self.door {
+        let (rate, left) = match &self.door {
             Door::One(gate) => {
                 let look = gate.look();
-                (look.limits, look.rate)
+                (*look.limits.rate()?, look.rate)
             }
-            Door::Many(gate) => {
-                let lane = gate.look_key(key.unwrap_or_default());
-                lane.map_or((self.limits, None), |lane| (lane.limits, lane.rate))
-            }
+            Door::Many(gate) => gate.rate_of_key(key.unwrap_or_default())?,
         };
-        let rate = limits.rate()?;
-        Some(allowance.map_or_else(|| Figures::of_rested_rate(rate), |left| Figures::of_rate(rate, left)))
+        Some(left.map_or_else(|| Figures::of_rested_rate(&rate), |left| Figures::of_rate(&rate, left)))
     }
 
     /// The gate right now.

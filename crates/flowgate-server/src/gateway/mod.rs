@@ -54,4 +54,5 @@ mod worker;
 
 pub(crate) use admin::RELOAD;
 pub(crate) use beside::Beside;
+pub(crate) use reload::without_gateway;
 pub(crate) use service::{Failure, Handle};

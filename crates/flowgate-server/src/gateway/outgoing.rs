@@ -2,7 +2,9 @@
 //!
 //! Owns what is left out, what is added, and how it is written.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header, request::Parts, uri::Authority};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Version, header, request::Parts, uri::Authority,
+};
 use hyper::body::Body;
 
 use super::{
@@ -39,6 +41,9 @@ impl Outgoing {
         let is_web_socket = marks.upgrade && !has_body && asks_for_web_socket(parts);
         let takes_trailers = marks.te && lists(&parts.headers, &header::TE, "trailers");
         let expects = marks.expect && has_body && lists(&parts.headers, &header::EXPECT, "100-continue");
+        if parts.version == Version::HTTP_2 {
+            tell_length(&mut parts.headers, body);
+        }
         to_http1(parts);
         strip(&mut parts.headers, marks);
         Outgoing {
@@ -92,16 +97,33 @@ impl Outgoing {
         text.extend_from_slice(b"\r\n");
     }
 
-    /// The same request in the form of HTTP/2.
-    pub(super) fn for_http2(&self, request: Request<Upload>, pool: &Pool) -> Request<Upload> {
-        let (mut parts, upload) = request.into_parts();
-        parts.headers.remove(header::EXPECT);
-        self.introduction.insert(&mut parts.headers);
-        if self.takes_trailers {
-            parts.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    /// The head of the same request in the form of HTTP/2.
+    pub(super) fn for_http2(&self, request: &Request<Upload>, pool: &Pool) -> Request<()> {
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method.clone_from(request.method());
+        head.uri.clone_from(request.uri());
+        head.headers.clone_from(request.headers());
+        head.headers.remove(header::EXPECT);
+        self.introduction.insert(&mut head.headers);
+        if self.has_no_length {
+            head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
-        to_http2(&mut parts, pool.upstream.authority());
-        Request::from_parts(parts, upload)
+        if self.takes_trailers {
+            head.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+        to_http2(&mut head, pool.upstream.authority());
+        Request::from_parts(head, ())
+    }
+}
+
+/// Of HTTP/2 a request may tell the length of its body several times, or as nothing: it is checked there, and not needed. Here
+/// a body is framed by it.
+fn tell_length(headers: &mut HeaderMap, body: &Inbound) {
+    if headers.contains_key(header::CONTENT_LENGTH) {
+        match body.size_hint().exact() {
+            Some(length) => headers.insert(header::CONTENT_LENGTH, length.into()),
+            None => headers.remove(header::CONTENT_LENGTH),
+        };
     }
 }
 

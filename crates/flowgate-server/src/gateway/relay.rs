@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use flowgate::http::GatedBody;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 
 use super::{
     client::Busy,
@@ -38,7 +38,7 @@ pub(super) enum From {
     /// An HTTP/1.1 connection of its own.
     Line(Line, Rc<Pool>),
     /// A stream of a shared HTTP/2 connection.
-    Stream { body: Incoming, _place: Stream },
+    Stream(Box<Stream>),
     /// Nothing any more: the body has ended.
     Nothing,
     /// Nothing any more: the body broke off, which the client is yet to see.
@@ -52,7 +52,8 @@ impl Relay {
         relay
     }
 
-    /// Once the body has ended, what it came from is free for others. Whoever is told that it has ended asks no more.
+    /// Once the body has ended, what it came from is free for others. Whoever is told that it has ended asks no more. What
+    /// is still to come of the request ends there too: nobody would bound it any more, nor wait for it.
     fn let_go(&mut self) {
         if self.is_end_stream()
             && let From::Line(line, pool) = std::mem::replace(&mut self.from, From::Nothing)
@@ -64,9 +65,7 @@ impl Relay {
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.from {
             From::Line(line, _) => line.poll_frame(cx),
-            From::Stream { body, .. } => {
-                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(BodyError::Stream)))
-            }
+            From::Stream(stream) => stream.poll_frame(cx),
             From::Nothing => Poll::Ready(None),
             From::Broken(error) => Poll::Ready(error.take().map(Err)),
         }
@@ -79,6 +78,10 @@ impl Relay {
         self.from = From::Broken(Some(error));
         cx.waker().wake_by_ref();
     }
+}
+
+fn of_length(length: Option<u64>) -> SizeHint {
+    length.map_or_else(SizeHint::default, SizeHint::with_exact)
 }
 
 /// What a client is told of a frame; `None`: the body ends without trailers.
@@ -120,7 +123,7 @@ impl Body for Relay {
     fn is_end_stream(&self) -> bool {
         match &self.from {
             From::Line(line, _) => line.is_over(),
-            From::Stream { body, .. } => body.is_end_stream(),
+            From::Stream(stream) => stream.is_over(),
             From::Nothing => true,
             From::Broken(_) => false,
         }
@@ -128,8 +131,8 @@ impl Body for Relay {
 
     fn size_hint(&self) -> SizeHint {
         match &self.from {
-            From::Line(line, _) => line.left().map_or_else(SizeHint::default, SizeHint::with_exact),
-            From::Stream { body, .. } => body.size_hint(),
+            From::Line(line, _) => of_length(line.left()),
+            From::Stream(stream) => of_length(stream.left()),
             From::Nothing => SizeHint::with_exact(0),
             From::Broken(_) => SizeHint::default(),
         }

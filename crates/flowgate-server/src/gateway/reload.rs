@@ -2,10 +2,12 @@
 //!
 //! Owns the way from whoever asks, a signal or `flowgate reload`, to the running gateway.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 
 use super::service::{Failure, Handle};
 use crate::config::{ConfigErrors, Sources};
+
+const NO_GATEWAY: &str = "not reloaded: this server has no gateway, and it reads all else when it starts";
 
 /// Reloads a running gateway from where its configuration came from.
 #[derive(Clone, Debug)]
@@ -87,4 +89,22 @@ impl Hangups {
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Hangups())
     }
+}
+
+/// For a server without a gateway: a SIGHUP that nobody hears would end it on the spot, and `systemctl reload` sends one. A
+/// server that was started at a terminal ends, for there the signal says that the terminal is gone.
+///
+/// Cancel safety: dropped, it says nothing of the signals that come.
+pub(crate) fn without_gateway(say: impl Fn(&str)) -> io::Result<impl Future<Output = ()>> {
+    let hangups = (!io::stdin().is_terminal()).then(Hangups::listen).transpose()?;
+    Ok(async move {
+        #[cfg(unix)]
+        if let Some(mut hangups) = hangups {
+            while hangups.0.recv().await.is_some() {
+                say(NO_GATEWAY);
+            }
+        }
+        #[cfg(not(unix))]
+        drop((hangups, say));
+    })
 }

@@ -23,6 +23,9 @@ pub(crate) struct Message {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Head {
+    /// Written by the store's side of a namespace, whoever made the message. It comes first: messages are counted by it.
+    #[serde(skip_serializing_if = "Space::is_root")]
+    pub(crate) space: Space,
     pub(crate) url: String,
     pub(crate) created: u64,
     pub(crate) spec: Spec,
@@ -36,9 +39,6 @@ pub(crate) struct Head {
     pub(crate) endpoint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<String>,
-    /// Written by the store's side of a namespace, whoever made the message.
-    #[serde(skip_serializing_if = "Space::is_root")]
-    pub(crate) space: Space,
     /// The queue whose next message waits for this one's end, and the number of that rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holds: Option<(String, u32)>,
@@ -93,6 +93,9 @@ pub(crate) enum Role {
 pub(crate) struct Unreadable;
 
 impl Message {
+    /// Where in the bytes of a stored message its head begins.
+    pub(crate) const HEAD_AT: usize = 4;
+
     /// When it may start, in milliseconds since the Unix epoch.
     pub(crate) fn not_before(&self) -> u64 {
         match self.head.spec.start {

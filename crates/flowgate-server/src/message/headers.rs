@@ -126,7 +126,8 @@ pub(crate) fn read(given: &Given) -> Result<Spec, Fault> {
     let size = given.size();
     if size > MOST_OF_HEADERS {
         return Err(Fault::text(format!(
-            "the headers of this message, those to be forwarded among them, are {size} bytes; send up to {MOST_OF_HEADERS}, and the rest in the body"
+            "the headers of this message, those to be forwarded among them, are {size} bytes; send up to \
+                {MOST_OF_HEADERS}, and the rest in the body"
         )));
     }
     at_depth(given, 0)
@@ -373,7 +374,8 @@ mod tests {
 
     #[test]
     fn s2_a_header_of_a_callback_is_told_by_its_own_name() {
-        // Seen to fail: with what is behind the prefix told as it is read, "Upstash-Retries is"; and without a URL it was accepted.
+        // Seen to fail: with what is behind the prefix told as it is read, "Upstash-Retries is"; and without a URL it
+        // was accepted.
         let to = ("Upstash-Callback", "https://example.com");
         let failure = ("Upstash-Failure-Callback", "https://example.com");
         for (url, name, value, says) in [

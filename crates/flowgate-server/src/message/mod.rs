@@ -7,7 +7,7 @@
 //!   goes, and [`place`] the part of that which a filter asks for.
 //! - [`form`] has the message itself and its bytes in a store; [`plain`] writes and reads those of a usual
 //!   message by hand.
-//! - [`number`] is its name, [`view`] what is told of it.
+//! - [`number`] is its name, [`view`] what is told of it. [`halves`] takes out of a request what no text can have.
 //!
 //! All of it is pure: no store, no clock, no network. A message that cannot be accepted is a [`Fault`], which
 //! says what to send instead.
@@ -17,6 +17,7 @@ mod expression;
 mod fault;
 mod flow;
 mod form;
+mod halves;
 mod headers;
 mod names;
 mod number;
@@ -33,6 +34,7 @@ pub(crate) use expression::Expression;
 pub(crate) use fault::Fault;
 pub(crate) use flow::Flow;
 pub(crate) use form::{Head, Message, Part, Role, Unreadable};
+pub(crate) use halves::without_halves;
 pub(crate) use headers::{Given, MOST_RETRIES, canonical, read};
 pub(crate) use names::name;
 pub(crate) use number::{Numbers, put_decimal, put_hex};
@@ -41,4 +43,4 @@ pub(crate) use redact::hidden;
 pub(crate) use space::{Space, Spaces};
 pub(crate) use span::{seconds, span};
 pub(crate) use spec::{Callback, Dedupe, Spec, Start};
-pub(crate) use view::{header_map, message_view};
+pub(crate) use view::{bytes_as_letters, header_map, message_view};

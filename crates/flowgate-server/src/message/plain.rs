@@ -283,7 +283,8 @@ mod tests {
     }
 
     proptest! {
-        // Seen to fail: with `timeout` before `retries`; with a comma before the first setting; without the look at what has to be escaped.
+        // Seen to fail: with `timeout` before `retries`; with a comma before the first setting; without the look at
+        // what has to be escaped.
         #[test]
         fn what_is_written_by_hand_is_what_serde_writes(head in heads()) {
             let general = serde_json::to_vec(&head).expect("a head is plain data");

@@ -46,6 +46,12 @@ impl Space {
         &self.0
     }
 
+    /// What the head of a stored message of it begins with; of the one without a name, what all others' begin with.
+    pub(crate) fn stamp(&self) -> Vec<u8> {
+        let end = if self.is_root() { "" } else { "\"" };
+        format!("{{\"space\":\"{}{end}", self.0).into_bytes()
+    }
+
     /// A name of this namespace, as the store has it.
     pub(crate) fn put(&self, name: String) -> String {
         if self.is_root() && !name.starts_with(MARK) { name } else { format!("{MARK}{}/{name}", self.0) }

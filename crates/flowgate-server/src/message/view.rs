@@ -15,6 +15,13 @@ pub(crate) fn header_map<'a>(headers: impl IntoIterator<Item = (&'a str, String)
     Value::Object(map)
 }
 
+/// Headers as the clients of workflows make objects of them: a letter for each byte. Any other letter is refused there, with
+/// every delivery, and the run fails.
+pub(crate) fn bytes_as_letters(headers: &http::HeaderMap) -> Value {
+    let letters = |value: &http::HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
+    header_map(headers.iter().map(|(name, value)| (name.as_str(), letters(value))))
+}
+
 /// The headers of a callback without what its message hides, and what it hides itself.
 fn callback_headers(source: &Spec, callback: &Spec) -> Value {
     let told = |name: &str, value: &str| match source.redact.header(name, value) {
@@ -47,6 +54,8 @@ pub(crate) fn message_view(id: &str, message: &Message) -> Map<String, Value> {
     }
     let texts = [
         ("callerIP", &head.caller),
+        // The types of the JavaScript client call it so.
+        ("callerIp", &head.caller),
         ("queueName", &head.queue),
         ("topicName", &head.topic),
         ("endpointName", &head.endpoint),

@@ -165,7 +165,8 @@ mod tests {
 
     #[test]
     fn queues_beyond_a_hundred_are_told_together() {
-        // Seen to fail: with every queue shown, the page has a thousand of them; and with a queue of that name shown by itself, two.
+        // Seen to fail: with every queue shown, the page has a thousand of them; and with a queue of that name shown by
+        // itself, two.
         let queue = |number: u32| QueueLook {
             limits: QueueLimits { name: format!("q{number}"), priority: 0, max: Some(1) },
             in_use: 1,

@@ -7,8 +7,10 @@ use super::names::METRICS;
 /// `docs/reference/metrics.md`.
 pub(crate) fn reference() -> String {
     let mut page = "# Metrics\n\n\
-        What `GET /metrics` of `flowgate serve` tells, made from the program's own table by `cargo xtask docs`. How to scrape it:\n\
-        [the guide](../guide/metrics.md). Names are stable. No key is a label, so the number of series does not depend on how many keys\n\
+        What `GET /metrics` of `flowgate serve` returns. Made from the program's own table by `cargo xtask docs`. How to \
+        scrape it:\n\
+        [the guide](../guide/metrics.md). Names are stable. Keys are not labels, so the number of series does not depend \
+        on how many keys\n\
         there are.\n\n\
         | name | kind | labels | meaning |\n|---|---|---|---|\n"
         .to_owned();

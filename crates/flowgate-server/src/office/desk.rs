@@ -289,7 +289,8 @@ pub(crate) const MOST_OF_A_REQUEST: usize = 256 * 1024 * 1024;
 fn bound(count: usize, size: usize) -> Result<(), Fault> {
     if count.saturating_mul(size) > MOST_OF_A_REQUEST {
         return Err(Fault::text(format!(
-            "a message of {size} bytes for each of {count} endpoints is more than {} MiB; send a smaller body, or a URL to fetch it from",
+            "a message of {size} bytes for each of {count} endpoints is more than {} MiB; send a smaller body, or a \
+                URL to fetch it from",
             MOST_OF_A_REQUEST / 1024 / 1024
         )));
     }

@@ -52,7 +52,8 @@ impl Group {
         Ok(found.and_then(|found| serde_json::from_slice(&found.body).ok()))
     }
 
-    /// All of them. The list has no pages: endpoints and settings beyond `bytes` in all are left out, and told of each group by itself.
+    /// All of them. The list has no pages: endpoints and settings beyond `bytes` in all are left out, and told of each
+    /// group by itself.
     pub(crate) async fn all(store: &dyn Shelf, bytes: usize) -> Result<Vec<Self>, StoreError> {
         shelved::all(store, KIND, bytes).await
     }

@@ -107,6 +107,11 @@ impl Answered {
         Answered { status, headers: headers.collect(), body }
     }
 
+    /// The value of a header, by its name in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
     /// Its body as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&STANDARD.decode(&self.body).unwrap_or_default()).into_owned()

@@ -96,6 +96,7 @@ impl Used {
             pinned: None,
             is_latest: false,
             sent: Some(self.flow.limits()),
+            unread: None,
         };
         KeySpent { key, rate: None }
     }

@@ -36,8 +36,8 @@ const MOST_SENT: usize = 100;
 /// write one document.
 const LOOKS: u32 = 60;
 const BETWEEN_LOOKS: u64 = 1000;
-/// So long a look is remembered. One that is made twice, because a server was away for longer, does nothing that the other one did; and a schedule that
-/// is removed before its first tick leaves nothing behind for longer.
+/// So long a look is remembered. One that is made twice, because a server was away for longer, does nothing that the
+/// other one did; and a schedule that is removed before its first tick leaves nothing behind for longer.
 const LOOK_REMEMBERED: Duration = Duration::from_secs(10 * 60);
 
 /// A schedule. Moments are milliseconds since the Unix epoch.
@@ -240,7 +240,8 @@ impl Tick {
             }
         };
         let tasks = messages.iter().enumerate().map(|(index, message)| {
-            let name = format!("due/{}/{}/{}/{index}", self.schedule, self.edition, self.at);
+            // Whatever its edition: one that was changed a moment before it was due is due once.
+            let name = format!("due/{}/{}/{index}", self.schedule, self.at);
             posting::task(message).dedupe(name, REMEMBERED)
         });
         let sent = desk.accept_tasks(tasks.collect(), messages).await?;
@@ -248,8 +249,8 @@ impl Tick {
     }
 }
 
-/// The time by the store's clock, which says when a tick is due: by another one, that is behind it, the next would be due already, and all of
-/// those between the two would be sent.
+/// The time by the store's clock, which says when a tick is due: by another one, that is behind it, the next would be
+/// due already, and all of those between the two would be sent.
 async fn now(desk: &Desk) -> Result<u64, StoreError> {
     Ok(desk.store.now().await?.as_nanos() / 1_000_000)
 }
@@ -310,6 +311,22 @@ mod tests {
         Schedule::remove(&*desk.store, "s").await.expect("a store");
         schedule.tick(2000, 0).run(&desk).await.expect("a store");
         assert_eq!(kinds().await.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn f7_a_schedule_that_is_changed_as_it_is_due_is_due_once() {
+        // Seen to fail: with its edition in the name of what it sends, the old one and the new one sent it.
+        let store = Arc::new(Sqlite::in_memory().expect("a store in memory"));
+        let (desk, _log) = Desk::open(store, false).await.expect("a desk");
+        let old = every_minute();
+        let new = Schedule { edition: "f".into(), ..old.clone() };
+        for schedule in [&old, &new] {
+            desk.store.put_document(schedule.document(None)).await.expect("a store");
+            schedule.tick(60_000, 0).run(&desk).await.expect("a store");
+        }
+        let found = desk.store.live_tasks(TaskId(0), 100).await.expect("a store");
+        let records = found.into_iter().filter_map(|look| look.record);
+        assert_eq!(records.filter(|record| record.kind == DELIVER).count(), 1);
     }
 
     /// A clock that is moved by hand.

@@ -12,10 +12,10 @@ use flowgate_core::Tick;
 use flowgate_tasks::{
     NewTask, TaskId,
     store::{
-        Arrears, Cancelled, Census, Document, Holder, Kept, KeyChange, KeyLook, KeyPage, KeyQuery, KeySpent,
-        NewNote, NewWorker, Note, NoteQuery, Of, Offer, Offered, QueueLimits, QueueLook, Reply, Run,
-        RunChange, RunOutcome, RunQuery, RunStep, RunWrite, Sent, Shelf, Standing, Store, StoreError,
-        TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
+        Among, Arrears, Cancelled, Census, Document, Holder, Kept, KeyChange, KeyLook, KeyPage, KeyQuery,
+        KeySpent, KindOf, NewNote, NewWorker, Note, NoteQuery, Of, Offer, Offered, QueueLimits, QueueLook,
+        Reply, Run, RunChange, RunOutcome, RunQuery, RunStep, RunWrite, Sent, Shelf, Standing, Store,
+        StoreError, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
     },
 };
 
@@ -428,13 +428,24 @@ impl Shelf for Scoped {
         })
     }
 
-    /// Of dead tasks, and in a namespace of keys, others' are among them. What is nobody's but a namespace's does not count beside it.
+    /// Of dead tasks, and in a namespace of keys, others' are among them. What is nobody's but a namespace's does not
+    /// count beside it.
     fn census(&self, without: Vec<String>) -> Reply<'_, Census> {
         let mut without: Vec<String> = without.into_iter().map(|name| self.space.put(name)).collect();
         if self.space.is_root() {
             without.push(Space::all_named());
         }
         self.inner.census(without)
+    }
+
+    /// Of this namespace's messages.
+    fn count_of(&self, kind: KindOf, among: Among) -> Reply<'_, u64> {
+        let (from, stamp) = (Message::HEAD_AT, self.space.stamp());
+        let kind = match self.space.is_root() {
+            true => KindOf { from, without: stamp, ..kind },
+            false => KindOf { from, with: stamp, ..kind },
+        };
+        self.inner.count_of(kind, among)
     }
 
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {

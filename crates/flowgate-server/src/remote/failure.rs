@@ -9,7 +9,7 @@ use crate::config::ConfigErrors;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Failure {
-    #[error("no server answers on {url}: {why}; is it running? choose another with --url")]
+    #[error("no server answers on {url}: {why}; is it running? name another with --url")]
     Unreachable { url: String, why: String },
 
     #[error(
@@ -30,7 +30,7 @@ pub(crate) enum Failure {
     #[error("cannot use the store {at}: {error}")]
     Store { at: String, error: StoreError },
 
-    #[error("{0}: there is no such file; go where the store is, or name it with --store or FLOWGATE_STORE")]
+    #[error("{0}: there is no such file; change to its folder, or name it with --store or FLOWGATE_STORE")]
     NoStore(String),
 
     #[error("cannot start: {0}")]

@@ -91,6 +91,7 @@ fn table(keys: &[Value]) -> String {
             ("isPinnedRate", "rate pinned"),
         ];
         let states = states.iter().filter(|(name, _)| key[*name] == true).map(|(_, word)| *word);
+        let states = states.chain(key["unread"].is_string().then_some("limits unreadable"));
         table.row(vec![
             text(&key["flowControlKey"]),
             text(&key["parallelismCount"]),
@@ -101,4 +102,34 @@ fn table(keys: &[Value]) -> String {
         ]);
     }
     table.text_or("no flow-control keys")
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgate_tasks::store::{KeyLook, KeySpent};
+
+    use super::*;
+    use crate::api::key_view;
+
+    #[test]
+    fn f6_limits_that_cannot_be_read_are_told_with_their_key() {
+        // Seen to fail: without `unread` in the view, and without its word in the table.
+        let told = |unread: Option<&str>| {
+            let key = KeyLook {
+                key: "one".to_owned(),
+                in_use: 0,
+                waiting: 3,
+                delayed: 0,
+                is_paused: true,
+                pinned: None,
+                is_latest: false,
+                sent: None,
+                unread: unread.map(str::to_owned),
+            };
+            let view = key_view(&KeySpent { key, rate: None });
+            (view.get("unread").cloned(), table(&[view]).contains("paused, limits unreadable"))
+        };
+        assert_eq!(told(Some("max=five")), (Some(json!("max=five")), true));
+        assert_eq!(told(None), (None, false));
+    }
 }

@@ -73,7 +73,7 @@ pub(super) struct Settings {
     #[arg(long, requires = "rate")]
     pub(super) smooth: bool,
 
-    /// How often it is tried again [default: 3]
+    /// How often it is retried [default: 3]
     #[arg(long, value_name = "N", value_parser = between::<0, MOST_RETRIES>)]
     pub(super) retries: Option<u32>,
 
@@ -85,7 +85,7 @@ pub(super) struct Settings {
     #[arg(long, value_name = "TIME")]
     pub(super) timeout: Option<String>,
 
-    /// The URL that is told of every attempt
+    /// A URL to notify of every attempt
     #[arg(long, value_name = "URL")]
     pub(super) callback: Option<String>,
 
@@ -99,7 +99,7 @@ pub(crate) struct PublishOptions {
     /// A URL, or the name of a URL group
     pub(super) destination: String,
 
-    /// The FIFO queue that it goes through
+    /// The FIFO queue it goes through
     #[arg(long, value_name = "QUEUE", conflicts_with = "key")]
     pub(super) queue: Option<String>,
 
@@ -116,7 +116,7 @@ pub(crate) struct KeysOptions {
     #[command(subcommand)]
     pub(super) action: Option<KeyAction>,
 
-    /// Only keys with this in their name
+    /// Only keys whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub(super) search: Option<String>,
 
@@ -126,13 +126,13 @@ pub(crate) struct KeysOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum KeyAction {
-    /// Show what is known of a key
+    /// Show a key
     Show(OneKey),
     /// Pause a key: nothing of it starts
     Pause(OneKey),
     /// Resume a key
     Resume(OneKey),
-    /// Pin limits that overrule those of the messages
+    /// Pin limits that override those of the messages
     Pin {
         #[command(flatten)]
         key: OneKey,
@@ -149,7 +149,7 @@ pub(super) enum KeyAction {
         #[arg(long, requires = "rate")]
         smooth: bool,
     },
-    /// Unpin a key: the limits of the messages hold again, at once
+    /// Unpin a key: the limits of the messages apply again, at once
     Unpin {
         #[command(flatten)]
         key: OneKey,
@@ -188,7 +188,7 @@ pub(crate) struct DlqOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum DlqAction {
-    /// List messages that no attempt is left for, the newest first
+    /// List messages with no attempt left, newest first
     List {
         /// Only those with this label
         #[arg(long, value_name = "LABEL")]
@@ -224,14 +224,14 @@ pub(crate) struct ScheduleOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum ScheduleAction {
-    /// Send a message again and again
+    /// Send a message at the times of a cron expression
     Create {
         /// A URL, or the name of a URL group
         destination: String,
         /// When: five fields like "0 9 * * 1-5", with CRON_TZ=Europe/Berlin before them if it is not UTC
         #[arg(long, value_name = "CRON")]
         cron: String,
-        /// Its id; a schedule that has it is replaced
+        /// Its id; a schedule with this id is replaced
         #[arg(long, value_name = "ID")]
         id: Option<String>,
         #[command(flatten)]
@@ -246,7 +246,7 @@ pub(super) enum ScheduleAction {
     },
     /// Show a schedule
     Show(OneSchedule),
-    /// Pause a schedule: it is not due any more
+    /// Pause a schedule: it sends nothing until it is resumed
     Pause(OneSchedule),
     /// Resume a schedule
     Resume(OneSchedule),
@@ -277,7 +277,7 @@ pub(crate) struct RunsOptions {
     #[arg(long, value_name = "LABEL")]
     pub(super) label: Option<String>,
 
-    /// How many at most, the newest first
+    /// How many at most, newest first
     #[arg(long, value_name = "N", default_value = "20", value_parser = between::<1, 1000>)]
     pub(super) count: u32,
 
@@ -318,9 +318,9 @@ pub(super) enum RunAction {
     Show(OneRun),
     /// Cancel a run: nothing more of it starts
     Cancel(OneRun),
-    /// Go on with a failed run as a new one, from the step that failed
+    /// Resume a failed run, as a new one, from the step that failed
     Resume(OneRun),
-    /// Begin a failed run again, as a new one
+    /// Restart a failed run from the beginning, as a new one
     Restart(OneRun),
 }
 
@@ -341,23 +341,23 @@ pub(crate) struct TokenOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum TokenAction {
-    /// Make a token, and show it this once
+    /// Create a token, and show it this once
     Create {
-        /// What it is called in the list
+        /// Its name in the list
         #[arg(long, value_name = "NAME", default_value = "token")]
         name: String,
-        /// The namespace it is for: keys, queues, messages, schedules and all other names of it are apart from others
+        /// The namespace it is for, with keys, queues, messages, schedules and all other names of its own
         #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
         namespace: Option<Space>,
         #[command(flatten)]
         store: StoreOptions,
     },
-    /// List the tokens of the store: their ids and names, not themselves
+    /// List tokens: their ids and names, not the tokens themselves
     List {
         #[command(flatten)]
         store: StoreOptions,
     },
-    /// Revoke a token: it is not accepted any more
+    /// Revoke a token: it is no longer accepted
     Revoke {
         /// Its id, as the list has it
         id: String,

@@ -213,7 +213,10 @@ mod tests {
 
     #[test]
     fn a_run_is_told_as_lines_from_its_beginning_to_its_end() {
-        let step = |id: u64, name: &str, at: u64, out: &str| json!({ "stepId": id, "stepName": name, "stepType": "Run", "state": "STEP_SUCCESS", "createdAt": at, "out": out });
+        let step = |id: u64, name: &str, at: u64, out: &str| {
+            json!({ "stepId": id, "stepName": name,
+            "stepType": "Run", "state": "STEP_SUCCESS", "createdAt": at, "out": out })
+        };
         let run = json!({
             "workflowRunId": "wfr_1", "workflowUrl": "https://e.com/w", "workflowState": "RUN_SUCCESS",
             "workflowRunCreatedAt": 1000, "workflowRunCompletedAt": 3000, "workflowRunResponse": "\"bye\"",

@@ -32,7 +32,7 @@ pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
                 say(&format!("{token}\n"))
             }
             TokenAction::List { .. } => {
-                let mut table = Table::new(&["id", "name", "made", "namespace"]);
+                let mut table = Table::new(&["id", "name", "created", "namespace"]);
                 for (id, note) in Secrets::list(&*store).await.map_err(failed)? {
                     let made = jiff::Timestamp::from_millisecond(note.created as i64);
                     let made =
@@ -43,10 +43,8 @@ pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
                 say(&table.text())
             }
             TokenAction::Revoke { id, .. } => match Secrets::revoke(&*store, id).await.map_err(failed)? {
-                true => say(&format!("{id} is not accepted any more\n")),
-                false => {
-                    Err(Failure::Refused(format!("there is no token {id:?}, or more than one begins so")))
-                }
+                true => say(&format!("{id} is no longer accepted\n")),
+                false => Err(Failure::Refused(format!("no token begins with {id:?}, or more than one does"))),
             },
         }
     })

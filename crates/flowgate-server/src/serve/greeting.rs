@@ -44,7 +44,8 @@ pub(super) fn greeting(
     let (to, note) = if denies_private {
         (
             "https://example.com",
-            "\n\nThis server delivers to no private address (--deny-private): put a URL of yours in the place of https://example.com.",
+            "\n\nThis server delivers to no private address (--deny-private): put a URL of yours in the place of \
+                https://example.com.",
         )
     } else {
         ("$QSTASH_URL/health", "")
@@ -57,10 +58,11 @@ flowgate {version} listens on {url}/v2 (the QStash API)
   store     {store}
   token     {kind}
 
-Paste into another terminal: where the server is, a message for a key that has two at once and twenty a minute, and the keys:
+Paste into another terminal to set the address, send a message (of its key two at once, twenty a minute) and list the keys:
 
   export QSTASH_URL='{url}'{token}
-  curl -X POST \"$QSTASH_URL/v2/publish/{to}\" -H \"Authorization: Bearer $QSTASH_TOKEN\" -H 'Upstash-Flow-Control-Key: try' -H 'Upstash-Flow-Control-Value: parallelism=2, rate=20, period=1m' -d 'hello'
+  curl -X POST \"$QSTASH_URL/v2/publish/{to}\" -H \"Authorization: Bearer $QSTASH_TOKEN\" -H \
+  'Upstash-Flow-Control-Key: try' -H 'Upstash-Flow-Control-Value: parallelism=2, rate=20, period=1m' -d 'hello'
   curl \"$QSTASH_URL/v2/flowControl\" -H \"Authorization: Bearer $QSTASH_TOKEN\"{note}
 
 Ctrl-C drains and stops."

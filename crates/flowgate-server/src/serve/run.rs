@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use axum::Router;
 use flowgate_tasks::{
     store::{DEAD_KEPT, Shelf, StoreError},
-    worker::{Ending, Worker, WorkerOptions},
+    worker::{Ending, News, Worker, WorkerOptions},
 };
 use tokio::{net::TcpListener, runtime::Runtime, sync::watch, task::JoinHandle, time::timeout};
 
@@ -27,7 +27,7 @@ use crate::{
     console::{self, Console, Parts as ConsoleParts},
     delivery::{Courier, Egress, Outward, QUEUE},
     files,
-    gateway::{Beside, Handle},
+    gateway::{Beside, Handle, without_gateway},
     message::Space,
     metrics::{self, Watched},
     office::{Desk, Secrets},
@@ -76,7 +76,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     desk.tracer = tracer;
     let gateway = match &config.gateway {
         Some(config) => Some(Beside::start(config, sources).await?),
-        None => None,
+        None => heed_hangups().map(|()| None)?,
     };
     let url = gateway.as_ref().map(Beside::url);
     let here = listener.local_addr().map_err(listen)?;
@@ -130,6 +130,12 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let _ = timeout(LAST_BYTES, tracing).await;
     say(&farewell(&delivered?.map_err(Failure::Deliver)?, cut));
     failed.map_or(Ok(()), |part| Err(Failure::Ended(part)))
+}
+
+/// A gateway hears them itself.
+fn heed_hangups() -> Result<(), Failure> {
+    tokio::spawn(without_gateway(say).map_err(Failure::Start)?);
+    Ok(())
 }
 
 /// What the store is asked for before anything is served.
@@ -219,7 +225,13 @@ fn worker(
         lease: options.lease,
         ..WorkerOptions::default()
     };
-    Ok(Worker::new(desk.store.clone(), courier.handlers(), worker)?)
+    let worker = Worker::new(desk.store.clone(), courier.handlers(), worker)?;
+    // A store that fails is told by whoever is asked, and dead letters are listed.
+    Ok(worker.listen(|news| {
+        if let News::Unread(_) = news {
+            say(&news.to_string());
+        }
+    }))
 }
 
 /// The token to show. A store that has none gets one.

@@ -49,7 +49,8 @@ impl StoreAt {
     }
 }
 
-/// On a thread of its own, for it waits for whoever has the file; and not on one that the runtime waits for when the program is told to end.
+/// On a thread of its own, for it waits for whoever has the file; and not on one that the runtime waits for when the
+/// program is told to end.
 async fn open_file(path: PathBuf) -> Result<Sqlite, StoreError> {
     let (told, opened) = oneshot::channel();
     let runtime = Handle::current();

@@ -35,7 +35,8 @@ Exit status: 0, or 2 if an option or the trace is wrong, 1 for the rest.";
 /// Says what limits would do to a workload.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateOptions {
-    /// How many may be in flight at once, for each key: 8, or several to compare: 4,8,16 or 4..12 [default: around what the workload needs, unless there is a --rate]
+    /// How many may be in flight at once, for each key: 8, or several to compare: 4,8,16 or 4..12 [default: around what
+    /// the workload needs, unless there is a --rate]
     #[arg(long, value_name = "N,N,… | N..N", value_parser = Candidates::read, help_heading = "Limits")]
     pub(super) max: Option<Candidates>,
 
@@ -80,19 +81,23 @@ pub(crate) struct SimulateOptions {
     even: bool,
 
     /// How long the work takes: 120ms, exp:MEAN or lognormal:P50,P99
-    #[arg(long, value_name = "TIMES", value_parser = Durations::read, required_unless_present = "trace", help_heading = "Workload")]
+    #[arg(long, value_name = "TIMES", value_parser = Durations::read, required_unless_present = "trace",
+        help_heading = "Workload")]
     duration: Option<Durations>,
 
     /// How many keys there are
-    #[arg(long, value_name = "N", default_value = "1", value_parser = between::<1, MOST_KEYS>, conflicts_with = "trace", help_heading = "Workload")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = between::<1, MOST_KEYS>,
+        conflicts_with = "trace", help_heading = "Workload")]
     keys: u32,
 
     /// How uneven keys are: the n-th has a share of 1/n^SKEW; 0: all alike, 1: as in much of life
-    #[arg(long, value_name = "SKEW", default_value = "0", value_parser = skew, conflicts_with = "trace", help_heading = "Workload")]
+    #[arg(long, value_name = "SKEW", default_value = "0", value_parser = skew, conflicts_with = "trace",
+        help_heading = "Workload")]
     skew: f64,
 
     /// For how long they come
-    #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = time, conflicts_with = "trace", help_heading = "Workload")]
+    #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = time, conflicts_with = "trace",
+        help_heading = "Workload")]
     span: Duration,
 
     /// Another seed, another workload of the same kind

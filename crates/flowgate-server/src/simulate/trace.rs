@@ -42,7 +42,8 @@ pub(crate) enum TraceError {
     #[error("it has more than {MOST_ARRIVALS} arrivals; accepted: at most so many for one run")]
     Many,
     #[error(
-        "it has no arrivals; accepted: a heading `at_ms,duration_ms,key,weight` and a line for each, or JSON lines with these names"
+        "it has no arrivals; accepted: a heading `at_ms,duration_ms,key,weight` and a line for each, or JSON lines \
+            with these names"
     )]
     Empty,
     #[error("cannot be read: {0}")]
@@ -229,7 +230,8 @@ mod tests {
     #[test]
     fn csv_and_json_lines_say_the_same() {
         let csv = "at_ms,status,duration_ms,key\n2000.5,200,10,\"a, b\"\n1000,200,0.25,\"say \"\"x\"\"\"\n\n";
-        let json = "{\"at_ms\":2000.5,\"duration_ms\":10,\"key\":\"a, b\",\"more\":[1]}\n{\"at_ms\":\"1000\",\"duration_ms\":0.25,\"key\":\"say \\\"x\\\"\"}\n";
+        let json = "{\"at_ms\":2000.5,\"duration_ms\":10,\"key\":\"a, \
+            b\",\"more\":[1]}\n{\"at_ms\":\"1000\",\"duration_ms\":0.25,\"key\":\"say \\\"x\\\"\"}\n";
         let want =
             vec![(0, 250_000, "say \"x\"".to_owned(), 1), (1_000_500_000, 10_000_000, "a, b".to_owned(), 1)];
         assert_eq!(arrivals(csv), want);

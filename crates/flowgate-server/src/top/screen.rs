@@ -12,6 +12,10 @@ use crate::{commands::Table, terminal};
 const KEYS_ON_PAPER: usize = 50;
 /// Queues and gates give way to keys beyond so many.
 const MOST_OF_A_TABLE: usize = 8;
+/// So many keys are seen even where the window is low: then queues and gates give way to them sooner.
+const KEYS_AT_LEAST: usize = 6;
+/// Above the rows of a table: a gap, its title, its columns.
+const TITLED: usize = 3;
 
 /// How a snapshot is shown.
 #[derive(Clone, Copy, Debug)]
@@ -25,15 +29,20 @@ pub(super) struct Shown {
 pub(super) fn lines(url: &str, now: &Snapshot, before: Option<&Snapshot>, shown: Shown) -> Vec<String> {
     let mut lines = head(url, now, before);
     if let Some(store) = &now.store {
-        lines.extend(titled("queues", &queues(&store.queues)));
-        lines.extend(titled("gates", &gates(&now.gates, before)));
+        let keys = store.keys.len().min(KEYS_AT_LEAST);
+        let beside = lines.len() + 3 * TITLED + keys;
+        let room = shown.size.map_or(usize::MAX, |(_, rows)| rows.saturating_sub(beside));
+        let (some_queues, some_gates) = shares(room, store.queues.len(), now.gates.len());
+        lines.extend(titled("queues", &queues(&store.queues[..some_queues])));
+        lines.extend(titled("gates", &gates(&now.gates[..some_gates], before)));
         let room = shown.size.map_or(KEYS_ON_PAPER, |(_, rows)| rows.saturating_sub(lines.len() + 3));
         let mut keys = store.keys.clone();
         sort(&mut keys, shown.sort);
         let title = format!("keys, by {}", shown.sort.as_str());
         lines.extend(titled(&title, &table_of_keys(&keys[..keys.len().min(room)])));
     } else {
-        lines.extend(titled("gates", &gates(&now.gates, before)));
+        let (_, some_gates) = shares(usize::MAX, 0, now.gates.len());
+        lines.extend(titled("gates", &gates(&now.gates[..some_gates], before)));
     }
     if let Some((columns, rows)) = shown.size {
         lines.truncate(rows);
@@ -93,9 +102,16 @@ fn titled(title: &str, table: &Table) -> Vec<String> {
     [String::new(), title.to_uppercase()].into_iter().chain(rows).collect()
 }
 
+/// How many rows of this room queues and gates have, at least one each if there is one.
+fn shares(room: usize, queues: usize, gates: usize) -> (usize, usize) {
+    let (queues, gates) = (queues.min(MOST_OF_A_TABLE), gates.min(MOST_OF_A_TABLE));
+    let some_queues = queues.min((room / 2).max(room.saturating_sub(gates)).max(1));
+    (some_queues, gates.min(room.saturating_sub(some_queues).max(1)))
+}
+
 fn queues(queues: &[Queue]) -> Table {
     let mut table = Table::new(&["queue", "in use", "max", "waiting", "delayed", "state"]);
-    for queue in queues.iter().take(MOST_OF_A_TABLE) {
+    for queue in queues {
         table.row(vec![
             plain(&queue.name),
             queue.in_use.to_string(),
@@ -110,7 +126,7 @@ fn queues(queues: &[Queue]) -> Table {
 
 fn gates(gates: &[Gate], before: Option<&Snapshot>) -> Table {
     let mut table = Table::new(&["gate", "in use", "max", "waiting", "refused", "of late"]);
-    for gate in gates.iter().take(MOST_OF_A_TABLE) {
+    for gate in gates {
         let old = before.and_then(|before| before.gates.iter().find(|old| old.name == gate.name));
         let late = old.map_or(String::new(), |old| gate.refused.saturating_sub(old.refused).to_string());
         table.row(vec![
@@ -197,6 +213,22 @@ mod tests {
     #[test]
     fn nothing_of_a_name_reaches_the_terminal_as_a_command() {
         assert!(!shown(Sort::Name).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn keys_are_seen_in_a_usual_window_however_many_queues_and_gates_there_are() {
+        // Seen to fail: with eight of both, as in a higher window, no line of 24 was left for a key.
+        let mut now = snapshot();
+        now.gates = vec![Gate::default(); 9];
+        now.store.as_mut().expect("it is there").queues = vec![Queue::default(); 9];
+        let size = Some((80, 24));
+        let lines = lines("here", &now, None, Shown { sort: Sort::Waiting, size });
+        assert!(lines.iter().any(|line| line.starts_with("evil")), "{lines:#?}");
+        assert_eq!(
+            [shares(9, 9, 9), shares(9, 1, 9), shares(9, 9, 2), shares(0, 9, 9)],
+            [(4, 5), (1, 8), (7, 2), (1, 1)]
+        );
+        assert_eq!(shares(usize::MAX, 9, 9), (8, 8));
     }
 
     #[test]

@@ -11,7 +11,8 @@ pub(crate) struct TraceOptions {
     pub(super) collector: Option<Uri>,
 
     /// A header that the collector wants, like 'authorization: Bearer …'
-    #[arg(long = "traces-header", env = "FLOWGATE_TRACES_HEADER", value_name = "NAME: VALUE", hide_env_values = true, value_parser = header, requires = "collector")]
+    #[arg(long = "traces-header", env = "FLOWGATE_TRACES_HEADER", value_name = "NAME: \
+        VALUE", hide_env_values = true, value_parser = header, requires = "collector")]
     pub(super) header: Option<(HeaderName, HeaderValue)>,
 }
 

@@ -57,8 +57,8 @@ struct Said {
 }
 
 impl Head {
-    /// The head of the response to a request with this method, taken from the input; `None` if it is not all there. Room for the headers that
-    /// will be added is made where their map is made.
+    /// The head of the response to a request with this method, taken from the input; `None` if it is not all there.
+    /// Room for the headers that will be added is made where their map is made.
     pub(super) fn read(
         input: &mut BytesMut,
         method: &Method,

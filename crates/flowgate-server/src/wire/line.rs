@@ -95,7 +95,7 @@ pub(crate) enum BodyError {
     /// The client's own one was cut off.
     Cut(Cut),
     /// What HTTP/2 has to say of it.
-    Stream(hyper::Error),
+    Stream(h2::Error),
 }
 
 /// What is wrong with an answer.
@@ -180,6 +180,11 @@ impl<U: Load> Line<U> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         self.0.poll_frame(cx).map(Result::transpose)
+    }
+
+    /// Whether anything has come back of what was asked last.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.0.came > 0
     }
 
     /// Whether the body is known to have ended.

@@ -55,8 +55,11 @@ pub(super) struct Child {
     pub(super) has_answered: bool,
     /// How long it may take before that until it reads what it is asked: it may have much to load first.
     start_timeout: Duration,
-    /// How long it was waited for in vain: for tasks that expired before it had read them. While nothing is asked, nobody knows whether it hangs.
+    /// How long it was waited for in vain: for tasks that expired before it had read them. While nothing is asked,
+    /// nobody knows whether it hangs.
     waited: Duration,
+    /// How much of what it was asked last was written to it.
+    written: usize,
 }
 
 /// Why there is no answer, and never will be by this process.
@@ -67,7 +70,9 @@ pub(super) enum Broken {
     Unread(String),
     #[error("its process ended ({0}) before it had answered")]
     Ended(String),
-    #[error("its process wrote a line of more than {LONGEST_ANSWER} bytes, which is not an answer")]
+    #[error(
+        "its process wrote a line of more than {LONGEST_ANSWER} bytes, which is not an answer: a result has up to {MAX_BODY}"
+    )]
     TooLong,
     #[error("its process answered before it had read the task")]
     TooEarly,
@@ -94,8 +99,19 @@ impl Child {
         let stdout = BufReader::with_capacity(64 * 1024, stdout);
         let warden = warden.clone();
         let (stdin, start_timeout) = (Some(stdin), program.start_timeout());
-        let (is_gone, has_answered, waited) = (false, false, Duration::ZERO);
-        Ok(Child { process, group, is_gone, warden, stdin, stdout, has_answered, start_timeout, waited })
+        let (is_gone, has_answered, waited, written) = (false, false, Duration::ZERO, 0);
+        Ok(Child {
+            process,
+            group,
+            is_gone,
+            warden,
+            stdin,
+            stdout,
+            has_answered,
+            start_timeout,
+            waited,
+            written,
+        })
     }
 
     /// How it ended, if it did.
@@ -117,10 +133,13 @@ impl Child {
         }
     }
 
-    /// Writes the question and reads the answer's line. What is asked has begun when the process has read of it; one that has answered before
-    /// has nothing to wait for. What has to begin by a moment and has not is taken back: a process that is slow to start goes on with it.
+    /// Writes the question and reads the answer's line. What is asked has begun when the process has read of it; one
+    /// that has answered before has nothing to wait for. What has to begin by a moment and has not is taken back: a
+    /// process that is slow to start goes on with it.
     pub(super) async fn ask(&mut self, question: &[u8], begun: &Begun) -> Result<Vec<u8>, Broken> {
-        let mut asking = Asking { question, begun, written: 0, is_begun: self.has_answered, late: None };
+        self.written = 0;
+        let (written, is_begun) = (&mut self.written, self.has_answered);
+        let mut asking = Asking { question, begun, written, is_begun, late: None };
         if asking.is_begun {
             begun.say();
         }
@@ -149,18 +168,17 @@ impl Child {
                 }
             }
         };
-        let written = asking.written;
+        let late = asking.late;
         match line {
-            _ if asking.late == Some(Late::Overdue) => {
+            _ if late == Some(Late::Overdue) => {
                 self.waited += since.elapsed();
                 Err(Broken::Overdue)
             }
-            Ok(Line::Whole(line)) if written == question.len() => Ok(line),
+            Ok(Line::Whole(line)) if self.written == question.len() => Ok(line),
             Ok(Line::Whole(_)) => Err(Broken::TooEarly),
             Ok(Line::TooLong(_)) => Err(Broken::TooLong),
             Ok(Line::End(_)) | Err(_) => {
-                let is_late = asking.late.is_some();
-                let how = match (status, asking.late) {
+                let how = match (status, late) {
                     (Some(Ok(status)), _) => words(status),
                     (Some(Err(error)), _) => error.to_string(),
                     (None, Some(Late::InTime)) => "it had not read it in time".to_owned(),
@@ -168,16 +186,15 @@ impl Child {
                     (None, None) => self.end(if is_shut { "input" } else { "output" }).await,
                 };
                 let is_unread =
-                    is_late || self.is_unread(written) || is_shut && !self.is_gone && written == 0;
+                    late.is_some() || self.is_unread() || is_shut && !self.is_gone && self.written == 0;
                 Err(if is_unread { Broken::Unread(how) } else { Broken::Ended(how) })
             }
         }
     }
 
-    /// Whether all that was written is still in the pipe.
-    fn is_unread(&self, written: usize) -> bool {
-        let left = self.stdin.as_ref().and_then(|stdin| ioctl_fionread(stdin).ok());
-        self.is_gone && left == Some(written as u64)
+    /// Whether it is gone, and all that was written to it is still in the pipe.
+    fn is_unread(&self) -> bool {
+        self.is_gone && self.stdin.as_ref().is_some_and(|stdin| is_unread(stdin, self.written))
     }
 
     /// Its input or its output has ended: so has it, or it will be killed.
@@ -204,18 +221,24 @@ impl Child {
         }
     }
 
+    /// Kills it. Whether what it was asked had begun: it may have read that since it was last looked at.
+    pub(super) fn put_down(mut self) -> bool {
+        self.kill();
+        !self.is_unread()
+    }
+
     /// Kills it and all that it started, and returns when it is gone: what it did is over when its slot is given on.
     fn kill(&mut self) {
         if self.is_gone {
             return;
         }
         put_down(self.group, &self.warden);
-        wait_until(|| !matches!(self.process.try_wait(), Ok(None)));
+        self.is_gone = wait_until(|| !matches!(self.process.try_wait(), Ok(None)));
     }
 }
 
-/// Waits, for a while at most, where nothing can be awaited: what else this thread of the runtime has to do is done by another one meanwhile. Whether
-/// it came.
+/// Waits, for a while at most, where nothing can be awaited: what else this thread of the runtime has to do is done by
+/// another one meanwhile. Whether it came.
 fn wait_until(mut has_come: impl FnMut() -> bool) -> bool {
     let mut wait = || {
         let since = Instant::now();
@@ -243,7 +266,7 @@ impl Drop for Child {
 struct Asking<'a> {
     question: &'a [u8],
     begun: &'a Begun,
-    written: usize,
+    written: &'a mut usize,
     is_begun: bool,
     late: Option<Late>,
 }
@@ -271,29 +294,29 @@ impl Asking<'_> {
             }
         });
         loop {
-            let is_whole = self.written == self.question.len();
+            let is_whole = *self.written == self.question.len();
             tokio::select! {
                 biased;
-                more = stdin.write(&self.question[self.written..]), if !is_whole => match more {
-                    Ok(more @ 1..) => self.written += more,
+                more = stdin.write(&self.question[*self.written..]), if !is_whole => match more {
+                    Ok(more @ 1..) => *self.written += more,
                     _ => return,
                 },
                 () = sleep(LOOK), if !self.is_begun => {
-                    if !self.is_unread(stdin) {
+                    if !is_unread(stdin, *self.written) {
                         self.begin();
                     }
                 }
                 () = &mut overdue, if !self.is_begun => {
-                    self.written -= take_back(stdin, self.written);
-                    if self.written == 0 || self.is_unread(stdin) {
-                        self.late = Some(if self.written == 0 { Late::Overdue } else { Late::InTime });
+                    *self.written -= take_back(stdin, *self.written);
+                    if *self.written == 0 || is_unread(stdin, *self.written) {
+                        self.late = Some(if *self.written == 0 { Late::Overdue } else { Late::InTime });
                         return;
                     }
                     // It has read some of it, so it gets the rest.
                     self.begin();
                 }
                 () = &mut late, if !self.is_begun => {
-                    if self.is_unread(stdin) {
+                    if is_unread(stdin, *self.written) {
                         self.late = Some(Late::Start);
                         return;
                     }
@@ -308,11 +331,11 @@ impl Asking<'_> {
         self.is_begun = true;
         self.begun.say();
     }
+}
 
-    /// Whether all that was written is still in the pipe.
-    fn is_unread(&self, stdin: &ChildStdin) -> bool {
-        ioctl_fionread(stdin).ok() == Some(self.written as u64)
-    }
+/// Whether all that was written to a process is still in its pipe.
+fn is_unread(stdin: &ChildStdin, written: usize) -> bool {
+    ioctl_fionread(stdin).ok() == Some(written as u64)
 }
 
 /// Takes what was written to a process out of its pipe again, as far as it has not read it. Gives how much that was.

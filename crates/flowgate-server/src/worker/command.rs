@@ -72,7 +72,7 @@ fn find(name: &OsStr) -> Result<PathBuf, io::Error> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let found =
         env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| is_program(path).is_ok());
-    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is in no folder of PATH"))
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not in PATH"))
 }
 
 fn is_program(path: &Path) -> Result<(), io::Error> {

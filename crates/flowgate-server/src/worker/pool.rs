@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowgate_tasks::worker::{Context, Failure};
+use flowgate_core::backoff;
+use flowgate_tasks::worker::{Begun, Context, Failure};
 use tokio::sync::Semaphore;
 
 use super::{
@@ -63,30 +64,33 @@ impl Pool {
     /// Dropped, the process and all that it started is killed before this returns.
     pub(super) async fn run(&self, context: &Context, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let _permit = self.free.acquire().await.map_err(|_| Failure::new("its worker has stopped"))?;
-        let mut busy = Busy { pool: self, seat: self.seats().pop(), is_asked: false };
+        let mut busy = Busy { pool: self, seat: self.seats().pop(), begun: &context.begun, is_asked: false };
         let seat = busy.seat.as_mut().expect("there is a seat for each permit");
         seat.be_ready(&self.program, &self.warden).await;
         let child = seat.child.as_mut().expect("it was made ready");
         busy.is_asked = true;
         let line = child.ask(&question(context, body), &context.begun).await;
-        let (why, is_begun) = match line {
+        let (why, failure): (String, fn(&str) -> Failure) = match line {
             Ok(line) => match answer(context, &line) {
                 Ok(ended) => {
                     child.has_answered = true;
                     busy.is_asked = false;
                     return ended;
                 }
-                Err(why) => (why, true),
+                Err(why) => (why, |why| Failure::new(why)),
             },
             Err(late @ Broken::Overdue) => {
                 busy.is_asked = false;
                 return Err(Failure::not_begun(late));
             }
-            Err(broken) => (broken.to_string(), !matches!(broken, Broken::Unread(_))),
+            // A program that cannot even start would use up every attempt of every task.
+            Err(broken @ Broken::Unread(_)) => (broken.to_string(), |why| Failure::not_begun(why)),
+            // Another attempt would not make it shorter.
+            Err(broken @ Broken::TooLong) => (broken.to_string(), |why| Failure::last(why)),
+            Err(broken) => (broken.to_string(), |why| Failure::new(why)),
         };
         seat.bury(&why);
-        // A program that cannot even start would use up every attempt of every task.
-        Err(if is_begun { Failure::new(why) } else { Failure::not_begun(why) })
+        Err(failure(&why))
     }
 
     /// Starts again what ended while nothing was asked of it. Never ends.
@@ -148,7 +152,7 @@ impl Seat {
         self.deaths = if has_answered { 0 } else { self.deaths.saturating_add(1) };
         let rest = match self.deaths {
             0 => Duration::ZERO,
-            deaths => SHORT.saturating_mul(1 << (deaths - 1).min(10)).min(LONG),
+            deaths => backoff(SHORT, 2.0, LONG, deaths),
         };
         self.rest_until = Some(Instant::now() + rest);
         let when = if rest.is_zero() { "at once".to_owned() } else { format!("in {rest:?}") };
@@ -160,6 +164,7 @@ impl Seat {
 struct Busy<'a> {
     pool: &'a Pool,
     seat: Option<Seat>,
+    begun: &'a Begun,
     /// Whether there is no answer yet.
     is_asked: bool,
 }
@@ -167,9 +172,10 @@ struct Busy<'a> {
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         let Some(mut seat) = self.seat.take() else { return };
-        if self.is_asked {
-            // Its task was cancelled, took too long, or belongs to others now.
-            seat.child = None;
+        // Its task was cancelled, took too long, or belongs to others now.
+        let left = if self.is_asked { seat.child.take() } else { None };
+        if left.is_some_and(Child::put_down) {
+            self.begun.say();
         }
         self.pool.seats().push(seat);
     }

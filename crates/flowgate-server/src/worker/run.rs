@@ -25,9 +25,9 @@ use crate::{commands::Failure, config::Config, serve::StoreAt, signals::Signals}
 /// How long the store has to hear what became of everything when a second signal came.
 const HURRY: Duration = Duration::from_secs(2);
 
-/// Runs tasks until a signal asks to stop, and then those that run until they have ended. A second signal ends everything at
-/// once: what ran is tried again, what no process had read goes back as it was. If the store does not hear of it in time, or a third signal
-/// comes, all of that is run again when the lease has run out.
+/// Runs tasks until a signal asks to stop, and then those that run until they have ended. A second signal ends
+/// everything at once: what ran is tried again, what no process had read goes back as it was. If the store does not
+/// hear of it in time, or a third signal comes, all of that is run again when the lease has run out.
 pub(crate) async fn run(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Result<(), Failure> {
     let ended = work(store, config, words).await;
     log::flush().await;
@@ -48,7 +48,8 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
             option: "tasks.prefetch_buffer",
             value,
             why: format!(
-                "the store has cluster_wide_cap={cap}, which counts what is claimed, so nothing can be claimed ahead; set it to 0 and \
+                "the store has cluster_wide_cap={cap}, which counts what is claimed, so nothing can be claimed ahead; \
+                    set it to 0 and \
              drop `claim_lease_ms`"
             ),
         });

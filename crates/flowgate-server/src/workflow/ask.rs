@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use super::step::check_number;
 use crate::message::{Fault, Given};
 
-const RUN_ID: &str = "upstash-workflow-runid";
+/// Where a message says which run it is of, in lower case.
+pub(crate) const RUN_ID: &str = "upstash-workflow-runid";
 /// Where a call says which step its answer becomes.
 const STEP_ID: &str = "Upstash-Callback-Forward-Upstash-Workflow-StepId";
 const LONGEST_ID: usize = 200;

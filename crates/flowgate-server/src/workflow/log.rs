@@ -8,11 +8,14 @@ use flowgate_tasks::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{CallType, Failed, Kept, RunHead, Step};
+use super::{CALLED, CallType, Failed, Kept, RunHead, Step};
 use crate::{
     message::{header_map, hidden},
     office::Answered,
 };
+
+/// By it an endpoint says which step it was at when it failed.
+const FAILING: &str = "upstash-error-step-name";
 
 /// What the log has of one message of a run.
 #[derive(Clone, Debug, Default)]
@@ -187,6 +190,7 @@ impl RunLog<'_> {
         view.insert("callType".into(), json!(call_type.as_str()));
         view.insert("createdAt".into(), json!(step.at.as_nanos() / 1_000_000));
         view.insert("retries".into(), json!(seen.map_or(self.head.spec.retries(), |seen| seen.retries)));
+        self.put_retry_delay(&mut view);
         let headers = seen.map(|seen| seen.headers.clone()).filter(Value::is_object);
         view.insert("headers".into(), headers.unwrap_or_else(|| json!({})));
         view
@@ -202,13 +206,18 @@ impl RunLog<'_> {
             ("concurrent", json!(step.concurrent)),
         ];
         view.extend(texts.map(|(name, value)| (name.to_owned(), value)));
+        let has_waited = step.wait_event_id.as_ref().filter(|_| !step.is_plan()).map(|_| false);
         let optional = [
             ("out", step.out.clone().map(|out| self.shown(out))),
             ("sleepFor", step.sleep_for.clone()),
             ("sleepUntil", step.sleep_until.clone()),
             ("waitEventId", step.wait_event_id.clone().map(Value::from)),
             ("waitTimeoutDuration", step.timeout.clone()),
-            ("waitTimeout", step.wait_timeout.map(Value::from)),
+            ("waitTimeoutDeadline", step.wait_timeout_deadline.clone()),
+            ("waitTimeout", step.wait_timeout.or(has_waited).map(Value::from)),
+            ("invokedWorkflowRunId", step.invoked_workflow_run_id.clone()),
+            ("invokedWorkflowUrl", step.invoked_workflow_url.clone()),
+            ("invokedWorkflowCreatedAt", step.invoked_workflow_created_at.clone()),
         ];
         view.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         if step.is_plan() {
@@ -229,7 +238,8 @@ impl RunLog<'_> {
         Value::Object(view)
     }
 
-    /// The calls among the steps, by what they are called. Looked for one by one, a run of many steps would be gone through for each.
+    /// The calls among the steps, by what they are called. Looked for one by one, a run of many steps would be gone
+    /// through for each.
     fn calls(&self) -> HashMap<&str, TaskId> {
         let mut calls = HashMap::new();
         for step in self.steps.iter().filter(|step| step.name.starts_with("call/")) {
@@ -274,8 +284,10 @@ impl RunLog<'_> {
         view.insert("state".into(), json!(self.pending(step.task)));
         let seen = self.seen.get(&step.task);
         view.insert("retries".into(), json!(seen.map_or(self.head.spec.retries(), |seen| seen.retries)));
-        if let Some(expression) = &self.head.spec.retry_delay {
-            view.insert("retryDelay".into(), json!(expression.to_string()));
+        self.put_retry_delay(&mut view);
+        let answers = seen.into_iter().flat_map(|seen| seen.errors.iter().rev());
+        if let Some(name) = answers.filter_map(|(_, _, answer)| answer.as_ref()?.header(FAILING)).next() {
+            view.insert("stepName".into(), json!(name));
         }
         if let Some(Value::Object(call)) = seen.and_then(|seen| seen.call.clone()) {
             view.extend(call);
@@ -288,6 +300,12 @@ impl RunLog<'_> {
         }
         self.put_errors(&mut view, step.task);
         Some(Value::Object(view))
+    }
+
+    fn put_retry_delay(&self, view: &mut Map<String, Value>) {
+        if let Some(expression) = &self.head.spec.retry_delay {
+            view.insert("retryDelay".into(), json!(expression.to_string()));
+        }
     }
 
     fn pending(&self, task: TaskId) -> &'static str {
@@ -330,7 +348,13 @@ impl RunLog<'_> {
             view["responseHeaders"] = headers;
             view["responseBody"] = json!(body);
         }
-        Some(view)
+        let mut view = view.as_object().cloned()?;
+        self.put_errors(&mut view, TaskId(call.task));
+        let next = self.seen.get(&TaskId(call.task)).and_then(|seen| seen.next);
+        if let Some(next) = next.filter(|_| call.state == CALLED) {
+            view.insert("nextDeliveryTime".into(), json!(next));
+        }
+        Some(Value::Object(view))
     }
 }
 
@@ -434,6 +458,34 @@ mod tests {
         assert!(failed["reason"].is_string() && live["reason"].is_null(), "why, where it failed");
         let done = told(RunState::Done, None, &[INIT, FIRST], &[]);
         assert_eq!(shape(&done), ["sequential:STEP_SUCCESS", "sequential:STEP_SUCCESS"]);
+    }
+
+    #[test]
+    fn f5_what_is_known_of_a_step_beside_its_result_is_told() {
+        // Seen to fail: with the fields that a client knows left out of `step` and `next`.
+        let waited = r#"{"stepId":1,"waitEventId":"e","timeout":"1m","waitTimeoutDeadline":7,"out":"1"}"#;
+        let invoked = r#"{"stepId":2,"invokedWorkflowRunId":"wfr_2","invokedWorkflowCreatedAt":9,"out":"1"}"#;
+        let headers = vec![("upstash-error-step-name".to_owned(), "charge".to_owned())];
+        let answer = Answered { status: 500, headers, body: String::new() };
+        let tried = Seen {
+            errors: vec![(1, "no".into(), Some(answer)), (2, "late".into(), None)],
+            ..Seen::default()
+        };
+        let spec = read(&[("Upstash-Retry-Delay", "10")].into_iter().collect()).expect("headers");
+        let head = RunHead { spec, ..RunHead::default() };
+        let steps = [INIT, ("step/1", waited), ("step/2", invoked)];
+        let log = told_of(RunState::Live, &head, &steps, &[(3, tried)]);
+        let step = |group: usize| &log["steps"][group]["steps"][0];
+        let told =
+            ["waitTimeoutDuration", "waitTimeoutDeadline", "waitTimeout"].map(|name| step(1)[name].clone());
+        assert_eq!(told, [json!("1m"), json!(7), json!(false)], "an event came in time");
+        assert_eq!((step(2).get("waitTimeout"), &step(2)["invokedWorkflowRunId"]), (None, &json!("wfr_2")));
+        assert_eq!(
+            (&step(3)["stepName"], &step(3)["retryDelay"]),
+            (&json!("charge"), &json!("10")),
+            "the last that said it"
+        );
+        assert_eq!(step(1)["retryDelay"], "10");
     }
 
     #[test]

@@ -22,11 +22,11 @@ mod slice;
 mod step;
 mod waiting;
 
-pub(crate) use ask::{Ask, Kind, headers_of, run_id};
+pub(crate) use ask::{Ask, Kind, RUN_ID, headers_of, run_id};
 pub(crate) use inherit::inherit;
 pub(crate) use log::{RunLog, Seen, state as state_name};
 pub(crate) use own_limits::{check_own_limits, own_limits};
-pub(crate) use run::{Failed, FailureCall, Invoker, RunHead, is_own_name, own_name, result_text};
+pub(crate) use run::{CALLED, Failed, FailureCall, Invoker, RunHead, is_own_name, own_name, result_text};
 pub(crate) use slice::{SDK_INIT, Slice, from_init, is_superseded, slice};
 pub(crate) use step::{CallType, Kept, Step};
 pub(crate) use waiting::{StoredEvent, Wait, WaitAsk, event_data, event_id};

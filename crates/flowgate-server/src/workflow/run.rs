@@ -95,6 +95,9 @@ fn yes() -> bool {
     true
 }
 
+/// The state of a failure function while it is told.
+pub(crate) const CALLED: &str = "CALLBACK_INPROGRESS";
+
 /// How far the run's failure function was told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FailureCall {
@@ -102,7 +105,7 @@ pub(crate) struct FailureCall {
     /// The last message that told it, once one was sent.
     #[serde(default)]
     pub(crate) task: i64,
-    /// `CALLBACK_INPROGRESS`, `CALLBACK_SUCCESS` or `CALLBACK_FAIL`.
+    /// [`CALLED`], `CALLBACK_SUCCESS`, `CALLBACK_FAIL` or `CALLBACK_CANCELED`.
     pub(crate) state: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) answer: Option<Answered>,

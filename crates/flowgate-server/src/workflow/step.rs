@@ -36,6 +36,15 @@ pub(crate) struct Step {
     pub(crate) wait_timeout: Option<bool>,
     #[serde(default)]
     pub(crate) timeout: Option<Value>,
+    /// What this server adds where it ends a wait, or brings the result of an invocation.
+    #[serde(default)]
+    pub(crate) wait_timeout_deadline: Option<Value>,
+    #[serde(default)]
+    pub(crate) invoked_workflow_run_id: Option<Value>,
+    #[serde(default)]
+    pub(crate) invoked_workflow_url: Option<Value>,
+    #[serde(default)]
+    pub(crate) invoked_workflow_created_at: Option<Value>,
 }
 
 fn one() -> u64 {

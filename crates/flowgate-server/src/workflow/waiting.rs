@@ -114,6 +114,8 @@ impl Wait {
     pub(crate) fn step_with(&self, data: Option<&str>) -> Value {
         let mut step = self.step.as_object().cloned().unwrap_or_default();
         step.insert("waitEventId".into(), json!(self.event));
+        step.insert("timeout".into(), json!(self.timeout));
+        step.insert("waitTimeoutDeadline".into(), json!(self.deadline));
         match data {
             Some(data) => step.insert("out".into(), json!(data)),
             None => step.insert("waitTimeout".into(), json!(true)),

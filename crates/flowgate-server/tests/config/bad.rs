@@ -64,7 +64,8 @@ fn a_server_does_not_start_with_a_wrong_file() {
     assert_eq!(
         ran.errors(),
         [
-            "flowgate.toml:2:1: server: unknown field `port`; accepted: listen, max_requests, max_connections, idle_timeout, flow_control_mode, egress_proxy, egress_ca"
+            "flowgate.toml:2:1: server: unknown field `port`; accepted: listen, max_requests, max_connections, \
+                idle_timeout, flow_control_mode, egress_proxy, egress_ca"
         ]
     );
 }
@@ -97,8 +98,7 @@ fn a_file_full_of_mistakes_is_told_the_first_hundred() {
     let ran = folder.write("flowgate.toml", list).flowgate(&["check"], &[]);
     assert_eq!(
         ran.errors(),
-        [
-            "flowgate.toml:2:13: gateway.upstreams is a list; accepted: a list of URLs, like [\"http://127.0.0.1:9000\"], of up to 1000"
-        ]
+        ["flowgate.toml:2:13: gateway.upstreams is a list; accepted: a list of URLs, like \
+                [\"http://127.0.0.1:9000\"], of up to 1000"]
     );
 }

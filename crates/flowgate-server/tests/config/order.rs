@@ -66,7 +66,8 @@ fn a_bad_value_says_where_it_came_from() {
         (
             "FLOWGATE_GATEWAY_IDLE_TIMEOUT",
             "60",
-            "gateway.idle_timeout is \"60\"; accepted: a time from 1ms to 366d, like \"250ms\", \"10s\", \"1m\" or \"1h30m\"".into(),
+            "gateway.idle_timeout is \"60\"; accepted: a time from 1ms to 366d, like \"250ms\", \"10s\", \"1m\" \
+                or \"1h30m\"".into(),
         ),
         ("FLOWGATE_GATEWAY_LISTN", "x", "unknown variable; did you mean FLOWGATE_GATEWAY_LISTEN?".into()),
         (

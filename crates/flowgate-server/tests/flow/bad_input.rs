@@ -8,8 +8,9 @@ use crate::kit::Kit;
 on_every_store! {
     #[test]
     async fn s2_what_cannot_be_is_told_with_what_can_and_nothing_is_stored(kit: &Kit) {
-        // Seen to fail: with any text accepted as a number of retries; with axum's own `Path`, what is no UTF-8 was answered with no JSON;
-        // with any text for a cursor of runs, 200 and the first page; with a number beyond those of the store, 200 and an empty last page.
+        // Seen to fail: with any text accepted as a number of retries; with axum's own `Path`, what is no UTF-8 was
+        // answered with no JSON; with any text for a cursor of runs, 200 and the first page; with a number beyond those
+        // of the store, 200 and an empty last page.
         let server = kit.server();
         let header = |name: &'static str, value: &'static str, says: &'static str| {
             (Method::POST, "/v2/publish/https://example.com", vec![(name, value)], "", says)
@@ -27,12 +28,14 @@ on_every_store! {
             header("Upstash-Flow-Control-Key", "k", "either rate=X or parallelism=Y"),
             header("Upstash-Flow-Control-Value", "rate=1", "Upstash-Flow-Control-Key"),
             header("Upstash-Callback-Retries", "x", "Upstash-Callback-Retries is"),
-            (Method::POST, "/v2/publish/https://example.com", vec![("Upstash-Flow-Control-Key", "k"), ("Upstash-Flow-Control-Value", "rate=1,rate=3")], "", "more than once"),
+            (Method::POST, "/v2/publish/https://example.com", vec![("Upstash-Flow-Control-Key", "k"),
+                ("Upstash-Flow-Control-Value", "rate=1,rate=3")], "", "more than once"),
             header("Upstash-Content-Based-Deduplication", "maybe", "true or false"),
             (Method::POST, "/v2/publish/ftp://example.com", vec![], "", "http://"),
             (Method::POST, "/v2/publish/https://", vec![], "", "host"),
             (Method::POST, "/v2/enqueue/a%20b/https://example.com", vec![], "", "letters"),
-            (Method::POST, "/v2/enqueue/q/https://example.com", vec![("Upstash-Flow-Control-Key", "k"), ("Upstash-Flow-Control-Value", "rate=1")], "", "limits of its own"),
+            (Method::POST, "/v2/enqueue/q/https://example.com", vec![("Upstash-Flow-Control-Key", "k"),
+                ("Upstash-Flow-Control-Value", "rate=1")], "", "limits of its own"),
             (Method::POST, "/v2/batch", vec![], "{", "send a list"),
             (Method::POST, "/v2/batch", vec![], r#"[{"destination": "https://e.com", "headers": {"a": []}}]"#, "send a string"),
             (Method::POST, "/v2/queues", vec![], "{}", "queueName"),
@@ -62,7 +65,8 @@ on_every_store! {
             assert_eq!(answer.status, 400, "{path} {headers:?}: {answer:?}");
             assert!(answer.error().contains(says), "{path} {headers:?}: {answer:?}");
         }
-        for path in ["/v2/messages/msg_1", "/v2/dlq/dlq_1", "/v2/queues/none", "/v2/schedules/none", "/v2/topics/none", "/v2/flowControl/none", "/v2/nothing"] {
+        for path in ["/v2/messages/msg_1", "/v2/dlq/dlq_1", "/v2/queues/none", "/v2/schedules/none",
+            "/v2/topics/none", "/v2/flowControl/none", "/v2/nothing"] {
             assert_eq!(server.ask(Method::GET, path, &[], "").await.status, 404, "{path}");
         }
         assert_eq!(server.ask(Method::PUT, "/v2/batch", &[], "").await.status, 405);

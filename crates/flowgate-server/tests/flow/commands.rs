@@ -75,7 +75,8 @@ async fn f6_thousands_of_keys_are_listed_and_more_are_told_of() {
     let key = |number: usize| {
         json!({
             "destination": "http://127.0.0.1:1/x",
-            "headers": { "Upstash-Delay": "1h", "Upstash-Flow-Control-Key": format!("k{number:05}"), "Upstash-Flow-Control-Value": "parallelism=1" },
+            "headers": { "Upstash-Delay": "1h", "Upstash-Flow-Control-Key": format!("k{number:05}"),
+                "Upstash-Flow-Control-Value": "parallelism=1" },
         })
     };
     for from in (0..10_050).step_by(1050) {
@@ -135,7 +136,8 @@ on_every_store! {
         said(&server, &["keys", "pause", "jobs"]);
         for _ in 0..2 {
             let url = endpoint.url("/ok/jobs");
-            let id = said(&server, &["publish", &url, "--key", "jobs", "--parallelism", "3", "--body", "hello", "-H", "X-Mine: 1"]);
+            let id = said(&server, &["publish", &url, "--key", "jobs", "--parallelism", "3", "--body", "hello", "-H",
+                "X-Mine: 1"]);
             assert!(id.starts_with("msg_"), "{id}");
         }
         let listed = said(&server, &["keys"]);

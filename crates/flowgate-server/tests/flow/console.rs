@@ -62,7 +62,8 @@ on_every_store! {
     async fn s3_the_console_is_for_whoever_is_logged_in_and_its_changes_for_its_own_page(kit: &Kit) {
         // Seen to fail: with the header of the session's token not asked for, and with the origin not looked at.
         let server = kit.server_with(&[]);
-        for path in ["/console/data/keys", "/console/data/queues", "/console/data/gates", "/console/live", "/console/api/v2/keys"] {
+        for path in ["/console/data/keys", "/console/data/queues", "/console/data/gates", "/console/live",
+            "/console/api/v2/keys"] {
             let answer = server.ask_plainly(Method::GET, path, &[], "").await;
             assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{path}");
             let bearer = server.ask(Method::GET, path, &[], "").await;
@@ -84,15 +85,16 @@ on_every_store! {
             let answer = server.ask_plainly(Method::POST, pause, headers, "").await;
             assert_eq!(answer.status, StatusCode::FORBIDDEN, "{headers:?}");
         }
-        assert_eq!(server.ask(Method::GET, "/v2/flowControl/k", &[], "").await.status, StatusCode::NOT_FOUND, "nothing was changed");
+        assert_eq!(server.ask(Method::GET, "/v2/flowControl/k", &[], "").await.status, StatusCode::NOT_FOUND, "nothing \
+            was changed");
         assert_eq!(page.ask(Method::POST, pause, "").await.status, StatusCode::OK);
         assert_eq!(server.get("/v2/flowControl/k").await["isPaused"], true);
     }
 
     #[test]
     async fn s3_a_session_ends_with_its_token_and_with_a_log_out(kit: &Kit) {
-        // Seen to fail: with the session's token not looked up again; and with the stream looked at only when it begins, it goes on
-        // telling for as long as the page stays open.
+        // Seen to fail: with the session's token not looked up again; and with the stream looked at only when it
+        // begins, it goes on telling for as long as the page stays open.
         let server = kit.server_with(&[]);
         let (first, second) = (log_in(&server).await, log_in(&server).await);
         assert_ne!(first.cookie, second.cookie);
@@ -109,7 +111,8 @@ on_every_store! {
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         let listed = run(&["token", "list"]);
-        let id = listed.lines().find(|line| line.contains("first")).and_then(|line| line.split_whitespace().find(|word| word.len() >= 12)).unwrap().to_owned();
+        let id = listed.lines().find(|line| line.contains("first")).and_then(|line| line.split_whitespace()
+            .find(|word| word.len() >= 12)).unwrap().to_owned();
         run(&["token", "revoke", &id]);
         let started = Instant::now();
         loop {
@@ -167,8 +170,8 @@ on_every_store! {
 
     #[test]
     async fn f6_the_figure_of_keys_counts_those_that_are_listed(kit: &Kit) {
-        // Seen to fail: with the store's keys counted, those of queues did and those that are idle did not; with those of namespaces
-        // not left out, there were five.
+        // Seen to fail: with the store's keys counted, those of queues did and those that are idle did not; with those
+        // of namespaces not left out, there were five.
         let (server, endpoint) = (kit.server_with(&[]), Endpoint::start().await);
         let page = log_in(&server).await;
         for key in ["idle", "idle-too"] {
@@ -216,7 +219,8 @@ on_every_store! {
         let first = page.get("/console/data/keys?show=busiest&count=2").await;
         assert_eq!(names(&first), ["gamma", "beta"]);
         // What follows has the order of the names, from the first on; so has what is searched.
-        let next = page.get(&format!("/console/data/keys?show=busiest&count=2&after={}", first["next"].as_str().unwrap().replace(' ', "%20"))).await;
+        let next = page.get(&format!("/console/data/keys?show=busiest&count=2&after={}",
+            first["next"].as_str().unwrap().replace(' ', "%20"))).await;
         assert_eq!((names(&next), &next["next"]), (["alpha", "beta"].map(str::to_owned).to_vec(), &json!("beta")));
         let last = page.get("/console/data/keys?show=busiest&count=2&after=beta").await;
         assert_eq!((names(&last), &last["next"]), (vec!["gamma".to_owned()], &Value::Null));
@@ -268,7 +272,8 @@ on_every_store! {
         for part in ["subject", "held_by", "facts", "help", "place"] {
             assert_eq!(said[part], key[part], "{part}");
         }
-        for (what, status) in [("key:k", 200), ("queue:flowgate:messages", 200), (&*second, 200), ("key:none", 404), ("nonsense", 400)] {
+        for (what, status) in [("key:k", 200), ("queue:flowgate:messages", 200), (&*second, 200), ("key:none", 404),
+            ("nonsense", 400)] {
             let answer = server.ask(Method::GET, &format!("/v2/explain?what={what}"), &[], "").await;
             assert_eq!(answer.status, status, "{what}: {answer:?}");
         }
@@ -286,7 +291,8 @@ on_every_store! {
         assert_eq!(page.ask(Method::POST, "/console/data/queues/flowgate:messages", r#"{"max": 7, "paused": true}"#).await.status, 200);
         assert_eq!(page.ask(Method::POST, "/console/data/cluster", r#"{"max": 9}"#).await.status, 200);
         let told = page.get("/console/data/queues").await;
-        assert_eq!((&told["queues"][0]["max"], &told["queues"][0]["isPaused"], &told["cluster"]["cap"]), (&json!(7), &json!(true), &json!(9)));
+        assert_eq!((&told["queues"][0]["max"], &told["queues"][0]["isPaused"], &told["cluster"]["cap"]), (&json!(7),
+            &json!(true), &json!(9)));
         assert_eq!(told["workers"][0]["name"], "flowgate serve");
         assert_eq!(page.ask(Method::POST, "/console/data/queues/flowgate:messages", r#"{"max": null, "paused": false}"#).await.status, 200);
         let told = page.get("/console/data/queues").await;
@@ -378,4 +384,14 @@ async fn s4_tries_to_log_in_and_pages_that_watch_have_a_bound() {
     }
     assert_eq!(refused, 11, "thirty tries a minute, one of which was right");
     assert_eq!(server.stop(), Some(0), "streams end with the server");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f6_what_is_live_is_not_kept_by_a_proxy_in_between() {
+    // Seen to fail: without the header. By nginx with its defaults a page heard nothing at all for six seconds.
+    let kit = Kit::sqlite();
+    let server = kit.server();
+    let page = log_in(&server).await;
+    let told = server.ask_plainly(Method::HEAD, "/console/live", &[("cookie", &page.cookie)], "").await;
+    assert_eq!((told.status, told.header("x-accel-buffering")), (StatusCode::OK, "no"));
 }

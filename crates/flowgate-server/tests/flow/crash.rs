@@ -49,7 +49,8 @@ on_every_store! {
         let done = flowgate(&["send", "--wait", "--delay=3s", "resize", r#"{"image": 7}"#]).output().unwrap();
         assert!(done.status.success(), "{done:?}");
         assert_eq!(endpoint.calls().len(), 0);
-        for arguments in [&["send", "--queue=flowgate:messages", "x"][..], &["worker", "--queue=flowgate:messages", "--", "cat"]] {
+        for arguments in [&["send", "--queue=flowgate:messages", "x"][..], &["worker", "--queue=flowgate:messages",
+            "--", "cat"]] {
             let refused = flowgate(arguments).output().unwrap();
             assert_eq!(refused.status.code(), Some(2), "{refused:?}");
             assert!(String::from_utf8_lossy(&refused.stderr).contains("`flowgate serve`"), "{refused:?}");

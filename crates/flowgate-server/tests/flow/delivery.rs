@@ -247,7 +247,8 @@ on_every_store! {
 
     #[test]
     async fn f7_a_group_ends_with_its_last_endpoint_settings_and_all(kit: &Kit) {
-        // Seen to fail: with the settings kept, the group stayed, and what was sent to it was answered with 201 and an empty list.
+        // Seen to fail: with the settings kept, the group stayed, and what was sent to it was answered with 201 and an
+        // empty list.
         let server = kit.server();
         let one = json!({ "endpoints": [{ "url": "http://127.0.0.1:9/" }] }).to_string();
         server.ask(Method::POST, "/v2/topics/g/endpoints", &[], &one).await;
@@ -355,7 +356,8 @@ on_every_store! {
         }
         let of = async |state: &str, least: usize| -> HashSet<String> {
             let path = format!("/v2/events?state={state}&count=1000");
-            let found = server.until(&path, &format!("{least} are {state}"), |found| found["events"].as_array().unwrap().len() >= least).await;
+            let found = server.until(&path, &format!("{least} are \
+                {state}"), |found| found["events"].as_array().unwrap().len() >= least).await;
             found["events"].as_array().unwrap().iter().map(|event| event["messageId"].to_string()).collect()
         };
         let delivered = of("DELIVERED", ALL - cancelled).await;

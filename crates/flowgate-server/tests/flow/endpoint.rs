@@ -1,7 +1,8 @@
 //! The endpoint that receives deliveries, and remembers each of them.
 //!
 //! Paths say what it does: `/ok/…` answers at once, `/hold/…` when it is told to, `/status/500/…` with that status, `/fail/2/…`
-//! fails so often and then works, `/later/2/…` as well, without a word about when to come again, `/large/9/…` with so many bytes.
+//! fails so often and then works, `/later/2/…` as well, without a word about when to come again, `/large/9/…` with so many bytes,
+//! `/final/…` fails for good, with a header that is no UTF-8.
 
 use std::{
     collections::HashMap,
@@ -14,7 +15,7 @@ use axum::{
     Router,
     body::Bytes,
     extract::{DefaultBodyLimit, State},
-    http::{HeaderMap, Method, StatusCode, Uri},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
 use tokio::{
@@ -194,8 +195,9 @@ async fn receive(
             "a".repeat(parts.get(1).and_then(|part| part.parse().ok()).unwrap_or(0)).into_response()
         }
         Some("final") => {
-            (StatusCode::from_u16(489).unwrap(), [("upstash-nonretryable-error", "true")], "never")
-                .into_response()
+            let odd = HeaderValue::from_bytes(b"caf\xe9 \xc5\x81").unwrap();
+            let headers = [("upstash-nonretryable-error", HeaderValue::from_static("true")), ("x-odd", odd)];
+            (StatusCode::from_u16(489).unwrap(), headers, "never").into_response()
         }
         _ => "done".into_response(),
     }

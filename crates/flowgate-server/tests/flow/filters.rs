@@ -140,13 +140,15 @@ on_every_store! {
             ("host=elsewhere.com".to_owned(), &[]),
         ] {
             let found = server.get(&format!("/v2/workflows/events?{query}")).await;
-            let found: Vec<&str> = found["runs"].as_array().unwrap().iter().map(|run| run["workflowRunId"].as_str().unwrap()).collect();
+            let found: Vec<&str> = found["runs"].as_array().unwrap().iter().map(|run| run["workflowRunId"].as_str()
+                .unwrap()).collect();
             assert_eq!(found, ids, "{query}");
         }
         let cancel = async |query: &str| server.ask(Method::DELETE, &format!("/v2/workflows/runs?{query}"), &[], "").await;
         assert_eq!(cancel("host=elsewhere.com").await.json()["cancelled"], 0);
         assert_eq!(cancel("workflowUrlExactMatch=yes").await.status, 400);
-        assert_eq!(cancel(&format!("workflowUrl={}&workflowUrlExactMatch=true", endpoint.url("/ok/r"))).await.json()["cancelled"], 0);
+        assert_eq!(cancel(&format!("workflowUrl={}&workflowUrlExactMatch=true",
+            endpoint.url("/ok/r"))).await.json()["cancelled"], 0);
         assert_eq!(cancel("host=127.0.0.1&path=/ok/runner").await.json()["cancelled"], 1);
         assert_eq!(cancel(&format!("workflowUrl={}", endpoint.url("/ok/r"))).await.json()["cancelled"], 1);
     }

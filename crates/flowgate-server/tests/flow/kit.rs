@@ -321,7 +321,8 @@ impl Server {
 
     /// From now on it cannot write to its files any more, or can again.
     pub(crate) fn set_full(&self, is_full: bool) {
-        let script = "import resource as r, sys; at, full = map(int, sys.argv[1:]); r.prlimit(at, r.RLIMIT_FSIZE, (1 if full else r.RLIM_INFINITY, r.RLIM_INFINITY))";
+        let script = "import resource as r, sys; at, full = map(int, sys.argv[1:]); r.prlimit(at, r.RLIMIT_FSIZE, (1 \
+            if full else r.RLIM_INFINITY, r.RLIM_INFINITY))";
         let (process, full) = (self.child.id().to_string(), u8::from(is_full).to_string());
         let done = Command::new("python3").args(["-c", script, &process, &full]).status();
         assert!(done.expect("python3 is there: ./test installs it").success());

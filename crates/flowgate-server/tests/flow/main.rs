@@ -24,6 +24,7 @@ mod metrics;
 mod namespaces;
 mod outage;
 mod overload;
+mod production;
 mod prometheus;
 mod schema;
 mod sdk;

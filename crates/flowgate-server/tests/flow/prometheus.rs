@@ -31,7 +31,8 @@ impl Prometheus {
         let folder = std::env::temp_dir().join(format!("flowgate-prometheus-{}-{port}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let config = format!(
-            "scrape_configs:\n  - job_name: flowgate\n    scrape_interval: 1s\n    authorization: {{ credentials: '{}' }}\n    static_configs: [{{ targets: ['{}'] }}]\n",
+            "scrape_configs:\n  - job_name: flowgate\n    scrape_interval: 1s\n    authorization: {{ credentials: '{}' \
+                }}\n    static_configs: [{{ targets: ['{}'] }}]\n",
             server.token, server.address
         );
         let file = folder.join("prometheus.yml");

@@ -254,7 +254,8 @@ async fn runs(server: &Server, endpoint: &Endpoint, document: &mut Document) {
         .ask(server, Method::POST, "/v2/publish/{destination}", &format!("/v2/publish/{url}"), (&run, "1"))
         .await;
     let wait = |step: u32| {
-        json!({ "url": url, "timeout": "1h", "timeoutHeaders": { "Upstash-Label": ["a"] }, "step": { "stepId": step, "stepType": "Wait" } })
+        json!({ "url": url, "timeout": "1h", "timeoutHeaders": { "Upstash-Label": ["a"] }, "step": { "stepId": step,
+            "stepType": "Wait" } })
             .to_string()
     };
     let of_run = [("Upstash-Workflow-RunId", "wfr_live")];

@@ -28,6 +28,18 @@ async fn a_second_signal_ends_it_at_once_and_says_what_was_cut_off() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hang_up_does_not_end_a_server_that_has_no_gateway_to_reload() {
+    // Seen to fail: with nobody to hear it, the signal ended the server on the spot.
+    let kit = Kit::sqlite();
+    let server = kit.server();
+    server.signal("HUP");
+    server.says("not reloaded: this server has no gateway").await;
+    server.signal("TERM");
+    server.says("stopped: nothing was left under way").await;
+    assert_eq!(server.end(), Some(0));
+}
+
 #[test]
 fn g10_a_server_whose_store_does_not_answer_ends_before_it_has_started() {
     // Seen to fail: with signals looked at when all is open, it ended when the store was given up, and with 1.

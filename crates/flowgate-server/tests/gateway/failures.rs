@@ -183,6 +183,27 @@ fn w3_a_connection_that_dies_under_a_request_fails_it_unless_it_is_safe_to_repea
 }
 
 #[test]
+fn w3_a_request_that_an_upstream_has_begun_to_answer_is_not_repeated() {
+    // Seen to fail: with all repeated that failed on a connection that was kept.
+    for said in ["no such protocol\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 102 Processing\r\n\r\n"]
+    {
+        let upstream = Upstream::new();
+        let program = Program::before(upstream.address, "workers = 1", &route(""));
+        let mut client = program.client();
+        client.ask("GET", "/a", "");
+        let (mut asked, _) = upstream.take();
+        asked.send(OK_AND_ON);
+        assert_eq!(client.read().status(), 200);
+        client.ask("GET", "/b", "");
+        asked.read();
+        asked.send(said);
+        drop(asked);
+        assert_eq!(told(&program, &client.read()), (502, "PLATFORM.UPSTREAM_FAILED".to_owned()), "{said}");
+        assert!(upstream.is_quiet(), "{said}: it is asked once");
+    }
+}
+
+#[test]
 fn w3_where_one_upstream_is_down_the_next_one_is_asked() {
     // Seen to fail: with only the first of them tried.
     let (_socket, gone) = nobody();

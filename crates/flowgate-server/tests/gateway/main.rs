@@ -3,6 +3,8 @@
 mod client;
 mod connections;
 mod failures;
+mod h2_client;
+mod h2_upstream;
 mod hang_ups;
 mod headers;
 mod hostile;

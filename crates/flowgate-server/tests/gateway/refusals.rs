@@ -162,8 +162,8 @@ fn w2_a_refusal_reaches_one_who_is_still_sending() {
 
 #[test]
 fn w2_one_who_sends_a_short_body_behind_its_head_can_ask_again_after_a_refusal() {
-    // Seen to fail: with every body that is not there yet left unread: the connection is closed, and under overload everybody opens
-    // another one.
+    // Seen to fail: with every body that is not there yet left unread: the connection is closed, and under overload
+    // everybody opens another one.
     let upstream = Service::new();
     let program = Program::before(upstream.address, "", ROUTE);
     let _held: Vec<_> = (0..2).map(|_| upstream.hold(&program, "/actions/a", "X-Key: one\r\n")).collect();
@@ -199,7 +199,8 @@ fn w2_nobody_waits_for_ever_for_a_body_that_nobody_wants() {
 
 #[test]
 fn w2_one_whose_unwanted_body_has_come_has_as_long_to_ask_again_as_any_other() {
-    // Seen to fail: with the end of the body seen only when the next request follows it: the connection is closed after 5 seconds.
+    // Seen to fail: with the end of the body seen only when the next request follows it: the connection is closed after
+    // 5 seconds.
     let upstream = Service::new();
     let program = Program::before(upstream.address, "", ROUTE);
     let _held: Vec<_> = (0..2).map(|_| upstream.hold(&program, "/actions/a", "X-Key: one\r\n")).collect();

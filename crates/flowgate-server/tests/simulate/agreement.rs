@@ -1,7 +1,7 @@
 //! What `simulate` says is what a real gate does with the same workload, and what the durable tasks do.
 //!
-//! Asked for is an agreement within 5 % on throughput and mean wait. Under a clock moved by hand there is nothing to be off by, so
-//! here it is exact: every start, every refusal, every wait.
+//! Asked for is an agreement within 5 % on throughput and mean wait. Under a clock moved by hand there is nothing to be
+//! off by, so here it is exact: every start, every refusal, every wait.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! A trace played through the durable tasks: a real SQLite decides who starts, under a clock moved by hand.
 //!
-//! The worker here has a slot for everybody and takes turns as the real one does: what ends is settled and replaced in one turn, and
-//! what falls due by time is seen to by the store's own upkeep. Time jumps from one moment to the next, so nothing depends on the
-//! machine.
+//! The worker here has a slot for everybody and takes turns as the real one does: what ends is settled and replaced in
+//! one turn, and what falls due by time is seen to by the store's own upkeep. Time jumps from one moment to the next,
+//! so nothing depends on the machine.
 
 use std::{
     cmp::Reverse,

@@ -42,8 +42,9 @@ fn tell(text: &str) {
     println!("{text}");
 }
 
-/// Seen to fail: with a lease that was over renewed when the database was back, slots stayed with nobody, and up to 45 messages never came;
-/// with tasks put back after others were taken, and with a message that the store failed tried again later, the queue was out of order.
+/// Seen to fail: with a lease that was over renewed when the database was back, slots stayed with nobody, and up to 45
+/// messages never came; with tasks put back after others were taken, and with a message that the store failed tried
+/// again later, the queue was out of order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_a_fleet_under_fire_keeps_every_promise() {
     let cluster = tokio::task::spawn_blocking(|| Postgres::start(Options::durable())).await.unwrap().unwrap();
@@ -51,9 +52,9 @@ async fn s1_a_fleet_under_fire_keeps_every_promise() {
     survive("3 servers on PostgreSQL", kit, 3, Some(Arc::new(cluster))).await;
 }
 
-/// Seen to fail: with what a killed server held put at the end of its line, messages of the queue came after ones sent much later; with a
-/// cancel that is only said to be done, and with half of each delay, messages came that should not have; and with steps left out of a
-/// delivery, no run ended.
+/// Seen to fail: with what a killed server held put at the end of its line, messages of the queue came after ones sent
+/// much later; with a cancel that is only said to be done, and with half of each delay, messages came that should not
+/// have; and with steps left out of a delivery, no run ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_a_server_under_fire_keeps_every_promise() {
     survive("a server on SQLite", Kit::sqlite(), 1, None).await;

@@ -1,7 +1,8 @@
-//! Workflows under fire: an endpoint that does what a client library does, and says whether each run came to its end as it should.
+//! Workflows under fire: an endpoint that does what a client library does, and says whether each run came to its end as
+//! it should.
 //!
-//! A run has a step, a sleep, three steps at once, an event it waits for, and a last step. Whatever was accepted stays: the result of
-//! a step is the same in every delivery that has it.
+//! A run has a step, a sleep, three steps at once, an event it waits for, and a last step. Whatever was accepted stays:
+//! the result of a step is the same in every delivery that has it.
 
 use std::{
     collections::HashMap,
@@ -281,7 +282,10 @@ impl Runs {
             let step = json!({ "stepId": ASLEEP, "stepName": "s", "stepType": "SleepFor", "sleepFor": 1, "concurrent": 1 });
             self.submit(number, &[step], Some(SLEEP)).await;
         } else if !told.is_planned {
-            let plan = |step: &u64| json!({ "stepId": 0, "stepName": "s", "stepType": "Run", "targetStep": step, "concurrent": AT_ONCE.len() });
+            let plan = |step: &u64| {
+                json!({ "stepId": 0, "stepName": "s", "stepType": "Run", "targetStep": step,
+                "concurrent": AT_ONCE.len() })
+            };
             self.submit(number, &AT_ONCE.iter().map(plan).collect::<Vec<_>>(), None).await;
         } else if !AT_ONCE.iter().all(|step| told.has(*step)) {
             // Whoever is the last of them goes on.

@@ -44,7 +44,8 @@ fn s2_who_looks_at_a_store_that_is_not_there_makes_none() {
     ] {
         let said = Said::by(crate::program::flowgate(&folder, "sqlite:none.db").args(arguments));
         assert_eq!(said.code, Some(1), "{arguments:?}: {said:?}");
-        let told = "error: sqlite:none.db: there is no such file; go where the store is, or name it with --store or FLOWGATE_STORE\n";
+        let told = "error: sqlite:none.db: there is no such file; change to its folder, or name it with --store or \
+            FLOWGATE_STORE\n";
         assert_eq!(said.stderr, told, "{arguments:?}");
     }
     assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0);
@@ -131,7 +132,8 @@ fn t6_a_task_is_sent_with_all_its_options_and_found_again() {
         let text = place.told(&["tasks", "1"]);
         assert_eq!(
             text,
-            "task 1: waiting, 0 ahead in its lane\n  kind      plain\n  body      null\n  starts    0 of 3\n  queue     default\n  \
+            "task 1: waiting, 0 ahead in its lane\n  kind      plain\n  body      null\n  starts    0 of 3\n  \
+                queue     default\n  \
              why       flowgate explain 1\n"
         );
         let lists = Said::by(&mut place.flowgate(&["tasks", "--json"])).json();
@@ -168,7 +170,8 @@ fn t6_a_body_may_come_from_standard_input_and_options_that_cannot_be_are_told() 
         ),
         (
             &["explain", "acme"],
-            "error: RC5003: option `subject` is \"acme\"; accepted: the number of a task, the id of a message (`msg_…`) or of a dead letter (`dlq_…`), `key:` and a key, or `queue:` and a queue\n",
+            "error: RC5003: option `subject` is \"acme\"; accepted: the number of a task, the id of a message \
+                (`msg_…`) or of a dead letter (`dlq_…`), `key:` and a key, or `queue:` and a queue\n",
         ),
     ] {
         let said = place.run(arguments);

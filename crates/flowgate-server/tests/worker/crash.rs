@@ -1,6 +1,13 @@
 //! Workers that die, and workers that are told to stop.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+    time::Duration,
+};
+
+use flowgate_tasks::store::State;
 
 use crate::{
     kit::{Place, on_both},
@@ -66,7 +73,8 @@ fn now() -> u64 {
 
 #[test]
 fn t7_a_signal_lets_running_tasks_end_and_a_second_one_stops_at_once() {
-    // Seen to fail: with the second signal not heard, it waits for the drain to end; with nothing settled then, what ran was its for an hour.
+    // Seen to fail: with the second signal not heard, it waits for the drain to end; with nothing settled then, what
+    // ran was its for an hour.
     let place = Place::sqlite("signals");
     let slow = |count: usize| {
         let task =
@@ -107,4 +115,78 @@ fn t7_a_signal_lets_running_tasks_end_and_a_second_one_stops_at_once() {
     assert_eq!(code, Some(0), "{said:?}");
     let told = "stopped: 0 tasks settled, 2 ended by the deadline and tried again: ";
     assert!(said.iter().any(|line| line.starts_with(told)), "{said:?}");
+}
+
+/// Who has a file locked, until it is dropped, or waits for its lock for 25 seconds.
+struct Locking(std::process::Child);
+
+impl Locking {
+    fn start(file: &std::path::Path) -> Self {
+        let script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], 25, isolation_level=None); \
+            print('begins', flush=True); db.execute('BEGIN IMMEDIATE'); print('locked', flush=True); sys.stdin.read()";
+        let mut command = std::process::Command::new(crate::program::python());
+        command.args(["-S", "-E", "-c", script]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Locking(command.stderr(Stdio::null()).spawn().expect("python3 runs"))
+    }
+
+    /// Waits until it says this.
+    fn until(&mut self, text: &str) {
+        let said = BufReader::new(self.0.stdout.as_mut().expect("it was asked for"));
+        assert!(said.lines().map_while(Result::ok).any(|line| line == text), "it says {text}");
+    }
+}
+
+impl Drop for Locking {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn t7_a_worker_ends_by_two_signals_though_another_process_has_its_file_locked() {
+    // Seen to fail: with the lock waited for in one go and to the end, its last words were said, and it went on for a minute.
+    let place = Place::sqlite("locked");
+    let mut worker = place.worker(&["--processes=1", "--lease=1h"], SCRIPT);
+    let slow = flowgate_tasks::NewTask::new("slow", b"600000".to_vec());
+    let id = place.send(vec![slow])[0];
+    begun(&place, 1);
+    let file = place.folder.join("flowgate.db");
+    let mut holder = Locking::start(&file);
+    holder.until("locked");
+    worker.signal("TERM");
+    worker.until("stopping: ");
+    worker.signal("TERM");
+    worker.until("stopped at once: what ran is run again when the lease has run out");
+    let mut patient = Locking::start(&file);
+    patient.until("begins");
+    let (code, said) = worker.end();
+    assert_eq!(code, Some(143), "{said:?}");
+    assert!(patient.0.try_wait().expect("a look").is_none(), "it has waited no longer than others do");
+    drop((patient, holder));
+    let look = place.wait(place.store.look_at_task(id)).expect("the store answers").expect("a task");
+    assert!(matches!(look.state, State::Held { .. }), "{look:?}");
+}
+
+#[test]
+fn t7_what_a_process_has_read_has_begun_also_where_its_worker_has_not_seen_it() {
+    // Seen to fail: with what was last seen of the pipe decisive, the task went back as if it had never begun.
+    let place = Place::sqlite("unseen");
+    let script = r#"
+import os, signal, sys, time
+while not os.path.exists("ready"): time.sleep(0.01)
+sys.stdin.readline()
+os.kill(os.getppid(), signal.SIGINT)
+time.sleep(60)
+"#;
+    let mut worker = place.worker(&["--processes=1", "--lease=1h"], script);
+    let ids = place.send(vec![flowgate_tasks::NewTask::new("unseen", b"null".to_vec())]);
+    place.until_held(ids[0]);
+    worker.signal("INT");
+    worker.until("stopping: ");
+    std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
+    let (code, said) = worker.end();
+    assert_eq!(code, Some(130), "{said:?}");
+    let told = format!("stopped: 0 tasks settled, 1 ended at once and tried again: {}", ids[0]);
+    assert!(said.contains(&told), "{said:?}");
 }

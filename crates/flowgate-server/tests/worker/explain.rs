@@ -71,7 +71,8 @@ fn t8_a_cap_that_is_reached_is_named_with_its_holders_the_place_and_what_would_h
             ])
         );
         let verdict = told["verdict"].as_str().expect("a text");
-        let begins = "queue `email` has no free slot: 1 of max_concurrency 1 in use; 1 stands before it; it should start in about ";
+        let begins = "queue `email` has no free slot: 1 of max_concurrency 1 in use; 1 stands before it; it should \
+            start in about ";
         assert!(verdict.starts_with(begins), "{verdict}");
         assert_eq!(limits(&explained(place, &ids[2].to_string())), ["cluster-cap"]);
         let queue = explained(place, "queue:email");
@@ -147,7 +148,8 @@ fn t8_a_key_that_is_full_or_spent_or_paused_is_named() {
 
 #[test]
 fn t8_what_a_worker_may_not_claim_and_what_it_has_at_hand_are_told() {
-    // Seen to fail: with the worker known by its processes, nothing held the task; with all that is claimed told as running, four ran.
+    // Seen to fail: with the worker known by its processes, nothing held the task; with all that is claimed told as
+    // running, four ran.
     let place = Place::sqlite("claims");
     let command = &["--processes=3", "--max-claim-per-worker=1", "--name=one"];
     let worker = place.worker(command, SCRIPT);

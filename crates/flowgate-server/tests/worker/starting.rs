@@ -118,7 +118,8 @@ fn t2_what_cannot_be_is_told_before_anything_starts() {
         (
             "",
             &["--store=here.db"],
-            config("1 error", "--store: store is \"here.db\"; accepted: \"sqlite:flowgate.db\" or \"postgres://user@host/database\""),
+            config("1 error", "--store: store is \"here.db\"; accepted: \"sqlite:flowgate.db\" \
+                or \"postgres://user@host/database\""),
         ),
         (
             custom,
@@ -143,12 +144,13 @@ fn t2_what_cannot_be_is_told_before_anything_starts() {
     configured(&place, "[tasks]\nprefetch_buffer = 4\nclaim_lease_ms = 5000\n");
     let arguments: Vec<&str> = ["worker"].iter().chain(&true_).copied().collect();
     let said = place.run(&arguments);
-    let told = "error: tasks.prefetch_buffer is 4: the store has cluster_wide_cap=5, which counts what is claimed, so nothing can be \
+    let told = "error: tasks.prefetch_buffer is 4: the store has cluster_wide_cap=5, which counts what is claimed, so \
+        nothing can be \
                 claimed ahead; set it to 0 and drop `claim_lease_ms`\n";
     assert_eq!((said.code, &*said.stderr), (Some(2), told));
     configured(&place, "");
     let said = place.run(&["worker", "--", "no-such-program", "x"]);
-    let told = "error: cannot run `no-such-program x`: it is in no folder of PATH\n";
+    let told = "error: cannot run `no-such-program x`: it is not in PATH\n";
     assert_eq!((said.code, &*said.stderr), (Some(2), told));
     let said = place.run(&["worker"]);
     assert!(

@@ -81,6 +81,13 @@ pub enum Limit {
         /// The key.
         key: String,
     },
+    /// Its limits cannot be read: a newer version wrote them, or a hand.
+    KeyUnread {
+        /// The key they are of.
+        key: String,
+        /// What stands there.
+        text: String,
+    },
     /// Its key rests: the one before it is tried again in its place, or something that follows from it is awaited.
     KeyRests {
         /// The key.
@@ -155,7 +162,10 @@ impl Limit {
     /// Whether no clock ends it and no work that does: somebody has to.
     pub(super) fn is_open(&self) -> bool {
         match self {
-            Limit::QueuePaused { .. } | Limit::KeyPaused { .. } | Limit::NoWorker { .. } => true,
+            Limit::QueuePaused { .. }
+            | Limit::KeyPaused { .. }
+            | Limit::KeyUnread { .. }
+            | Limit::NoWorker { .. } => true,
             Limit::KeyMax { max, weight, .. } | Limit::KeyHead { max, weight, .. } => weight > max,
             _ => false,
         }

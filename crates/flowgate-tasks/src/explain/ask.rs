@@ -128,6 +128,7 @@ impl<'a> Scene<'a> {
                 | Limit::KeyHead { key, .. }
                 | Limit::KeyRate { key, .. }
                 | Limit::KeyRests { key, .. }
+                | Limit::KeyUnread { key, .. }
                 | Limit::KeyPaused { key },
             ) => Of::Key(key.clone()),
             Some(
@@ -152,18 +153,18 @@ impl<'a> Scene<'a> {
 
     /// The first in the line of its key, if that is what it waits behind: the key has a free slot, and that one wants more.
     async fn head(&self, look: &TaskLook, standing: &Standing) -> Result<Option<Limit>, StoreError> {
-        let Some(key) = look.key.clone().filter(|_| standing.hold.is_none() && standing.ahead_in_key > 0)
-        else {
+        let is_free = standing.under.hold.is_none() && standing.under.unread.is_none();
+        let Some(key) = look.key.clone().filter(|_| is_free && standing.ahead_in_key > 0) else {
             return Ok(None);
         };
         let Some(first) = self.store.line(Of::Key(key.clone()), 1).await?.pop() else { return Ok(None) };
         let Some(its) = self.store.standing(first.id).await? else { return Ok(None) };
         let is_before = first.id != look.id && first.queue == look.queue && first.priority == look.priority;
-        let max = its.in_force.and_then(|limits| limits.max());
-        Ok(max.filter(|_| is_before && its.hold == Some(Hold::Slots)).map(|max| Limit::KeyHead {
+        let max = its.under.in_force.and_then(|limits| limits.max());
+        Ok(max.filter(|_| is_before && its.under.hold == Some(Hold::Slots)).map(|max| Limit::KeyHead {
             key,
             task: first.id.0,
-            in_use: its.in_use,
+            in_use: its.under.in_use,
             max,
             weight: its.weight,
         }))
@@ -173,8 +174,8 @@ impl<'a> Scene<'a> {
         limits.iter().flat_map(|limit| words::help(limit, self.times)).collect()
     }
 
-    /// How many in other queues are served before it: those that are ready, as far as their queue has room, where a cap over all queues or a worker
-    /// is shared.
+    /// How many in other queues are served before it: those that are ready, as far as their queue has room, where a cap
+    /// over all queues or a worker is shared.
     fn elsewhere(&self, look: &TaskLook, standing: &Standing) -> u64 {
         let own = self.serving(&look.queue);
         let is_shared = |queue: &str| {
@@ -199,7 +200,7 @@ impl<'a> Scene<'a> {
     ) -> Result<Option<Estimate>, StoreError> {
         let (of_key, of_queue) = (standing.ahead_in_key, standing.ahead_in_queue);
         let elsewhere = told.place.map_or(0, |place| place.ahead_in_other_queues);
-        let limits = standing.in_force.as_ref();
+        let limits = standing.under.in_force.as_ref();
         let rate = |wait: u64| {
             let rate = limits.and_then(|limits| limits.rate().copied())?;
             Some(Estimate::by_rate(Duration::from_millis(wait), &rate, of_key))
@@ -225,7 +226,7 @@ impl<'a> Scene<'a> {
                 let by_slots = self.by_service(of, &told.holders, *max, of_key).await?;
                 let rate = limits.and_then(|limits| limits.rate().copied());
                 let by_rate = rate
-                    .zip(standing.rate)
+                    .zip(standing.under.rate)
                     .and_then(|(rate, left)| Estimate::by_what_is_left(&rate, left, standing.now, of_key));
                 by_slots.map(|by_slots| by_slots.and(by_rate))
             }
@@ -295,6 +296,7 @@ impl<'a> Scene<'a> {
             Fact { name: "limits in force", value: in_force },
             Fact { name: "paused", value: words::yes(look.is_paused) },
         ];
+        told.facts.extend(look.unread.map(|text| Fact { name: "limits that cannot be read", value: text }));
         if look.is_paused && told.held_by.is_empty() {
             told.held_by.push(Limit::KeyPaused { key: key.to_owned() });
             told.help = self.help(&told.held_by);
@@ -392,20 +394,23 @@ fn expired(look: &TaskLook, standing: &Standing) -> Option<Limit> {
 
 fn key_limit(key: &str, standing: &Standing) -> Option<Limit> {
     let key = key.to_owned();
-    if let Some(until) = standing.resting.filter(|_| standing.hold != Some(Hold::Paused)) {
+    if let Some(text) = standing.under.unread.clone().filter(|_| standing.under.hold != Some(Hold::Paused)) {
+        return Some(Limit::KeyUnread { key, text });
+    }
+    if let Some(until) = standing.under.resting.filter(|_| standing.under.hold != Some(Hold::Paused)) {
         return Some(Limit::KeyRests { key, for_ms: millis(until.since(standing.now)) });
     }
-    match standing.hold {
+    match standing.under.hold {
         None | Some(Hold::Line) => None,
         Some(Hold::Paused) => Some(Limit::KeyPaused { key }),
         Some(Hold::Rate { until }) => {
-            let rate = standing.in_force.and_then(|limits| limits.rate().map(ToString::to_string));
+            let rate = standing.under.in_force.and_then(|limits| limits.rate().map(ToString::to_string));
             let for_ms = millis(until.since(standing.now));
             Some(Limit::KeyRate { key, rate: rate.unwrap_or_default(), for_ms })
         }
         Some(Hold::Slots) => {
-            let max = standing.in_force.and_then(|limits| limits.max()).unwrap_or_default();
-            Some(Limit::KeyMax { key, in_use: standing.in_use, max, weight: standing.weight })
+            let max = standing.under.in_force.and_then(|limits| limits.max()).unwrap_or_default();
+            Some(Limit::KeyMax { key, in_use: standing.under.in_use, max, weight: standing.weight })
         }
     }
 }
@@ -419,7 +424,7 @@ fn facts(look: &TaskLook, standing: Option<&Standing>) -> Vec<Fact> {
         facts.push(Fact { name: "starts", value: words::of(look.attempt, Some(record.retry.max_attempts)) });
     }
     let Some(standing) = standing else { return facts };
-    if let Some(limits) = &standing.in_force {
+    if let Some(limits) = &standing.under.in_force {
         facts.push(Fact { name: "limits in force", value: words::limits(limits) });
     }
     if let Some(until) = standing.good_until {

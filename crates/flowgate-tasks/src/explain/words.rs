@@ -28,6 +28,7 @@ pub(super) fn verdict(
         held_by.first(),
         Some(
             Limit::KeyPaused { .. }
+                | Limit::KeyUnread { .. }
                 | Limit::KeyRate { .. }
                 | Limit::KeyRests { .. }
                 | Limit::KeyMax { .. }
@@ -89,6 +90,7 @@ pub(super) fn reason(limit: &Limit) -> String {
         Limit::Delay { for_ms } => format!("it is delayed for another {}", span(*for_ms)),
         Limit::QueuePaused { queue } => format!("queue `{queue}` is paused"),
         Limit::KeyPaused { key } => format!("key `{key}` is paused"),
+        Limit::KeyUnread { key, text } => format!("the limits of key `{key}` cannot be read: {text:?}"),
         Limit::KeyRests { key, for_ms } => {
             format!("key `{key}` rests for another {}, until what came before has ended", span(*for_ms))
         }
@@ -110,7 +112,8 @@ pub(super) fn reason(limit: &Limit) -> String {
         }
         Limit::KeyHead { key, task, in_use, max, weight } => {
             format!(
-                "task {task} before it wants {weight} slots of key `{key}`, of which {in_use} of {max} are in use: nobody overtakes it"
+                "task {task} before it wants {weight} slots of key `{key}`, of which {in_use} of {max} are in use: \
+                    nobody overtakes it"
             )
         }
         Limit::KeyMax { key, in_use, max, weight } => {
@@ -147,6 +150,14 @@ pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
         Limit::QueuePaused { queue } => {
             one(format!("`flowgate queues resume {}` ends the pause", quoted(queue)))
         }
+        Limit::KeyUnread { key, .. } => vec![
+            format!(
+                "`flowgate key pin {} …` with a max and a rate writes what is pinned anew, if that is it",
+                quoted_key(key)
+            ),
+            "else a newer Flowgate may have sent them: cancel it and send it again, or let that one run it"
+                .to_owned(),
+        ],
         Limit::KeyPaused { key } => one(format!("`flowgate key resume {}` ends the pause", quoted_key(key))),
         Limit::KeyRate { key, .. } => {
             let key = quoted_key(key);
@@ -175,7 +186,8 @@ pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
             one(format!("`flowgate worker --queue {queue} -- <command>` starts a worker for it"))
         }
         Limit::WorkersBusy { .. } => one(
-            "more workers, or more `--processes` for one of them; where it has a `--max-claim-per-worker`, more of those".to_owned(),
+            "more workers, or more `--processes` for one of them; where it has a `--max-claim-per-worker`, more of \
+                those".to_owned(),
         ),
     }
 }
@@ -219,7 +231,8 @@ pub(super) fn at_hand(worker: Option<&str>, key: Option<&str>) -> String {
     match worker {
         Some(name) => {
             format!(
-                "it is at hand: claimed ahead by `{name}`, it starts there when another of its {of} ends, or goes back to its line"
+                "it is at hand: claimed ahead by `{name}`, it starts there when another of its {of} ends, or goes back \
+                    to its line"
             )
         }
         None => "it was claimed ahead by a worker that is gone, and is taken back".to_owned(),

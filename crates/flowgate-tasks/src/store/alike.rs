@@ -4,7 +4,8 @@
 
 use crate::record::{Reader, Unreadable, put};
 
-/// A text is compared with the last one that has the same first bytes, so many: texts of one kind take turns with those of another.
+/// A text is compared with the last one that has the same first bytes, so many: texts of one kind take turns with those
+/// of another.
 const KIND: usize = 8;
 /// So many kinds are told apart.
 const KINDS: usize = 4;

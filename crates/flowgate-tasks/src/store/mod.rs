@@ -30,9 +30,11 @@ pub use seam::*;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use seam::{CANCELLING, Leaving, MOST_IDLE, SOON};
 pub(crate) use seam::{MOST_BYTES, Place};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use shelf::BEGINNING;
 pub use shelf::{
-    Arrears, Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, NewNote, Note, NoteQuery,
-    OLDEST_LOOKED_AT, Shelf,
+    Among, Arrears, Census, Document, KeyPage, KeyQuery, KeySort, KeySpent, KindOf, MOST_COUNTED, NewNote,
+    Note, NoteQuery, OLDEST_LOOKED_AT, Shelf,
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;

@@ -10,8 +10,8 @@ use crate::task::{NewTask, TaskId};
 
 /// No run has more steps.
 pub(crate) const MAX_STEPS: u32 = 10_000;
-/// The steps of a run are not larger than this in all, in bytes.
-/// Where the code is tested it is a quarter: what is not optimized takes seconds to read so much, and a server does little else meanwhile.
+/// The steps of a run are not larger than this in all, in bytes. Where the code is tested it is a quarter: what is not
+/// optimized takes seconds to read so much, and a server does little else meanwhile.
 pub(crate) const MAX_BYTES: u64 = if cfg!(debug_assertions) { 16 } else { 64 } * 1024 * 1024;
 
 /// Behind the name of every run.

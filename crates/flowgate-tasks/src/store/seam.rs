@@ -45,6 +45,17 @@ pub enum StoreError {
         /// The worker that asked.
         worker: WorkerId,
     },
+    /// Some tasks could not be cancelled, for somebody is settling them who does not end. The others were.
+    #[error(
+        "task {task} is being settled by somebody who does not end: a transaction that is open elsewhere may hold it up; \
+         try again"
+    )]
+    Settling {
+        /// One of those.
+        task: TaskId,
+        /// What became of each that was to be cancelled, in their order. `None`: it is one of those.
+        became: Vec<Option<Cancelled>>,
+    },
     /// A task waits for another one that waits for its slot.
     #[error(
         "RC5026: re-entrant: task {awaited} waits for a slot of {place} that task {holding} holds, which would wait for it; \
@@ -170,8 +181,8 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// So long a store remembers that a task was cancelled while it ran.
 pub(crate) const CANCELLING: Duration = Duration::from_secs(60);
 
-/// A claim takes no further task when it has taken so many bytes: it is one row, of which a store has to make one value, and those have a
-/// maximum of a gigabyte. The next claim goes on.
+/// A claim takes no further task when it has taken so many bytes: it is one row, of which a store has to make one
+/// value, and those have a maximum of a gigabyte. The next claim goes on.
 pub(crate) const MOST_BYTES: usize = 64 << 20;
 
 /// A key that is in use has at most so many lanes with nothing in them, for about as long as an upkeep takes to come by.
@@ -195,8 +206,8 @@ pub struct Ahead {
 pub struct Turn {
     /// What ended.
     pub settles: Vec<Settle>,
-    /// What was claimed ahead and has started: no more of each queue than `settles` gives back of it, and no more slots of each key.
-    /// Some of these may have ended, too.
+    /// What was claimed ahead and has started: no more of each queue than `settles` gives back of it, and no more slots
+    /// of each key. Some of these may have ended, too.
     pub starts: Vec<Claimed>,
     /// What it takes. `None`: nothing.
     pub want: Option<Want>,
@@ -217,6 +228,17 @@ pub struct Turned {
     pub now: Tick,
     /// When to ask again.
     pub again: Again,
+    /// Limits that cannot be read: what waits under them was passed over.
+    pub unread: Vec<Unread>,
+}
+
+/// Limits that cannot be read: written by a newer version, or by hand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Unread {
+    /// The key they are of.
+    pub key: String,
+    /// What stands there.
+    pub text: String,
 }
 
 /// When a worker with free slots should ask for more.
@@ -346,6 +368,8 @@ pub struct KeyLook {
     pub is_latest: bool,
     /// The newest limits sent.
     pub sent: Option<Limits>,
+    /// Limits of it that govern and cannot be read, as the store has them: nothing of it starts.
+    pub unread: Option<String>,
 }
 
 /// What is known of a queue.
@@ -486,6 +510,20 @@ pub struct Standing {
     pub weight: u32,
     /// From when on it must not be started.
     pub good_until: Option<Tick>,
+    /// What its key has to say; without one, nothing.
+    pub under: Under,
+    /// How many of its key stand before it in line.
+    pub ahead_in_key: u64,
+    /// How many of its queue stand before it in line, those of a better priority among them: counted up to
+    /// [`MOST_COUNTED`](super::MOST_COUNTED).
+    pub ahead_in_queue: u64,
+    /// What is ready to start in queues that are served before its own.
+    pub ahead_elsewhere: Vec<Elsewhere>,
+}
+
+/// How a task stands under its key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Under {
     /// The limits of its key that hold for it.
     pub in_force: Option<Limits>,
     /// Why its key does not let it start, if it does not.
@@ -494,15 +532,10 @@ pub struct Standing {
     pub resting: Option<Tick>,
     /// How many slots of its key are taken.
     pub in_use: u32,
-    /// How many of its key stand before it in line.
-    pub ahead_in_key: u64,
-    /// How many of its queue stand before it in line, those of a better priority among them: counted up to
-    /// [`MOST_COUNTED`](super::MOST_COUNTED).
-    pub ahead_in_queue: u64,
-    /// What is ready to start in queues that are served before its own.
-    pub ahead_elsewhere: Vec<Elsewhere>,
     /// What the rate of its key has left.
     pub rate: Option<RateLook>,
+    /// Its limits as the store has them, where they cannot be read.
+    pub unread: Option<String>,
 }
 
 /// A queue that is served before another one, and is not paused.
@@ -545,7 +578,8 @@ pub enum Wake {
     Rests(Duration),
     /// This task should be stopped.
     Cancel(TaskId),
-    /// Limits changed, or something was paused: of the key with this number, or of anything. What is at hand was claimed under others.
+    /// Limits changed, or something was paused: of the key with this number, or of anything. What is at hand was
+    /// claimed under others.
     Limits(Option<i64>),
     /// A task whose result is kept has ended.
     Ended(TaskId),
@@ -635,7 +669,8 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(async move { Ok(cancelled.await?.pop().unwrap_or(Cancelled::Unknown)) })
     }
 
-    /// The same for many at once: what became of each, in their order. If it fails, some may have been cancelled.
+    /// The same for many at once: what became of each, in their order. If it fails, some may have been cancelled;
+    /// [`StoreError::Settling`] says which.
     fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>>;
 
     /// Which of these tasks somebody cancelled while they ran, a minute ago at most: for a worker that may

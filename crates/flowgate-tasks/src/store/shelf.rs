@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use flowgate_core::{RateLook, Tick};
+use flowgate_core::{Limits, RateLook, Tick};
 
 use super::{
     runs::{Run, RunChange, RunOutcome, RunQuery, RunStep},
     seam::{Cancelled, KeyLook, Reply, Store, TaskLook},
 };
-use crate::task::TaskId;
+use crate::{ledger::Ledger, task::TaskId, terms};
 
 /// Something that happened to a task, in the words of the server that handles it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +126,47 @@ pub struct Census {
     pub dead: u64,
 }
 
+impl KeySpent {
+    /// A key with what is left of the rate in force, by what was counted under its rates.
+    pub(crate) fn of(key: KeyLook, rates: &str, now: Tick) -> Self {
+        let ledger = Ledger::read(rates);
+        let limits = terms::in_force(key.pinned, key.sent);
+        let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
+        KeySpent { key, rate }
+    }
+}
+
+/// Tasks of one kind whose bodies begin in a certain way. No more than their first bytes is looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KindOf {
+    /// The kind.
+    pub kind: String,
+    /// So many bytes of their bodies, at most 100, are passed over: bodies that have fewer are not meant.
+    pub from: usize,
+    /// Bytes that stand there. Empty: any.
+    pub with: Vec<u8>,
+    /// Bytes that do not stand there. Empty: any.
+    pub without: Vec<u8>,
+}
+
+/// So much of a record is looked at.
+pub(crate) const BEGINNING: usize = 256;
+
+/// Where tasks are counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Among {
+    /// Those of a queue that will not run again, and were not cancelled.
+    Dead {
+        /// The queue.
+        queue: String,
+    },
+    /// Those of a queue that stand in line without a key.
+    Keyless {
+        /// The queue.
+        queue: String,
+    },
+}
+
 /// What is left undone, for operators. Asking costs the same however much there is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrears {
@@ -189,6 +230,10 @@ pub trait Shelf: Store {
 
     /// How much there is; of keys, all but those whose names begin with any of these.
     fn census(&self, without: Vec<String>) -> Reply<'_, Census>;
+
+    /// How many are of this kind, where they are asked for: counted among the newest [`MOST_COUNTED`] of the dead, or
+    /// up to as many of a line.
+    fn count_of(&self, kind: KindOf, among: Among) -> Reply<'_, u64>;
 
     /// What is left undone, in all and in this queue.
     fn arrears(&self, queue: String) -> Reply<'_, Arrears>;

@@ -15,34 +15,34 @@ use crate::task::TaskId;
 /// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What to say about it.
+    /// The message.
     pub error: String,
-    /// Whether another attempt may help.
+    /// Whether no further attempt can help: the task is dead then.
     pub is_final: bool,
-    /// How long to wait before the next attempt, where the task's own backoff should not decide.
+    /// How long to wait before the next attempt, instead of the task's own backoff.
     pub retry_after: Option<Duration>,
-    /// Whether nothing of it was begun: the task goes back to the front of its line, and no attempt is used up.
+    /// Whether the run never began: the task goes back to the front of its line, and no attempt is used up.
     pub is_not_begun: bool,
 }
 
 impl Failure {
-    /// A failure that another attempt may mend.
+    /// Creates a failure after which the task may be tried again.
     pub fn new(error: impl fmt::Display) -> Self {
         Failure { error: error.to_string(), is_final: false, retry_after: None, is_not_begun: false }
     }
 
-    /// A failure that no other attempt can mend: the task is dead.
+    /// Creates a failure after which no further attempt can help: the task is dead.
     pub fn last(error: impl fmt::Display) -> Self {
         Failure { is_final: true, ..Failure::new(error) }
     }
 
-    /// The task could not begin. No attempt is used up, so a handler must not say this again and again
-    /// without a rest.
+    /// Says that the run could not begin. No attempt is used up, so a handler must not say this again and again
+    /// without a pause.
     pub fn not_begun(error: impl fmt::Display) -> Self {
         Failure { is_not_begun: true, ..Failure::new(error) }
     }
 
-    /// The next attempt is made after this wait.
+    /// Sets the wait before the next attempt.
     #[must_use]
     pub fn after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
@@ -57,23 +57,23 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// What a handler may want to know about the run.
+/// What a handler can know about its run.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// The task.
     pub id: TaskId,
     /// Its kind.
     pub kind: Arc<str>,
-    /// Which attempt this is, counted from 1.
+    /// The number of this attempt, counted from 1.
     pub attempt: u32,
-    /// For handlers that say when a task begins ([`Handlers::say_when_begun`]).
+    /// For handlers that say when a run has begun ([`Handlers::say_when_begun`]).
     pub begun: Begun,
 }
 
 type Run = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>> + Send>>;
 type Handler = Arc<dyn Fn(Context, Bytes) -> Run + Send + Sync>;
 
-/// The handlers of a worker, by kind.
+/// The functions by which a worker runs tasks, one for each kind.
 ///
 /// ```
 /// use flowgate_tasks::worker::{Failure, Handlers};
@@ -95,12 +95,13 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    /// None yet.
+    /// Creates an empty set of handlers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tasks of this kind are run by this function of a JSON value. Its result is kept as JSON, if the task asks for that.
+    /// Runs tasks of this kind by a function that takes a JSON value. Its result is kept as JSON, if the task asks
+    /// for that.
     #[must_use]
     pub fn on<T, R, E, F, Fut>(self, kind: &str, function: F) -> Self
     where
@@ -113,7 +114,7 @@ impl Handlers {
         self.on_with(kind, move |_, argument| function(argument))
     }
 
-    /// The same, with a [`Context`] that says what is known about the run.
+    /// Like [`Handlers::on`], and the function gets a [`Context`] too.
     #[must_use]
     pub fn on_with<T, R, E, F, Fut>(self, kind: &str, function: F) -> Self
     where
@@ -138,7 +139,7 @@ impl Handlers {
         })
     }
 
-    /// Tasks of this kind are run by this function of bytes, which are those of the store's reply and not a copy.
+    /// Runs tasks of this kind by a function that takes bytes. They are those of the store's reply, not a copy.
     #[must_use]
     pub fn on_bytes<F, Fut>(mut self, kind: &str, function: F) -> Self
     where
@@ -149,8 +150,8 @@ impl Handlers {
         self
     }
 
-    /// Tasks of every other kind are run by this function. Without one, a task of an unknown kind fails and is tried again:
-    /// another worker may know it.
+    /// Runs tasks of all other kinds by this function. Without it, a task of an unknown kind fails and is tried
+    /// again, because another worker may know the kind.
     #[must_use]
     pub fn otherwise<F, Fut>(mut self, function: F) -> Self
     where
@@ -161,9 +162,9 @@ impl Handlers {
         self
     }
 
-    /// Declares that these handlers may have to wait before a task begins, and say when it has:
-    /// `context.begun.say()`. The task's timeout counts from then on, and a task that is stopped before that
-    /// uses up no attempt. A task whose `good_until` passes before that is stopped ([`Begun::by`]).
+    /// Declares that these handlers may have to wait before a run begins, and say when it has, by `context.begun.say()`. The
+    /// task's timeout counts from then on. A task that is stopped before that uses up no attempt, and one whose `good_until`
+    /// passes before that is stopped ([`Begun::by`]).
     #[must_use]
     pub fn say_when_begun(mut self) -> Self {
         self.say_when_begun = true;

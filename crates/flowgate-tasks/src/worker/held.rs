@@ -14,10 +14,10 @@ use super::{
     stock::Vacancy,
 };
 use crate::{
-    record::Parts,
+    record::{Parts, Rest},
     reentry::{self, Mark},
     store::{Claimed, End, MOST_BYTES, Settle, Store},
-    task::{Retry, TaskId},
+    task::{MAX_BODY, Retry, TaskId},
 };
 
 type Outcome = Result<Vec<u8>, Failure>;
@@ -94,8 +94,8 @@ impl Held {
         self.gather().await;
     }
 
-    /// Takes what is about to end, for as long as that comes by the dozen: short tasks are settled by the hundred, for what a turn costs
-    /// that settles one and what it waits for the disk is nearly what it costs for all.
+    /// Takes what is about to end, for as long as that comes by the dozen: short tasks are settled by the hundred, for
+    /// what a turn costs that settles one and what it waits for the disk is nearly what it costs for all.
     pub(super) async fn gather(&mut self) {
         loop {
             let before = self.ended.len();
@@ -119,6 +119,9 @@ impl Held {
         self.by_task.remove(&task.id);
         let wait = retry.wait_after(task.attempt);
         let end = match outcome {
+            Ok(Ok(result)) if result.len() > MAX_BODY && Rest::of(&task.record).keep.is_some() => {
+                End::Dead { error: too_large(result.len()) }
+            }
             Ok(Ok(result)) => End::Done { result },
             Ok(Err(Failure { is_not_begun: true, .. })) => End::Returned,
             Ok(Err(Failure { error, is_final: true, .. })) => End::Dead { error },
@@ -155,7 +158,8 @@ impl Held {
         self.runs.shutdown().await;
     }
 
-    /// Stops everything that still runs, and lets it be tried again. Gives what was stopped; what had not begun goes back as it was.
+    /// Stops everything that still runs, and lets it be tried again. Gives what was stopped; what had not begun goes
+    /// back as it was.
     pub(super) async fn stop(&mut self) -> Stopped {
         let running = std::mem::take(&mut self.running);
         self.by_task.clear();
@@ -178,7 +182,8 @@ impl Held {
         stopped
     }
 
-    /// What ended since it was last asked, while what is to be written anew of it does not come to too many bytes: the rest is for the next turn.
+    /// What ended since it was last asked, while what is to be written anew of it does not come to too many bytes: the
+    /// rest is for the next turn.
     pub(super) fn take_ended(&mut self) -> Vec<Settle> {
         self.vacant.clear();
         let mut bytes = 0;
@@ -263,21 +268,27 @@ impl Held {
 async fn in_time(run: impl Future<Output = Outcome>, begun: Begun, timeout: Option<Duration>) -> Outcome {
     let is_late = async {
         if !begun.heard().await {
-            return Failure::not_begun("its `good_until` passed before it began");
+            return None;
         }
         match timeout {
             None => std::future::pending().await,
             Some(timeout) => {
                 tokio::time::sleep(timeout).await;
-                Failure::new(format_args!("it took longer than its timeout of {timeout:?}"))
+                Some(timeout)
             }
         }
     };
-    tokio::select! {
+    let late = tokio::select! {
         biased;
-        outcome = run => outcome,
-        late = is_late => Err(late),
-    }
+        outcome = run => return outcome,
+        late = is_late => late,
+    };
+    // The run is dropped by now, and what it had asked may have begun without its knowledge.
+    Err(match late {
+        Some(timeout) => Failure::new(format_args!("it took longer than its timeout of {timeout:?}")),
+        None if begun.is_said() => Failure::new("its `good_until` passed as it began"),
+        None => Failure::not_begun("its `good_until` passed before it began"),
+    })
 }
 
 fn panic_text(error: JoinError) -> String {
@@ -286,6 +297,11 @@ fn panic_text(error: JoinError) -> String {
     let text =
         text.or_else(|| said.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned());
     format!("its handler panicked: {text}")
+}
+
+/// What is said of a result that is too large to be kept: another attempt would not make it smaller.
+fn too_large(size: usize) -> String {
+    format!("its result is of {size} bytes; accepted: up to {MAX_BODY}, or a task that keeps no result")
 }
 
 #[cfg(test)]
@@ -374,7 +390,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn t6_what_did_not_begin_in_time_goes_back_as_it_was() {
-        // Seen to fail: with `is_late` never so, the first ran; with no end to the wait in `heard`, the second began when nobody wanted it any more.
+        // Seen to fail: with `is_late` never so, the first ran; with no end to the wait in `heard`, the second began
+        // when nobody wanted it any more.
         let mut held = Held::default();
         let handlers = Handlers::new().say_when_begun().on_bytes("one", |context, _| async move {
             let by = context.begun.by().expect("it has to begin in time");
@@ -398,6 +415,35 @@ mod tests {
         assert_eq!(returned, [(TaskId(1), End::Returned), (TaskId(2), End::Returned)]);
         held.next().await;
         assert_eq!(held.take_ended()[0].end, End::Done { result: Vec::new() });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t6_what_turns_out_to_have_begun_when_it_is_dropped_does_not_go_back_as_it_was() {
+        // Seen to fail: with what is said looked at before the run is dropped, both went back as they were.
+        struct Asked(Context);
+        impl Drop for Asked {
+            fn drop(&mut self) {
+                if self.0.id == TaskId(2) {
+                    self.0.begun.say();
+                }
+            }
+        }
+        let mut held = Held::default();
+        let handlers = Handlers::new().say_when_begun().on_bytes("one", |context, _| async move {
+            let _asked = Asked(context);
+            std::future::pending().await
+        });
+        let by = Some(clock::now() + Duration::from_secs(2));
+        held.start(claimed(1), by, &handlers);
+        held.start(claimed(2), by, &handlers);
+        while held.running() > 0 {
+            held.next().await;
+        }
+        let mut ended = held.take_ended();
+        ended.sort_by_key(|settle| settle.task.id);
+        assert_eq!(ended[0].end, End::Returned);
+        let told = "its `good_until` passed as it began";
+        assert!(matches!(&ended[1].end, End::Failed { error, .. } if error == told), "{:?}", ended[1].end);
     }
 
     #[tokio::test]
@@ -428,6 +474,35 @@ mod tests {
         (0..500).for_each(|id| held.start(claimed(id), None, &handlers));
         held.next().await;
         assert_eq!(held.take_ended().len(), 500);
+    }
+
+    #[tokio::test]
+    async fn t4_a_result_that_is_kept_is_no_larger_than_a_body() {
+        // Seen to fail: with every result settled as it is, the larger one was done.
+        let handlers = Handlers::new()
+            .on_bytes("one", |context, _| async move { Ok(vec![0; MAX_BODY + context.id.0 as usize]) });
+        let keeping = |id, keep| {
+            let record =
+                Record { kind: "one".into(), body: Vec::new(), retry: Retry::default(), timeout: None, keep };
+            Claimed { record: record.to_bytes().into(), ..claimed(id) }
+        };
+        for (id, keep, is_done) in [
+            (0, Some(Duration::from_secs(1)), true),
+            (1, Some(Duration::from_secs(1)), false),
+            (1, None, true),
+        ] {
+            let mut held = Held::default();
+            held.start(keeping(id, keep), None, &handlers);
+            held.next().await;
+            match held.take_ended().remove(0).end {
+                End::Done { .. } => assert!(is_done, "{id}"),
+                End::Dead { error } => {
+                    let told = "its result is of 16777217 bytes; accepted: up to 16777216, or a task that keeps no result";
+                    assert_eq!((is_done, &*error), (false, told));
+                }
+                end => panic!("{end:?}"),
+            }
+        }
     }
 
     #[test]

@@ -12,8 +12,8 @@ use tokio::{
 use super::{clock, news::Teller, options::WorkerOptions, service::LATE};
 use crate::store::{NewWorker, Store, StoreError, WorkerId};
 
-/// A worker's own view of its lease: a renewal counts from when it was asked for, and not for all of its time, so that it ends here before
-/// it ends in the store.
+/// A worker's own view of its lease: a renewal counts from when it was asked for, and not for all of its time, so that
+/// it ends here before it ends in the store.
 pub(super) struct Lease {
     until: watch::Receiver<Option<Instant>>,
     beats: OnDrop,
@@ -80,8 +80,8 @@ impl Lease {
         Ok((worker, Lease { until, beats: OnDrop(beats.abort_handle()) }))
     }
 
-    /// Ends it for good. It may only look over from here, the store having been away: renewed once more, it would keep in the store what the
-    /// worker has given up.
+    /// Ends it for good. It may only look over from here, the store having been away: renewed once more, it would keep
+    /// in the store what the worker has given up.
     pub(super) fn end(&mut self) {
         self.beats.0.abort();
         self.until = watch::channel(None).1;

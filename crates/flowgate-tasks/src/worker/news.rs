@@ -6,6 +6,7 @@
 //! counted.
 
 use std::{
+    collections::HashSet,
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -19,7 +20,7 @@ use tokio::{
 
 use super::{clock, lease::OnDrop};
 use crate::{
-    store::{End, Settle, Store, StoreError},
+    store::{End, Settle, Store, StoreError, Unread},
     task::TaskId,
 };
 
@@ -30,28 +31,32 @@ const PAUSE: Duration = Duration::from_millis(100);
 const OUTAGE: Duration = Duration::from_secs(10);
 /// So often upkeep fails before it is told, a second each time: by then a store that is away is known to be.
 const BEHIND: u32 = 3;
+/// So many limits are remembered that were told of.
+const UNREAD: usize = 1000;
 /// How long the last of them may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// So much of an error is told.
 const LINE: usize = 200;
 
-/// News of a worker for its operator. As text it is one line.
+/// What a worker tells its operator. As text it is one line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum News {
-    /// The store failed. It is asked again until it answers.
+    /// The store failed. The worker asks again until it answers.
     StoreFailed {
         /// Why.
         error: StoreError,
     },
-    /// It answers again.
+    /// The store answers again.
     StoreAnswers,
-    /// What time brings about is not done, though the store answers: delayed tasks, expiries, tasks of workers that are gone. It is tried again
-    /// until it succeeds.
+    /// Upkeep failed, though the store answers: delayed tasks, expiries, tasks of workers that are gone. It is tried
+    /// again until it succeeds.
     UpkeepFailed {
         /// Why.
         error: StoreError,
     },
+    /// Limits of a key cannot be read. Tasks that wait under them are passed over, and only those. Told once.
+    Unread(Unread),
     /// A task failed here and will not run again.
     Dead {
         /// The task.
@@ -76,7 +81,13 @@ impl fmt::Display for News {
             News::StoreAnswers => f.write_str("the store answers again"),
             News::UpkeepFailed { error } => write!(
                 f,
-                "upkeep fails, so that delayed tasks, expiries and tasks of lost workers wait: {error}; it is tried again until it succeeds"
+                "upkeep fails, so that delayed tasks, expiries and tasks of lost workers wait: {error}; it is tried \
+                    again until it succeeds"
+            ),
+            News::Unread(Unread { key, text }) => write!(
+                f,
+                "the limits of key {key} cannot be read: {text:?}; what waits under them waits on, and all else goes on. \
+                 A newer version or a hand wrote them: `flowgate explain` says more"
             ),
             News::Dead { id, queue, key, attempts, error, others } => {
                 write!(f, "task {id}")?;
@@ -117,6 +128,8 @@ struct State {
     /// How often upkeep failed while the store answered.
     behind: u32,
     untold: u64,
+    /// What was told of limits that cannot be read.
+    unread: HashSet<Unread>,
 }
 
 impl Teller {
@@ -159,6 +172,20 @@ impl Teller {
                 if state.behind == BEHIND && news.try_send(told).is_err() {
                     state.behind = BEHIND - 1;
                 }
+            }
+        }
+    }
+
+    /// These limits were passed over. Each is told once, unless there are very many.
+    pub(super) fn unread(&self, unread: Vec<Unread>) {
+        let Some((news, state)) = self.way.as_ref().filter(|_| !unread.is_empty()) else { return };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        for unread in unread {
+            if state.unread.len() >= UNREAD {
+                state.unread.clear();
+            }
+            if !state.unread.contains(&unread) && news.try_send(News::Unread(unread.clone())).is_ok() {
+                state.unread.insert(unread);
             }
         }
     }
@@ -280,7 +307,8 @@ mod tests {
         telling.end().await;
         let said = told.lock().expect("whole").clone();
         assert_eq!(said.len(), 3, "{said:#?}");
-        let upkeep = "upkeep fails, so that delayed tasks, expiries and tasks of lost workers wait: the store failed while it looked: gone; \
+        let upkeep = "upkeep fails, so that delayed tasks, expiries and tasks of lost workers wait: the store failed \
+            while it looked: gone; \
             it is tried again until it succeeds";
         assert_eq!(said[1..], ["the store answers again", upkeep]);
     }

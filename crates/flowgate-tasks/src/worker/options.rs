@@ -4,36 +4,37 @@ use std::time::Duration;
 
 use flowgate_core::OptionError;
 
-/// Claiming ahead of what can start (soft caps).
+/// How tasks are claimed ahead of what can start (soft caps).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefetch {
-    /// How many tasks at most, beyond those that run.
+    /// How many tasks may be claimed beyond those that run.
     pub buffer: u32,
-    /// How long a task may wait here before another worker may have it. One is started in the first half of this only.
+    /// How long such a task may wait before another worker may have it. It is started only in the first half of that
+    /// time.
     pub lease: Duration,
 }
 
-/// How a worker works. The defaults: as many tasks at once as there are processors, and hard caps.
+/// The options of a worker. By default it runs as many tasks at once as there are processors, under hard caps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
-    /// What people call it. Default: `worker`.
+    /// The name that it is shown by. Default: `worker`.
     pub name: String,
     /// How many tasks it runs at once. Default: the number of processors.
     pub processes: u32,
-    /// The queues it serves. Empty, the default: all but [`SERVER_QUEUE`](crate::SERVER_QUEUE), whose tasks are a server's.
+    /// The queues that it serves. Default, and if empty: all but [`SERVER_QUEUE`](crate::SERVER_QUEUE), whose tasks
+    /// are a server's.
     pub queues: Vec<String>,
-    /// How many tasks of one queue are claimed in one pass at most. 0, the default: no such bound.
+    /// The most tasks of one queue to claim in one pass. Default 0: no such bound.
     pub max_claim_batch: u32,
-    /// How many tasks are claimed or running at most. 0, the default: `processes`, and what may be claimed
-    /// ahead.
+    /// The most tasks that may be claimed or running. Default 0: `processes`, plus what may be claimed ahead.
     pub max_claim_per_worker: u32,
-    /// Whether tasks are claimed ahead. `None`, the default: caps are hard, and what is claimed runs at once.
+    /// How to claim tasks ahead. Default `None`: caps are hard, and what is claimed runs at once.
     pub prefetch: Option<Prefetch>,
-    /// How long the worker may be silent before its tasks are given to others. Default: 15 s.
+    /// How long the worker may be silent before others get its tasks. Default: 15 s.
     pub lease: Duration,
-    /// How often it asks for work without being woken: a net, for wake-ups that got lost. Default: 1 s.
+    /// How often it asks for work without being woken, in case a wake-up was lost. Default: 1 s.
     pub poll: Duration,
-    /// How long running tasks may go on when it is told to stop, a day at most. Default: 30 s.
+    /// How long running tasks may go on once it is told to stop: up to a day. Default: 30 s.
     pub drain: Duration,
 }
 
@@ -54,7 +55,7 @@ impl Default for WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// The first option that cannot be.
+    /// Checks the options, and returns the first one that is wrong.
     pub fn check(&self) -> Result<(), OptionError> {
         if !(1..=100_000).contains(&self.processes) {
             return Err(OptionError::new("processes", self.processes, "an integer from 1 to 100000"));

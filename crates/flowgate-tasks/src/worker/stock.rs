@@ -27,7 +27,8 @@ pub(super) struct Vacancy {
     pub(super) weight: u32,
 }
 
-/// From when on a task must not begin, if it was claimed by a turn that was asked at this moment, when the store's time was no later than `now`.
+/// From when on a task must not begin, if it was claimed by a turn that was asked at this moment, when the store's time
+/// was no later than `now`.
 pub(super) fn begin_by(task: &Claimed, asked: Instant, now: Tick) -> Option<Instant> {
     task.good_until.map(|until| asked + until.since(now))
 }
@@ -74,8 +75,8 @@ impl Stock {
         self.spares.len()
     }
 
-    /// The next one that may start in the place of a task that ended, which starts now, and by when it has to begin: of the same key, or
-    /// else without one. Of a key only the first: nothing overtakes it.
+    /// The next one that may start in the place of a task that ended, which starts now, and by when it has to begin: of
+    /// the same key, or else without one. Of a key only the first: nothing overtakes it.
     pub(super) fn start_one(&mut self, ended: &Vacancy, now: Instant) -> Option<(Claimed, Option<Instant>)> {
         let is_of = |spare: &Spare, key: Option<i64>| {
             spare.task.place.queue == ended.place.queue && spare.task.place.key == key
@@ -111,8 +112,8 @@ impl Stock {
         self.started.extend(started.into_iter().filter(|task| self.unsure.contains_key(&task.id)));
     }
 
-    /// The store has heard of these. Whether one of them was doubtful meanwhile: then the store has it for the worker's, and nobody
-    /// runs it.
+    /// The store has heard of these. Whether one of them was doubtful meanwhile: then the store has it for the
+    /// worker's, and nobody runs it.
     pub(super) fn told(&mut self, started: &[Claimed]) -> bool {
         let gone = started.iter().filter(|task| self.unsure.remove(&task.id).is_none());
         gone.count() > 0
@@ -267,8 +268,8 @@ mod tests {
         assert_eq!(stock.take_started(&HashSet::default()).len(), 0);
     }
 
-    // Seen to fail: without the comparison of keys, it started for another key; without that of weights, in the place of a lighter
-    // one; with any of the key for the first, the light one overtook the heavy one.
+    // Seen to fail: without the comparison of keys, it started for another key; without that of weights, in the place
+    // of a lighter one; with any of the key for the first, the light one overtook the heavy one.
     #[tokio::test]
     async fn t1_one_with_a_key_starts_in_the_place_of_one_of_its_key_and_weight() {
         let (mut stock, asked) = (Stock::default(), clock::now());

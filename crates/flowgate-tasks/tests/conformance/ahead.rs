@@ -30,7 +30,8 @@ async fn queue_in_use(kit: &Kit, name: &str) -> u32 {
 on_every_store! {
     #[test]
     async fn t1_what_is_claimed_ahead_counts_when_it_starts(kit: &Kit) {
-        // Seen to fail: with claims ahead counted like others, 5 of 2 were in use; with a start not counted, 1 was counted and 2 were held.
+        // Seen to fail: with claims ahead counted like others, 5 of 2 were in use; with a start not counted, 1 was
+        // counted and 2 were held.
         kit.queue("soft", 1, Some(2)).await;
         let sent = kit.send_all((0..6).map(|_| task().queue("soft")).collect()).await;
         let (worker, other) = (kit.worker().await, kit.worker().await);

@@ -36,7 +36,8 @@ on_every_store! {
 
     #[test]
     async fn f4_many_are_cancelled_at_once_and_each_is_told_of(kit: &Kit) {
-        // Seen to fail: with what runs not looked for, it was `Unknown`; with the answers in the order of the numbers, they were others'.
+        // Seen to fail: with what runs not looked for, it was `Unknown`; with the answers in the order of the numbers,
+        // they were others'.
         let sent = kit.send_all((0..4).map(|_| task()).collect()).await;
         let worker = kit.worker().await;
         let running = worker.claim(1).await;

@@ -31,8 +31,9 @@ on_every_store! {
 
     #[test]
     async fn t1_a_turn_that_finds_less_than_it_gives_back_counts_what_is_missing(kit: &Kit) {
-        // Seen to fail: on PostgreSQL, with nothing taken off the counts by `TAKE_BALANCED`, the audit found one too many of the cluster,
-        // the queue and the key; with the lane left as it was, the second task of the key was never claimed.
+        // Seen to fail: on PostgreSQL, with nothing taken off the counts by `TAKE_BALANCED`, the audit found one too
+        // many of the cluster, the queue and the key; with the lane left as it was, the second task of the key was
+        // never claimed.
         kit.cluster_cap(Some(9)).await;
         kit.queue("capped", 1, Some(9)).await;
         let worker = kit.worker().await;

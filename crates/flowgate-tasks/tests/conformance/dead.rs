@@ -37,6 +37,19 @@ on_every_store! {
     }
 
     #[test]
+    async fn s2_whatever_a_run_says_of_its_failure_ends_it(kit: &Kit) {
+        // Seen to fail: with the error as it came, on PostgreSQL the turn failed (22021), and nothing of its worker's was
+        // settled any more.
+        let id = kit.send(task()).await;
+        let worker = kit.worker().await;
+        for task in worker.claim(9).await {
+            worker.end(task, End::Dead { error: "a\0b".to_owned() }).await;
+        }
+        let Some(State::Dead { error, .. }) = kit.state(id).await else { panic!("it is dead") };
+        assert_eq!(error.replace('\u{fffd}', "\0"), "a\0b");
+    }
+
+    #[test]
     async fn the_dead_list_is_read_from_the_newest_in_pages(kit: &Kit) {
         let sent = kit.send_all((0..5).map(|_| keyed("key", max(9)).priority(2)).collect()).await;
         let worker = kit.worker().await;
@@ -68,6 +81,26 @@ on_every_store! {
     }
 
     #[test]
+    async fn t1_a_revived_task_weighs_what_it_did(kit: &Kit) {
+        // Seen to fail: without `HEAVY_LANES` in `send_back`, on PostgreSQL, two tasks of two slots each ran under a max of 3.
+        let sent = kit.send_all((0..2).map(|_| keyed("key", max(3)).weight(2)).collect()).await;
+        let worker = kit.worker().await;
+        for _ in 0..2 {
+            let task = worker.claim(1).await.pop().expect("a task");
+            worker.end(task, End::Dead { error: "no".to_owned() }).await;
+        }
+        // Nothing is left of the key: it is swept away, and its lane with it.
+        for _ in 0..3 {
+            assert_eq!(worker.claim(9).await.len(), 0);
+            kit.pass(SECOND).await;
+        }
+        for id in &sent {
+            assert!(kit.store.revive(*id).await.expect("a revival"));
+        }
+        assert_eq!(ids(&worker.claim(9).await), sent[..1]);
+    }
+
+    #[test]
     async fn a_task_is_seen_where_it_is(kit: &Kit) {
         let sent = kit.send_all((0..3).map(|_| keyed("key", max(1)).queue("seen")).collect()).await;
         let worker = kit.worker().await;
@@ -81,7 +114,8 @@ on_every_store! {
 
     #[test]
     async fn t5_a_record_that_cannot_be_read_ends_its_task_and_nothing_else(kit: &Kit) {
-        // Seen to fail: with records read again when they are settled, the turn failed, and then all of upkeep; with dead ones read to be listed, the list did.
+        // Seen to fail: with records read again when they are settled, the turn failed, and then all of upkeep; with
+        // dead ones read to be listed, the list did.
         let late = task().good_until(When::After(60 * SECOND)).keep_result(SECOND);
         let sent = kit.send_all(vec![task().keep_result(SECOND), late, task()]).await;
         let worker = kit.worker().await;

@@ -191,7 +191,8 @@ on_every_store! {
         let place = before.place.expect("a place");
         assert_eq!((place.ahead_in_queue, place.ahead_in_other_queues), (0, 2));
         assert_eq!(before.estimate.expect("an estimate").in_ms, 4000 + 2 * 8000);
-        let verdict = "the cluster has no free slot: 1 of cluster_wide_cap 1 in use; 2 stand before it, 2 in queues that are served first; \
+        let verdict = "the cluster has no free slot: 1 of cluster_wide_cap 1 in use; 2 stand before it, 2 in queues \
+            that are served first; \
             it should start in about 20 s";
         assert_eq!(before.verdict, verdict);
         kit.store.pause_queue("first".into(), true).await.expect("a store");
@@ -210,7 +211,8 @@ on_every_store! {
         assert_eq!((turned.claimed.len(), turned.ahead.len()), (1, 1));
         assert!(matches!(kit.state(ids[0]).await, Some(State::Held { is_at_hand: false, .. })));
         assert!(matches!(kit.state(ids[1]).await, Some(State::Held { is_at_hand: true, .. })));
-        let verdict = "it is at hand: claimed ahead by `test`, it starts there when another of its key ends, or goes back to its line";
+        let verdict = "it is at hand: claimed ahead by `test`, it starts there when another of its key ends, or goes \
+            back to its line";
         assert_eq!(told(kit, ids[1]).await.verdict, verdict);
         let key = explain(kit.store.as_ref(), &Subject::Key("a".into())).await.expect("a store").expect("it is known");
         assert_eq!(key.holders.iter().map(|holder| holder.task).collect::<Vec<_>>(), [ids[0].0]);
@@ -245,7 +247,8 @@ on_every_store! {
         worker.end(held, End::Failed { error: "no".into(), retry_after: SECOND * 30 }).await;
         let late = told(kit, id).await;
         assert_eq!(late.held_by, [Limit::Expired { for_ms: 10_000 }]);
-        assert_eq!((late.verdict.as_str(), late.estimate), ("it expires in 10 s, before its delay is over: it will never start", None));
+        assert_eq!((late.verdict.as_str(), late.estimate), ("it expires in 10 s, before its delay is over: it will \
+            never start", None));
         kit.pass(SECOND * 11).await;
         let verdict = "it was started once and failed, and its `good_until` passed before it could start again";
         assert_eq!(told(kit, id).await.verdict, verdict);
@@ -254,7 +257,8 @@ on_every_store! {
         let id = kit.send(of_queue("none").good_until(When::After(SECOND))).await;
         kit.advance(SECOND * 2);
         let late = told(kit, id).await;
-        assert_eq!((late.held_by, late.help), (vec![Limit::Expired { for_ms: 0 }], vec!["send it again, with a later `good_until`".to_owned()]));
+        assert_eq!((late.held_by, late.help), (vec![Limit::Expired { for_ms: 0 }], vec!["send it again, with a later \
+            `good_until`".to_owned()]));
     }
 
     #[test]

@@ -84,6 +84,13 @@ impl Kit {
         Kit::over(Arc::new(store), wall)
     }
 
+    /// One in this file, which others may open.
+    pub(crate) fn sqlite_at(file: &std::path::Path) -> Kit {
+        let wall = HandWall::new();
+        let store = Sqlite::open_with(file, Arc::clone(&wall) as Arc<dyn Wall>).expect("a store in a file");
+        Kit::over(Arc::new(store), wall)
+    }
+
     /// A database of its own on the tests' server; names are cut to what PostgreSQL takes.
     #[cfg(feature = "postgres")]
     pub(crate) async fn postgres(name: &str) -> Kit {

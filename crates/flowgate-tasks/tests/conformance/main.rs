@@ -22,4 +22,5 @@ mod runs;
 mod shelf;
 mod sqlite;
 mod time;
+mod unread;
 mod worker;

@@ -36,7 +36,7 @@ proptest! {
 
 #[cfg(feature = "postgres")]
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn random_histories_agree_with_the_laws_on_postgres(ops in history::ops(), offers in history::offers()) {

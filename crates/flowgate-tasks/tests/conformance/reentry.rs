@@ -54,8 +54,8 @@ async fn wait_inside(kit: &Kit, parent: NewTask, child: NewTask) -> (String, Opt
     (said, after)
 }
 
-/// Lets a task wait for another one that its worker has at hand, for an hour. With two processes, the other one is busy with a task of another
-/// queue until the child is waited for. What it says, and else why it was refused.
+/// Lets a task wait for another one that its worker has at hand, for an hour. With two processes, the other one is busy
+/// with a task of another queue until the child is waited for. What it says, and else why it was refused.
 async fn wait_for_one_at_hand(
     kit: &Kit,
     of: &dyn Fn(NewTask) -> NewTask,
@@ -138,7 +138,8 @@ on_every_store! {
             wait_inside(kit, parent().key("key").limits(max(1)), child().key("key").limits(max(1))).await;
         assert_eq!(
             said,
-            "RC5026: re-entrant: task <child> waits for a slot of key `key` (1 of 1 in use) that task <parent> holds, which would \
+            "RC5026: re-entrant: task <child> waits for a slot of key `key` (1 of 1 in use) that task <parent> holds, \
+                which would \
              wait for it; let task <parent> end first, or send task <child> with another key or to another queue"
         );
         assert!(matches!(after, Some(State::Done { .. })), "it is still there, and runs: {after:?}");

@@ -92,7 +92,8 @@ on_every_store! {
         let mut second = change("r1", Some(1), Some("second"), None);
         second.steps.push(step("b"));
         assert_eq!(kit.change(second).await, RunOutcome::Stale);
-        assert_eq!(kit.steps_and_tasks("r1").await, (vec!["init".into(), "a".into()], vec!["init".into(), "a".into(), "beside".into()]));
+        assert_eq!(kit.steps_and_tasks("r1").await, (vec!["init".into(), "a".into()], vec!["init".into(), "a".into(),
+            "beside".into()]));
     }
 
     #[test]

@@ -10,10 +10,10 @@ use flowgate_tasks::{
 use crate::kit::{keyed, max, task};
 
 /// A folder that goes with the test.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let folder = env::temp_dir().join(format!("flowgate-sqlite-{}-{number}", process::id()));
@@ -21,7 +21,7 @@ impl Folder {
         Folder(folder)
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.0.join("tasks.db")
     }
 }
@@ -48,8 +48,8 @@ async fn s1_what_was_accepted_is_there_after_the_end_of_the_process() {
 
 #[tokio::test]
 async fn s1_what_nobody_would_find_again_is_not_accepted() {
-    // Seen to fail: with `sync_data` alone in `Log::keep`, all were told that it is stored; without the identity, where the file was replaced;
-    // without `-shm` among what is looked at, where that was.
+    // Seen to fail: with `sync_data` alone in `Log::keep`, all were told that it is stored; without the identity, where
+    // the file was replaced; without `-shm` among what is looked at, where that was.
     for (name, is_replaced) in
         [("tasks.db", false), ("tasks.db-wal", false), ("tasks.db-shm", false), ("tasks.db", true)]
     {

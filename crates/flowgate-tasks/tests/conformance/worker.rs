@@ -457,7 +457,8 @@ on_every_store! {
 
     #[test]
     async fn t5_a_lease_that_was_over_is_not_renewed_when_the_store_is_back(kit: &Kit) {
-        // Seen to fail: with the beats of the old lease going on until there is a new one, they kept it, and the slot of a task that nobody ran.
+        // Seen to fail: with the beats of the old lease going on until there is a new one, they kept it, and the slot
+        // of a task that nobody ran.
         kit.send(NewTask::new("one", Vec::new()).key("k").limits(max(1))).await;
         let store = Faulty::new(kit, Fault::Away);
         let (told, mut ran) = mpsc::channel(1);
@@ -491,8 +492,9 @@ on_every_store! {
 
     #[test]
     async fn t5_a_worker_ends_though_its_store_hangs(kit: &Kit) {
-        // Seen to fail: with a new lease asked for when the old one was over, it never ended; nor with `leave` waited for without end; nor, where
-        // a new lease was asked for before it was told to end, with nothing else heard until there is one.
+        // Seen to fail: with a new lease asked for when the old one was over, it never ended; nor with `leave` waited
+        // for without end; nor, where a new lease was asked for before it was told to end, with nothing else heard
+        // until there is one.
         for is_without_lease in [false, true] {
             kit.send(NewTask::new("one", Vec::new())).await;
             let store = Faulty::new(kit, Fault::Hanging);

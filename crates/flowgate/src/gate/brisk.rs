@@ -61,8 +61,8 @@ impl State {
         Some((index, lane.in_use()))
     }
 
-    /// Spends one start of a key's lane that remembers others, and stands in the list of idle lanes: then nothing else changes, and
-    /// nothing comes to be due.
+    /// Spends one start of a key's lane that remembers others, and stands in the list of idle lanes: then nothing else
+    /// changes, and nothing comes to be due.
     #[inline]
     pub(super) fn check_brisk(&mut self, key: &Name<'_>, hash: u32) -> bool {
         if self.is_paused || self.closing.is_some() {

@@ -45,13 +45,13 @@ impl GateBuilder {
         }
     }
 
-    /// Partitions the gate: each key gets its own lane with these limits.
+    /// Gives each key a lane of its own, with these limits.
     pub fn keyed(self) -> GateBuilder<Keyed> {
         let GateBuilder { limits, max_keys, ident, listeners, time, .. } = self;
         GateBuilder { limits, max_keys, ident, listeners, time, kind: PhantomData }
     }
 
-    /// The gate, or the first option that is wrong.
+    /// Builds the gate, or returns the first option that is wrong.
     pub fn build(self) -> Result<Gate, OptionError> {
         let (meta, limits) = self.meta(1)?;
         Ok(Gate::new(Engine::new(meta, limits, None)))
@@ -59,15 +59,15 @@ impl GateBuilder {
 }
 
 impl GateBuilder<Keyed> {
-    /// At most so many lanes: keys in use, and keys whose rate still remembers something. 1 to 1,000,000, default 10,000.
-    /// When there are as many, the least recently used idle lane leaves first; if all are in use, a new key is refused
-    /// (`keys-full`).
+    /// Limits how many lanes there may be (keys in use, and idle keys whose rate is not yet full again): 1 to
+    /// 1,000,000, default 10,000. When there are as many, the least recently used idle lane makes room; if all are in
+    /// use, a new key is refused (`keys-full`).
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = max_keys;
         self
     }
 
-    /// The gate, or the first option that is wrong.
+    /// Builds the gate, or returns the first option that is wrong.
     pub fn build(self) -> Result<Gate<Keyed>, OptionError> {
         if !(1..=MOST_KEYS).contains(&self.max_keys) {
             return Err(OptionError::new(
@@ -84,21 +84,21 @@ impl GateBuilder<Keyed> {
 }
 
 impl<K> GateBuilder<K> {
-    /// At most `max` in flight at once (per key): 1 to 1,000,000,000.
+    /// Allows at most `max` in flight at once (per key): 1 to 1,000,000,000.
     pub fn max(mut self, max: u32) -> Self {
         self.limits = self.limits.max(max);
         self
     }
 
-    /// Lets a rule move `max`, between its floor and the `max` set, by how long work takes and how it ends. Off by default;
-    /// not for gates with keys, whose idle lanes remember nothing.
+    /// Lets a rule adjust `max` between its floor and the `max` set here, by how long work takes and how it ends. Off
+    /// by default, and not available with keys, because an idle lane remembers nothing.
     pub fn adaptive(mut self, rule: Adaptive) -> Self {
         self.limits = self.limits.adaptive(rule);
         self
     }
 
-    /// At most `rate` starts (per key) per period, counted from the period's first start. The period is text like `"1m"`,
-    /// milliseconds, or a [`Duration`].
+    /// Allows at most `rate` starts (per key) per period, counted from the period's first start. The period is text
+    /// like `"1m"`, a number of milliseconds, or a [`Duration`].
     pub fn rate<P>(mut self, rate: u32, period: P) -> Self
     where
         P: TryInto<Period>,
@@ -108,74 +108,75 @@ impl<K> GateBuilder<K> {
         self
     }
 
-    /// Makes the rate a bucket: refilled steadily, at most `burst` starts at once.
+    /// Makes the rate a token bucket: it refills steadily, and at most `burst` may start at once.
     pub fn burst(mut self, burst: u32) -> Self {
         self.limits = self.limits.burst(burst);
         self
     }
 
-    /// Spreads the rate's starts evenly: in any stretch of a period's length at most `rate` start (up to 100
-    /// a second; beyond that, as many more as 10 ms allow). A `burst` overrules it.
+    /// Spreads the rate evenly: in any stretch of a period's length at most `rate` start (up to 100 a second; above
+    /// that, plus as many as fit into 10 ms). `burst` overrides it.
     pub fn smooth(mut self) -> Self {
         self.limits = self.limits.smooth();
         self
     }
 
-    /// At most `max_queue` may wait (per key), 1 to 1,000,000,000. Not set: any number, each still cancellable.
+    /// Limits how many may wait (per key): 1 to 1,000,000,000. Default: any number; each wait can be cancelled.
     pub fn queue(mut self, max_queue: u32) -> Self {
         self.limits = self.limits.queue(max_queue);
         self
     }
 
-    /// Nobody waits longer than this. Not set: as long as it takes.
+    /// Limits how long each may wait. Default: as long as it takes.
     pub fn timeout(mut self, queue_timeout: Duration) -> Self {
         self.limits = self.limits.timeout(queue_timeout);
         self
     }
 
-    /// The line's discipline (per key) is CoDel, newest first. Not set: first in, first out, whatever happens.
+    /// Serves the line (per key) by CoDel, newest first under overload. Default: always first in, first out.
     ///
-    /// Once the line has not been empty for a whole `interval`, a freed slot goes to the newest, and a waiter
-    /// that has waited for `target` is refused (`queue-timeout`), until the line has become empty. Before
-    /// that it is first in, first out, and nobody waits longer than `interval`. Time in which a pause or the
-    /// rate holds the line does not count. `target` is above zero, `interval` from `target` to 366 days; it
-    /// needs a `max`, and excludes `reject`.
+    /// Once the line has not been empty for a whole `interval`, a freed slot goes to the newest, and whoever has
+    /// waited for `target` is refused (`queue-timeout`), until the line has been empty again. Before that the line is
+    /// first in, first out, and nobody waits longer than `interval`. Time during a pause, or while the rate holds the
+    /// line back, does not count. `target` has to be above zero and `interval` from `target` to 366 days; `max` is
+    /// required, and `reject` excluded.
     pub fn codel(mut self, target: Duration, interval: Duration) -> Self {
         self.limits = self.limits.codel(target, interval);
         self
     }
 
-    /// Nobody waits: an entrant that cannot start at once is refused.
+    /// Refuses whoever cannot start at once, instead of letting them wait.
     pub fn reject(mut self) -> Self {
         self.limits = self.limits.reject();
         self
     }
 
-    /// The gate's name, in refusals and events. Default `gate`.
+    /// Names the gate, for refusals and events. Default: `gate`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.ident.gate = name.into();
         self
     }
 
-    /// Tells this gate from its siblings, in refusals and events.
+    /// Sets a label that tells this gate from others of the same name, in refusals and events.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.ident.label = Some(label.into());
         self
     }
 
-    /// What the gate covers, in events (a surface may say `route` or `step`).
+    /// Sets what the gate covers, for events; a route, for example, says `route` or `step`.
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.ident.scope = Some(scope.into());
         self
     }
 
-    /// Hears every event of the gate, on the thread where it happens. Several may be added.
+    /// Adds a listener, which is called for every event of the gate on the thread where it happens. Several may be
+    /// added.
     pub fn listener(mut self, listener: impl Listener) -> Self {
         self.listeners.push(Box::new(listener));
         self
     }
 
-    /// Another clock than the system's: for tests that move time by hand.
+    /// Replaces the system's clock, so that tests can move time by hand.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.time = Some(clock);
         self

@@ -17,7 +17,7 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// Hears what happens at a gate, on the thread where it happens: be quick, and do not wait.
+/// Is called for each event of a gate, on the thread where it happens. Be quick, and do not block.
 ///
 /// ```
 /// use flowgate::gate::{Event, Gate, Listener, What};
@@ -42,10 +42,11 @@ use crate::{
 /// # Ok::<(), flowgate::OptionError>(())
 /// ```
 pub trait Listener: Send + Sync + 'static {
-    /// Something happened.
+    /// Called when something has happened.
     fn on_event(&self, event: &Event<'_>);
 
-    /// Whether [`What::Released`] should say how long the pass was held, which takes two looks at the clock per pass.
+    /// Whether [`What::Released`] should say how long the pass was held. That takes two looks at the clock for each
+    /// pass.
     fn wants_times(&self) -> bool {
         true
     }
@@ -76,7 +77,8 @@ pub(crate) struct Bus {
     relay: OnceLock<Box<dyn Listener>>,
     /// Whether anybody beside the listeners wants to know.
     has_others: AtomicBool,
-    subscribers: RwLock<Vec<Weak<Mailbox<Notice>>>>,
+    /// Shared, so that they are told, and woken, with no lock held.
+    subscribers: RwLock<Arc<[Weak<Mailbox<Notice>>]>>,
     panics: AtomicU64,
 }
 
@@ -88,7 +90,7 @@ impl Bus {
             listeners: listeners.into(),
             relay: OnceLock::new(),
             has_others: AtomicBool::new(false),
-            subscribers: RwLock::default(),
+            subscribers: RwLock::new(Arc::new([])),
             panics: AtomicU64::new(0),
         }
     }
@@ -109,7 +111,8 @@ impl Bus {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Whatever those do who are told, it comes back: a slot may be on its way. `ident` is the event's own, for those who keep it.
+    /// Whatever those do who are told, it comes back: a slot may be on its way. `ident` is the event's own, for those
+    /// who keep it.
     pub(crate) fn tell(&self, ident: &Arc<Ident>, event: &Event<'_>) {
         for listener in &self.listeners {
             self.call(|| listener.on_event(event));
@@ -142,7 +145,8 @@ impl Bus {
             self.call(|| relay.on_event(event));
         }
         let mut someone_left = false;
-        for mailbox in self.subscribers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        let subscribers = Arc::clone(&self.subscribers.read().unwrap_or_else(PoisonError::into_inner));
+        for mailbox in subscribers.iter() {
             match mailbox.upgrade() {
                 // It wakes the subscriber, by a waker that is not ours.
                 Some(mailbox) => {
@@ -181,9 +185,11 @@ impl Bus {
     /// Changes who has subscribed; those who left go first.
     fn change(&self, change: impl FnOnce(&mut Vec<Weak<Mailbox<Notice>>>)) {
         let mut subscribers = self.subscribers.write().unwrap_or_else(PoisonError::into_inner);
-        subscribers.retain(|known| known.strong_count() > 0);
-        change(&mut subscribers);
-        let has_subscribers = !subscribers.is_empty();
+        let mut known: Vec<_> =
+            subscribers.iter().filter(|known| known.strong_count() > 0).cloned().collect();
+        change(&mut known);
+        let has_subscribers = !known.is_empty();
+        *subscribers = known.into();
         self.has_others.store(has_subscribers || self.relay.get().is_some(), Ordering::Relaxed);
         self.is_on.store(has_subscribers || self.all_listeners().next().is_some(), Ordering::Relaxed);
         // Last, for it asks code of others.
@@ -204,12 +210,12 @@ impl fmt::Debug for Bus {
     }
 }
 
-/// An [`Event`] to keep.
+/// An [`Event`] that can be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// At which gate.
+    /// The gate it happened at.
     pub ident: Arc<Ident>,
-    /// In which lane, where the gate has keys.
+    /// The lane, if the gate has keys.
     pub key: Option<Key>,
     /// What happened.
     pub what: What,

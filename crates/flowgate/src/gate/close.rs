@@ -13,8 +13,8 @@ use flowgate_core::Tick;
 
 use super::engine::Engine;
 
-/// A gate that closes. Await it to know when nothing is in flight and nobody waits, or the deadline has come.
-/// If a gate is closed more than once, the soonest deadline holds for all.
+/// A gate that is closing. Await it to wait until nothing is in flight and nobody waits, or until the deadline. If a
+/// gate is closed more than once, the earliest deadline applies to all.
 ///
 /// Cancel safety: dropping it changes nothing; the gate stays closed.
 #[must_use = "the gate is closed already; await this to know when it is empty"]
@@ -23,7 +23,7 @@ pub struct Closing {
     engine: Arc<Engine>,
 }
 
-/// How a drain ended.
+/// How closing a gate ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
@@ -32,7 +32,7 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// Whether everything came back in time.
+    /// Whether all passes came back in time.
     pub fn is_clean(&self) -> bool {
         self.still_out == 0
     }

@@ -154,6 +154,13 @@ impl State {
         self.in_use == 0 && self.line.waiting() == 0
     }
 
+    /// Wakes those who wait for the drain, if it is over.
+    pub(crate) fn tell_drained(&mut self) {
+        if self.closing.is_some() && self.is_drained() {
+            self.wake_closers();
+        }
+    }
+
     pub(crate) fn wake_closers(&mut self) {
         self.wakes.wake_all_later(&mut self.closers);
     }

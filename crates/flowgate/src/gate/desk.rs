@@ -79,6 +79,17 @@ impl Desk {
         result
     }
 
+    /// As [`Desk::at`], for one who holds another lock: whoever has to be woken comes back, to be woken when that is gone.
+    pub(crate) fn change(&'static self, step: impl FnOnce(&mut State)) -> Wakes {
+        let mut state = lock(&self.state);
+        self.begin(&mut state);
+        step(&mut state);
+        state.tell_drained();
+        let wakes = std::mem::take(&mut state.wakes);
+        self.finish(state);
+        wakes
+    }
+
     /// Looks at the desk, with the lock held. Where all counts are there already, nothing has to be put in order after it.
     #[inline]
     pub(crate) fn see<R>(&'static self, look: impl FnOnce(&State) -> R) -> R {
@@ -122,8 +133,8 @@ impl Desk {
         })
     }
 
-    /// Enters a key's lane if it has room and nothing unusual goes on: the lane, and how much of it is in use now. One who is heard
-    /// also gets what the last one left here. Else the desk is still locked, for [`Desk::enter`].
+    /// Enters a key's lane if it has room and nothing unusual goes on: the lane, and how much of it is in use now. One
+    /// who is heard also gets what the last one left here. Else the desk is still locked, for [`Desk::enter`].
     #[inline]
     pub(super) fn enter_brisk(
         &'static self,
@@ -366,9 +377,7 @@ impl Desk {
     /// Sets the alarm if something is due before it rings; tells those who wait for the drain.
     #[inline(never)]
     fn arm(&'static self, state: &mut State) {
-        if state.closing.is_some() && state.is_drained() {
-            state.wake_closers();
-        }
+        state.tell_drained();
         let due = state.next_due();
         if due < state.armed {
             state.armed = due;

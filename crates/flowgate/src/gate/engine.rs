@@ -30,6 +30,7 @@ use super::{
     pass::Pass,
     state::{Admission, Ask, Entry, State, Turned},
     wait::Wait,
+    wakes::Wakes,
 };
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -41,7 +42,7 @@ pub(crate) struct Engine {
     pub(crate) meta: Arc<Meta>,
     /// The limits as they were set last; held while they are changed, so that changes do not mix.
     set: Mutex<Limits>,
-    /// Whether an entrant that cannot start at once is refused.
+    /// Whether every desk refuses an entrant that cannot start at once.
     rejects: AtomicBool,
     /// Whether `max` follows from how long passes are out.
     adapts: AtomicBool,
@@ -208,7 +209,7 @@ impl Engine {
             return answer;
         }
         // Where nobody waits, a full express lane says all there is to know; unless this very work holds a slot.
-        let never_waits = wait.is_none() || self.rejects.load(Ordering::Relaxed);
+        let never_waits = wait.is_none() || self.rejects.load(Ordering::Acquire);
         let express = &self.desk.express;
         if never_waits
             && express.lacks(weight)
@@ -371,13 +372,16 @@ impl Engine {
     }
 
     pub(crate) fn set_limits(&self, limits: Limits) {
+        let mut woken = Woken::default();
         let mut set = lock(&self.set);
         *set = limits;
-        self.rejects.store(limits.overflow() == Overflow::Reject, Ordering::Relaxed);
+        // Until every desk knows them: who would be refused by what the express lane says asks its desk instead.
+        self.rejects.store(false, Ordering::Relaxed);
         self.adapts.store(limits.adaptive().is_some(), Ordering::Relaxed);
         for desk in &self.desks {
-            desk.at(|state| state.relimit(limits));
+            woken.0.push(desk.change(|state| state.relimit(limits)));
         }
+        self.rejects.store(limits.overflow() == Overflow::Reject, Ordering::Release);
     }
 
     pub(crate) fn pin(&self, key: &str, limits: Limits) -> bool {
@@ -404,10 +408,22 @@ impl Engine {
 
     /// Does the same at every desk, with no other such change in between.
     pub(crate) fn at_every_desk(&self, change: impl Fn(&mut State)) {
+        let mut woken = Woken::default();
         let _one_at_a_time = lock(&self.set);
         for desk in &self.desks {
-            desk.at(&change);
+            woken.0.push(desk.change(&change));
         }
+    }
+}
+
+/// Whom a change of all desks has woken. It is made before the lock of such changes is taken, so it goes after that: a waker
+/// may run its task then and there, and that may ask the gate.
+#[derive(Default)]
+struct Woken(Vec<Wakes>);
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Wakes::wake);
     }
 }
 

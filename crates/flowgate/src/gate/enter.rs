@@ -22,7 +22,7 @@ use super::{
     wait::Wait,
 };
 
-/// An entry: await it for a [`Pass`], or ask with [`Enter::now`].
+/// A future that waits for a [`Pass`]. Await it, or call [`Enter::now`] to ask without waiting.
 ///
 /// Cancel safety: nothing happens before the first poll. Dropped while it waits, it leaves the line in constant time and the
 /// others keep their order; dropped just after it was handed a slot, the slot goes to the next in line and the start it spent
@@ -35,8 +35,7 @@ pub struct Enter<'a> {
     attempt: Attempt,
 }
 
-/// As [`Enter`], borrowing nothing: for futures that have to be `'static`, such as the future of an HTTP
-/// service.
+/// Like [`Enter`], but it borrows nothing: for futures that have to be `'static`, such as those of an HTTP service.
 ///
 /// Cancel safety: as [`Enter`].
 #[must_use = "an entry does nothing unless awaited"]
@@ -68,15 +67,15 @@ impl<'a> Enter<'a> {
         Enter { engine, key: key.map(Name::Text), attempt: Attempt::new(spot) }
     }
 
-    /// Asks for `weight` slots at once; they are given and come back together. A weight of 0 counts as 1. An
-    /// entry that weighs more than `max` is refused (`too-heavy`).
+    /// Asks for `weight` slots at once; they are given and given back together. 0 counts as 1. More than `max` is
+    /// refused (`too-heavy`).
     #[inline]
     pub fn weight(mut self, weight: u32) -> Self {
         self.attempt.weight = weight.max(1);
         self
     }
 
-    /// Enters now or is refused: never waits.
+    /// Returns a pass or a refusal at once; never waits.
     #[inline]
     pub fn now(self) -> Result<Pass, Refusal> {
         let mut lane = 0;

@@ -17,8 +17,8 @@ use crate::{
 
 /// The counts are with the desk.
 const AWAY: u64 = u64::MAX;
-/// Beside the free slots: somebody listens, so entries have something to tell. It is a part of the same word so that an entry that
-/// nobody listens to need not ask: what it finds here says room or not, and everything unusual is not.
+/// Beside the free slots: somebody listens, so entries have something to tell. It is a part of the same word so that an
+/// entry that nobody listens to need not ask: what it finds here says room or not, and everything unusual is not.
 const HEARD: u64 = 1 << 63;
 
 /// On a cache line of its own: while the counts are away it is only read.
@@ -79,8 +79,8 @@ impl Express {
         }
     }
 
-    /// Takes `weight` slots, whether somebody listens or not, and says how many are left; `None` if there are too few, or the counts
-    /// are away.
+    /// Takes `weight` slots, whether somebody listens or not, and says how many are left; `None` if there are too few,
+    /// or the counts are away.
     #[inline]
     pub(crate) fn take(&self, weight: u32) -> Option<u64> {
         let mut word = self.slots.load(Ordering::Relaxed);
@@ -129,8 +129,8 @@ impl Express {
 
     /// Spends one start of the rate; when refused, how long it will be until there is one.
     ///
-    /// The time is asked for after the word was read. One who asked first and was kept from going on would find a word from long after
-    /// its moment, take it for one of a clock that was set back, and begin the rate anew.
+    /// The time is asked for after the word was read. One who asked first and was kept from going on would find a word
+    /// from long after its moment, take it for one of a clock that was set back, and begin the rate anew.
     #[inline]
     pub(crate) fn spend(&self, rate: &Rate, time: &Time) -> Result<(), Missed<Duration>> {
         let mut word = self.rate.load(Ordering::Acquire);

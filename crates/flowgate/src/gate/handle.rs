@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use flowgate_core::{Code, Ident, Key, Limits, OptionError, Refusal, Spot};
+use flowgate_core::{Code, Ident, Key, Limits, OptionError, Rate, Refusal, Spot};
 
 #[cfg(feature = "route")]
 use super::pass::Stub;
@@ -22,22 +22,23 @@ use super::{
     close::Closing,
     engine::Engine,
     enter::{Enter, OwnedEnter},
-    look::{LaneLook, Look},
+    look::{Allowance, LaneLook, Look},
     name::Name,
     pass::Pass,
     state::Ask,
 };
 use crate::mailbox::Subscription;
 
-/// A gate without keys: one lane.
+/// Marks a gate without keys: it has one lane.
 #[derive(Clone, Copy, Debug)]
 pub enum Single {}
 
-/// A gate with keys: a lane for each.
+/// Marks a gate with keys: it has a lane for each key.
 #[derive(Clone, Copy, Debug)]
 pub enum Keyed {}
 
-/// An admission point with limits. Cheap to clone: all clones are the same gate.
+/// Bounds how much work is in flight at once, how often work starts, or both. Cheap to clone: all clones are the same
+/// gate.
 ///
 /// ```
 /// use flowgate::Gate;
@@ -58,7 +59,7 @@ pub struct Gate<K = Single> {
     kind: PhantomData<K>,
 }
 
-/// A gate with a lane for each key.
+/// A gate with a separate lane, and so separate limits, for each key.
 ///
 /// ```
 /// use flowgate::Gate;
@@ -72,25 +73,25 @@ pub struct Gate<K = Single> {
 pub type KeyedGate = Gate<Keyed>;
 
 impl Gate {
-    /// Starts with nothing set: at least `max` or `rate` has to be.
+    /// Starts building a gate. Set at least `max` or `rate`.
     pub fn builder() -> GateBuilder {
         GateBuilder::new()
     }
 
-    /// Asks for a pass; await it. See [`Enter`] for weights and for what happens when it is dropped.
+    /// Waits for a pass; `.await` it. See [`Enter`] for weights, and for what happens when it is dropped.
     #[inline]
     #[track_caller]
     pub fn enter(&self) -> Enter<'_> {
         Enter::new(&self.engine, None, Spot::here())
     }
 
-    /// As [`Gate::enter`], borrowing nothing.
+    /// Like [`Gate::enter`], but the returned future borrows nothing.
     #[track_caller]
     pub fn enter_owned(&self) -> OwnedEnter {
         OwnedEnter::new(Arc::clone(&self.engine), None, Spot::here())
     }
 
-    /// A pass now, or a refusal: never waits.
+    /// Returns a pass or a refusal at once; never waits.
     #[inline]
     #[track_caller]
     pub fn try_enter(&self) -> Result<Pass, Refusal> {
@@ -113,14 +114,16 @@ impl Gate {
         }
     }
 
-    /// Spends one start now, or is refused: a rate check. The same as entering and leaving at once, and cheaper.
+    /// Checks the rate: uses up one start, or is refused. Does the same as entering and leaving at once, and is
+    /// cheaper.
     #[inline]
     #[track_caller]
     pub fn check(&self) -> Result<(), Refusal> {
         self.engine.check(None, Spot::here())
     }
 
-    /// Runs `work` with a pass: in line first, then to its end. What the work holds is known inside it ([`Pass::scope`]).
+    /// Waits for a pass, then runs `work` under it to its end. Inside `work` the gate knows which pass it holds (see
+    /// [`Pass::scope`]).
     ///
     /// Cancel safety: dropped, it leaves the line, or drops the work and then gives the slot back.
     #[track_caller]
@@ -131,49 +134,54 @@ impl Gate {
 }
 
 impl KeyedGate {
-    /// Asks for a pass of this key's lane; await it. The empty key is a key.
+    /// Waits for a pass of this key's lane; `.await` it. The empty string is a key like any other.
     #[inline]
     #[track_caller]
     pub fn enter_key<'a>(&'a self, key: &'a str) -> Enter<'a> {
         Enter::new(&self.engine, Some(key), Spot::here())
     }
 
-    /// As [`KeyedGate::enter_key`], borrowing nothing.
+    /// Like [`KeyedGate::enter_key`], but the returned future borrows nothing.
     #[track_caller]
     pub fn enter_key_owned(&self, key: Key) -> OwnedEnter {
         OwnedEnter::new(Arc::clone(&self.engine), Some(key), Spot::here())
     }
 
-    /// A pass now, or a refusal: never waits.
+    /// Returns a pass of this key's lane or a refusal at once; never waits.
     #[inline]
     #[track_caller]
     pub fn try_enter_key(&self, key: &str) -> Result<Pass, Refusal> {
         self.enter_key(key).now()
     }
 
-    /// Asks `key_of` for the key, once, and enters its lane. If `key_of` fails or panics, no slot is touched.
+    /// Calls `key_of` once for the key, then waits for a pass of that key's lane. If `key_of` fails or panics, no
+    /// slot is touched.
     ///
     /// Cancel safety: as [`Enter`].
-    pub async fn enter_by<S: AsRef<str>, E: fmt::Display>(
+    #[track_caller]
+    pub fn enter_by<S: AsRef<str>, E: fmt::Display>(
         &self,
         key_of: impl FnOnce() -> Result<S, E>,
-    ) -> Result<Pass, EntryError> {
-        let key = match catch_unwind(AssertUnwindSafe(key_of)) {
-            Ok(Ok(key)) => key,
-            Ok(Err(error)) => return Err(EntryError::key(&self.engine.meta.ident, &error)),
-            Err(_) => return Err(EntryError::key(&self.engine.meta.ident, &"it panicked")),
-        };
-        Ok(self.enter_key(key.as_ref()).await?)
+    ) -> impl Future<Output = Result<Pass, EntryError>> {
+        let spot = Spot::here();
+        async move {
+            let key = match catch_unwind(AssertUnwindSafe(key_of)) {
+                Ok(Ok(key)) => key,
+                Ok(Err(error)) => return Err(EntryError::key(&self.engine.meta.ident, &error)),
+                Err(_) => return Err(EntryError::key(&self.engine.meta.ident, &"it panicked")),
+            };
+            Ok(Enter::new(&self.engine, Some(key.as_ref()), spot).await?)
+        }
     }
 
-    /// Spends one start of this key's rate now, or is refused.
+    /// Checks this key's rate: uses up one start, or is refused.
     #[inline]
     #[track_caller]
     pub fn check_key(&self, key: &str) -> Result<(), Refusal> {
         self.engine.check(Some(&Name::Text(key)), Spot::here())
     }
 
-    /// Runs `work` with a pass of this key's lane; see [`Gate::run`].
+    /// Runs `work` under a pass of this key's lane; see [`Gate::run`].
     #[track_caller]
     pub fn run<'a, F: Future + 'a>(
         &'a self,
@@ -184,31 +192,38 @@ impl KeyedGate {
         async move { Ok(enter.await?.scope_at(spot, work).await) }
     }
 
-    /// Pins limits to one key: from now on they hold there, for waiters as well, whatever the gate's limits
-    /// are. How long an entrant may wait stays the gate's. `false` if there is no room for another lane.
+    /// Gives one key limits of its own, which replace the gate's from now on, also for those already waiting. How
+    /// long an entry may wait is still the gate's. Returns `false` if there is no room for another lane.
     pub fn pin(&self, key: &str, limits: Limits) -> Result<bool, OptionError> {
         check_keyed(&limits)?;
         Ok(self.engine.pin(key, limits))
     }
 
-    /// The gate's limits hold for this key again. `false` if none were pinned.
+    /// Removes a key's own limits, so that the gate's apply again. Returns `false` if it had none.
     pub fn unpin(&self, key: &str) -> bool {
         let name = Name::Text(key);
         let (desk, hash) = self.engine.locate(&name);
         desk.at(|state| state.unpin(&Ask::of(desk, Some((&name, hash)))))
     }
 
-    /// This key's lane right now; `None` if it has no state: nothing in flight, nobody waiting, nothing of its rate spent.
+    /// Returns the state of this key's lane, or `None` if it has none: nothing in flight, nobody waiting, nothing
+    /// used of its rate.
     pub fn look_key(&self, key: &str) -> Option<LaneLook> {
         self.engine.look_key(key)
     }
 
-    /// Up to `limit` lanes right now, in no particular order.
+    /// Returns the rate that applies to this key, if any, and what is left of it; `None` beside it means all of it.
+    /// Cheaper than [`KeyedGate::look_key`].
+    pub fn rate_of_key(&self, key: &str) -> Option<(Rate, Option<Allowance>)> {
+        self.engine.rate_of_key(key)
+    }
+
+    /// Returns the state of up to `limit` lanes, in no particular order.
     pub fn lanes(&self, limit: usize) -> Vec<LaneLook> {
         self.engine.look_lanes(limit)
     }
 
-    /// Sets other limits, at once, for waiters as well.
+    /// Changes the limits at once, also for those already waiting.
     pub fn set_limits(&self, limits: Limits) -> Result<(), OptionError> {
         check_keyed(&limits)?;
         self.engine.set_limits(limits);
@@ -217,8 +232,8 @@ impl KeyedGate {
 }
 
 impl Gate {
-    /// Sets other limits, at once, for waiters as well. Nobody in line is lost or reordered; passes that are
-    /// out stay out.
+    /// Changes the limits at once, also for those already waiting. Nobody in line is lost or reordered, and passes
+    /// already given out stay valid.
     pub fn set_limits(&self, limits: Limits) {
         self.engine.set_limits(limits);
     }
@@ -261,39 +276,41 @@ impl<K> Gate<K> {
         Gate { engine: Arc::new(engine), kind: PhantomData }
     }
 
-    /// The limits as they were set last.
+    /// Returns the limits as they were last set.
     pub fn limits(&self) -> Limits {
         self.engine.limits()
     }
 
-    /// The gate's names.
+    /// Returns the gate's name, label and scope.
     pub fn ident(&self) -> &Ident {
         &self.engine.meta.ident
     }
 
-    /// Nobody starts until [`Gate::resume`]; newcomers wait, or are refused (`paused`) where nobody waits.
+    /// Stops everybody from starting until [`Gate::resume`]. Newcomers wait, or are refused (`paused`) if the gate
+    /// has no line.
     pub fn pause(&self) {
         self.engine.at_every_desk(|desk| desk.pause());
     }
 
-    /// Ends a pause: those in line start, within the limits, in their order.
+    /// Ends a pause. Those in line start in their order, within the limits.
     pub fn resume(&self) {
         self.engine.at_every_desk(|desk| desk.resume());
     }
 
-    /// Closes the gate, at once and for good: newcomers are refused (`closed`). Those in line go on, within the limits, until
-    /// `drain` is over, and are refused then. Await the answer to know when all is quiet.
+    /// Closes the gate for good. Newcomers are refused (`closed`) from now on; those in line may still start, within
+    /// the limits, until `drain` has passed, and are refused then. Await the returned future to know when everything
+    /// has ended.
     pub fn close(&self, drain: Duration) -> Closing {
         let deadline = self.engine.meta.time.now().after(drain);
         Closing::new(Arc::clone(&self.engine), deadline)
     }
 
-    /// The gate right now; all numbers belong to one moment.
+    /// Returns the state of the gate; all numbers belong to the same moment.
     pub fn look(&self) -> Look {
         self.engine.look()
     }
 
-    /// The gate's events from now on.
+    /// Subscribes to the gate's events from now on.
     pub fn subscribe(&self) -> Subscription {
         let subscription = self.engine.meta.bus.subscribe();
         self.engine.refresh();
@@ -320,15 +337,15 @@ impl<K> fmt::Debug for Gate<K> {
     }
 }
 
-/// Why there is no pass from [`KeyedGate::enter_by`].
+/// Why [`KeyedGate::enter_by`] returned no pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntryError {
-    /// The gate refused.
+    /// The gate refused the entry.
     Refused(Refusal),
-    /// The key could not be found: a mistake in the configuration. No slot was touched.
+    /// The key function failed: a configuration error. No slot was touched.
     Key {
-        /// Which gate.
+        /// The name of the gate.
         gate: String,
         /// What the key function said.
         message: String,
@@ -340,7 +357,7 @@ impl EntryError {
         EntryError::Key { gate: ident.gate.clone(), message: message.to_string() }
     }
 
-    /// Its code.
+    /// Returns the error code.
     pub fn code(&self) -> Code {
         match self {
             EntryError::Refused(refusal) => refusal.code(),

@@ -13,8 +13,8 @@ use super::reentry::Hands;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
-    /// What tells the pass from others: where it is, for it does not move while work is polled under it; or the name that it was given
-    /// because work begins under it before that.
+    /// What tells the pass from others: where it is, for it does not move while work is polled under it; or the name
+    /// that it was given because work begins under it before that.
     pub(crate) pass: usize,
     pub(crate) desk: usize,
     pub(crate) lane: u32,
@@ -31,8 +31,8 @@ struct Chain {
     first: [Noted; IN_PLACE],
 }
 
-/// A [`Held`] that is written one field at a time: put together elsewhere and copied at once, the processor would have to wait until
-/// all its parts have arrived.
+/// A [`Held`] that is written one field at a time: put together elsewhere and copied at once, the processor would have
+/// to wait until all its parts have arrived.
 struct Noted {
     pass: Cell<usize>,
     desk: Cell<usize>,
@@ -118,8 +118,8 @@ impl Drop for Guard {
     }
 }
 
-/// As functions of C are, this one is known not to unwind: so the compiler sees that what was made under a guard is not lost as the guard
-/// goes, and makes it where it is to stay.
+/// As functions of C are, this one is known not to unwind: so the compiler sees that what was made under a guard is not
+/// lost as the guard goes, and makes it where it is to stay.
 #[cold]
 #[inline(never)]
 extern "C" fn shorten(len: usize) {

@@ -14,8 +14,9 @@ const SHARE: usize = 4;
 /// So few lanes are found without a table.
 const FEW: usize = 2;
 
-/// In this order in memory: what a lane that comes and goes changes stands beside the desk's lock, in the same cache line. Lanes are found in a table only while there are more than a [`FEW`]: most desks
-/// never have more in use at once, and then a table would be one more cache line to fetch from the other processor.
+/// In this order in memory: what a lane that comes and goes changes stands beside the desk's lock, in the same cache
+/// line. Lanes are found in a table only while there are more than a [`FEW`]: most desks never have more in use at
+/// once, and then a table would be one more cache line to fetch from the other processor.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Lanes {
@@ -166,8 +167,8 @@ impl Lanes {
     }
 
     /// Puts in a lane that no key leads to: the one lane of a gate without keys.
-    pub(crate) fn insert_unlisted(&mut self) -> u32 {
-        self.take(0).0
+    pub(crate) fn insert_unlisted(&mut self) {
+        self.take(0);
     }
 
     /// Takes a place.

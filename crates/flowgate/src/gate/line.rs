@@ -142,8 +142,8 @@ impl Line {
         index
     }
 
-    /// The first of its lane's row leaves: [`Line::part`] in fewer steps, for that is how nearly everybody leaves. Also tells what
-    /// the next weighs. Who stands behind it in the row is mostly who came after it as well.
+    /// The first of its lane's row leaves: [`Line::part`] in fewer steps, for that is how nearly everybody leaves. Also
+    /// tells what the next weighs. Who stands behind it in the row is mostly who came after it as well.
     #[inline(always)]
     pub(crate) fn part_first(&mut self, row: &mut Row, first: u32) -> (Waiter, u32) {
         let waiter = self.waiters.remove(first);

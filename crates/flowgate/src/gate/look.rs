@@ -5,7 +5,7 @@
 
 use std::{fmt, time::Duration};
 
-use flowgate_core::{Key, Limits, RateLook, Reason, Tick};
+use flowgate_core::{Key, Limits, Rate, RateLook, Reason, Tick};
 
 use super::{
     desk::Desk,
@@ -15,11 +15,11 @@ use super::{
     state::{Ask, State, in_force},
 };
 
-/// A gate at one moment.
+/// The state of a gate at one moment.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Look {
-    /// The limits in force. Where `max` adapts, where it is now.
+    /// The limits that apply. If `max` adapts, its current value.
     pub limits: Limits,
     /// Whether the gate lets anyone in.
     pub phase: Phase,
@@ -29,9 +29,9 @@ pub struct Look {
     pub waiting: u64,
     /// How long the longest-waiting one has waited.
     pub oldest_wait: Option<Duration>,
-    /// What the rate has left, for a gate without keys.
+    /// What is left of the rate, for a gate without keys.
     pub rate: Option<Allowance>,
-    /// How many lanes there are: keys in use, and keys whose rate still remembers something.
+    /// How many lanes there are: keys in use, and idle keys whose rate is not yet full again.
     pub lanes: usize,
     /// How many entries were refused since the gate was built, by reason.
     pub refusals: Refusals,
@@ -43,7 +43,7 @@ pub struct Look {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// It does.
+    /// Anyone may enter, within the limits.
     Open,
     /// Nobody starts until it is resumed.
     Paused,
@@ -53,34 +53,34 @@ pub enum Phase {
     Closed,
 }
 
-/// What a rate has left.
+/// What is left of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// How many may start at once after a rest.
+    /// How many may start at once when nothing is used.
     pub limit: u32,
     /// How many may start now.
     pub remaining: u32,
-    /// In how long everything is allowed again.
+    /// How long until all of it is available again.
     pub resets_in: Duration,
 }
 
-/// One lane at one moment.
+/// The state of one lane at one moment.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LaneLook {
     /// Its key.
     pub key: Key,
-    /// The limits in force: its own where some are pinned.
+    /// The limits that apply: the lane's own if some are pinned to its key.
     pub limits: Limits,
-    /// Whether limits of its own are pinned.
+    /// Whether its key has limits of its own.
     pub is_pinned: bool,
     /// How many slots are taken.
     pub in_use: u32,
     /// How many wait.
     pub waiting: u32,
-    /// How long the head of its row has waited.
+    /// How long the first in line has waited.
     pub oldest_wait: Option<Duration>,
-    /// What its rate has left.
+    /// What is left of its rate.
     pub rate: Option<Allowance>,
 }
 
@@ -94,17 +94,17 @@ impl Refusals {
         self.0[reason.index()] += 1;
     }
 
-    /// How many for this reason.
+    /// Returns how many were refused for this reason.
     pub fn of(&self, reason: Reason) -> u64 {
         self.0[reason.index()]
     }
 
-    /// How many in all.
+    /// Returns how many were refused in all.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Each reason with its count.
+    /// Returns each reason with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
         Reason::ALL.iter().map(|&reason| (reason, self.of(reason)))
     }
@@ -145,7 +145,7 @@ impl Engine {
             };
             Look {
                 limits: first.limits,
-                phase: first.phase(now),
+                phase: phase(desks, now),
                 in_use: desks.iter().map(|desk| desk.in_use).sum(),
                 waiting: desks.iter().map(|desk| desk.line.waiting()).sum(),
                 oldest_wait: oldest.map(|since| now.since(since)),
@@ -163,7 +163,21 @@ impl Engine {
         let name = Name::Text(key);
         let (desk, hash) = self.locate(&name);
         let ask = Ask::of(desk, Some((&name, hash)));
-        desk.at(|state| state.find(&ask).map(|index| state.look_at(&state.lanes[index], now)))
+        desk.see(|state| state.find(&ask).map(|index| state.look_at(&state.lanes[index], now)))
+    }
+
+    /// The rate of a key's lane, and what is left of it where the lane has any state.
+    pub(crate) fn rate_of_key(&self, key: &str) -> Option<(Rate, Option<Allowance>)> {
+        let now = self.meta.time.now();
+        let name = Name::Text(key);
+        let (desk, hash) = self.locate(&name);
+        let ask = Ask::of(desk, Some((&name, hash)));
+        desk.see(|state| {
+            let found = state.find(&ask);
+            let rate = *state.limits_at(found).rate()?;
+            let left = found.map(|index| Allowance::new(rate.look(state.lanes[index].lane.rate(), now), now));
+            Some((rate, left))
+        })
     }
 
     /// Up to `limit` lanes, in no order.
@@ -178,16 +192,17 @@ impl Engine {
     }
 }
 
-impl State {
-    fn phase(&self, now: Tick) -> Phase {
-        match self.closing {
-            Some(deadline) if now >= deadline || self.is_drained() => Phase::Closed,
-            Some(_) => Phase::Closing,
-            None if self.is_paused => Phase::Paused,
-            None => Phase::Open,
-        }
+/// Whether the gate of these desks lets anyone in. What an operator says is said to all of them; they drain one by one.
+fn phase(desks: &[&State], now: Tick) -> Phase {
+    match desks[0].closing {
+        Some(deadline) if now >= deadline || desks.iter().all(|desk| desk.is_drained()) => Phase::Closed,
+        Some(_) => Phase::Closing,
+        None if desks[0].is_paused => Phase::Paused,
+        None => Phase::Open,
     }
+}
 
+impl State {
     fn look_at(&self, slot: &Slot, now: Tick) -> LaneLook {
         let limits = *in_force(&self.limits, &self.pins, slot);
         LaneLook {

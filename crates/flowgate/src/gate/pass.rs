@@ -25,10 +25,10 @@ use super::{
 };
 use crate::clock::Time;
 
-/// Proof of admission. The slot is taken for exactly as long as this value lives: drop it, by whatever path, and the slot goes
-/// to the head of the line.
+/// Permission to be in flight. It holds its slot for as long as it lives; when it is dropped, however that happens,
+/// the slot goes to the next in line.
 ///
-/// A pass is `Send`, owned and borrows nothing: move it into a spawned task or into a response body.
+/// A pass is `Send` and borrows nothing, so it can move into a spawned task or a response body.
 #[must_use = "the slot is given back as soon as the pass is dropped"]
 pub struct Pass(Form);
 
@@ -39,8 +39,8 @@ enum Form {
     Full(Option<Box<Full>>),
 }
 
-/// The weight of a plain pass. What it cannot be tells the other form from this one, and a refusal from a pass, so that none of them
-/// needs a word more.
+/// The weight of a plain pass. What it cannot be tells the other form from this one, and a refusal from a pass, so that
+/// none of them needs a word more.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum One {
@@ -59,8 +59,9 @@ pub(crate) struct Slot {
     pub(crate) started: Tick,
 }
 
-/// A slot of the express lane whose pass is yet to be written. It is one word, so that work may begin under it while it is nowhere in
-/// memory: a pass would be written there as two words and read again at once as one to be moved, which the processor waits for.
+/// A slot of the express lane whose pass is yet to be written. It is one word, so that work may begin under it while it
+/// is nowhere in memory: a pass would be written there as two words and read again at once as one to be moved, which
+/// the processor waits for.
 #[cfg(feature = "route")]
 pub(crate) struct Stub(&'static Desk);
 
@@ -104,11 +105,11 @@ fn give_up(desk: &'static Desk) {
     drop(Pass::plain(desk, 0));
 }
 
-/// How the lane of a pass stands; see [`Pass::standing`].
+/// How full a pass's lane is; see [`Pass::standing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Standing {
-    /// How many may be in flight.
+    /// The most that may be in flight.
     pub max: Option<u32>,
     /// How many slots are taken.
     pub in_use: u32,
@@ -117,7 +118,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// How many more could start right now.
+    /// Returns how many more could start right now.
     pub fn remaining(&self) -> Option<u32> {
         self.max.map(|max| max.saturating_sub(self.in_use))
     }
@@ -145,12 +146,12 @@ impl Pass {
         }
     }
 
-    /// How many slots it holds.
+    /// Returns how many slots it holds.
     pub fn weight(&self) -> u32 {
         self.slot().weight
     }
 
-    /// How its lane stands right now, this pass included.
+    /// Returns how full its lane is right now, this pass included.
     pub fn standing(&self) -> Standing {
         let Slot { desk, lane, .. } = self.slot();
         desk.express.standing().unwrap_or_else(|| {
@@ -162,7 +163,8 @@ impl Pass {
         })
     }
 
-    /// The same with the rate that governs its lane and what that has left, where there is one: all of one moment.
+    /// Returns how full its lane is, and the lane's rate with what is left of it, if it has one; all of the same
+    /// moment.
     pub fn standing_and_rate(&self) -> (Standing, Option<(Rate, Allowance)>) {
         let Slot { desk, lane, .. } = self.slot();
         desk.at(|state| {
@@ -177,7 +179,7 @@ impl Pass {
         })
     }
 
-    /// Gives the slot back and says how the work ended, for a gate whose `max` adapts. Merely dropping the pass says
+    /// Gives the slot back and says how the work ended, for a gate whose `max` adapts. Dropping the pass says
     /// [`Outcome::Done`].
     pub fn settle(mut self, outcome: Outcome) {
         self.give_back(outcome);
@@ -185,8 +187,8 @@ impl Pass {
         mem::forget(self);
     }
 
-    /// Runs `work` under this pass: the slot is given back when the work has ended or is dropped, and an entry asked for
-    /// inside it knows what the work holds already, so that it is refused (`re-entrant`) rather than left to wait for itself.
+    /// Runs `work` under this pass, and gives the slot back when the work has ended or is dropped. An entry that the
+    /// work itself asks for is refused (`re-entrant`) if it could only wait for this very slot.
     #[track_caller]
     pub fn scope<F: Future>(self, work: F) -> Scoped<F> {
         self.scope_at(Spot::here(), work)
@@ -209,13 +211,14 @@ impl Pass {
         }
     }
 
-    /// Does something that this pass is held for. Unlike [`Pass::note`], it may be somewhere else the next time: it goes by its name
-    /// (`holding::name`), the same each time.
+    /// What is done until the guard is dropped, this pass is held for. Unlike [`Pass::note`], it may be somewhere else
+    /// the next time: it goes by its name (`holding::name`), the same each time.
     #[cfg(feature = "http")]
-    pub(crate) fn holding<R>(&self, name: usize, spot: Spot, work: impl FnOnce() -> R) -> R {
+    #[inline(always)]
+    pub(crate) fn hold(&self, name: usize, spot: Spot) -> Guard {
         let held = Guard::new();
         self.note_as(name, &held, spot);
-        work()
+        held
     }
 
     pub(crate) fn scope_at<F: Future>(self, spot: Spot, work: F) -> Scoped<F> {
@@ -292,7 +295,7 @@ impl fmt::Debug for Pass {
 }
 
 pin_project! {
-    /// Work under a pass; see [`Pass::scope`].
+    /// Work that runs under a pass; see [`Pass::scope`].
     ///
     /// Cancel safety: dropped, it drops the work first and gives the slot back then.
     #[must_use = "futures do nothing unless polled"]

@@ -28,8 +28,8 @@ impl Knots {
 }
 
 impl State {
-    /// The weight of this lane's passes held by work that waits in this lane's own row, or holds these. A pass counts once, however
-    /// many entries the work that holds it has in line.
+    /// The weight of this lane's passes held by work that waits in this lane's own row, or holds these. A pass counts
+    /// once, however many entries the work that holds it has in line.
     fn stuck(&self, index: u32, mut hands: Hands) -> u32 {
         if !self.knots.0.is_empty() {
             let row = self.lanes[index].row;

@@ -9,17 +9,17 @@ use flowgate_core::{RateState, Reason, Tick};
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
+/// Three words: with a million in line, what each of them takes of memory is most of what it costs.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Seat {
     /// [`WAITING`], [`GRANTED`], or the reason's place beyond.
     verdict: AtomicU32,
-    at: AtomicU64,
-    spent: AtomicU64,
     in_use: AtomicU32,
-    waiting: AtomicU32,
-    /// Zero for none.
-    max: AtomicU32,
+    /// When it was granted; or how many waited when it was refused.
+    at_or_waiting: AtomicU64,
+    /// What the rate had spent then; or `max`, zero for none.
+    spent_or_max: AtomicU64,
 }
 
 const WAITING: u32 = 0;
@@ -49,52 +49,43 @@ impl Seat {
     fn new() -> Self {
         Seat {
             verdict: AtomicU32::new(WAITING),
-            at: AtomicU64::new(0),
-            spent: AtomicU64::new(0),
             in_use: AtomicU32::new(0),
-            waiting: AtomicU32::new(0),
-            max: AtomicU32::new(0),
+            at_or_waiting: AtomicU64::new(0),
+            spent_or_max: AtomicU64::new(0),
         }
     }
 
     /// Writes the fate down. Under the desk's lock, once.
     pub(crate) fn decide(&self, fate: Fate) {
         debug_assert_eq!(self.fate(), Fate::Waiting, "a fate is decided once");
-        let verdict = match fate {
-            Fate::Waiting => WAITING,
-            Fate::Granted { at, spent, in_use } => {
-                self.at.store(at.as_nanos(), Ordering::Relaxed);
-                self.spent.store(spent.to_word(), Ordering::Relaxed);
-                self.in_use.store(in_use, Ordering::Relaxed);
-                GRANTED
-            }
+        let (verdict, in_use, at_or_waiting, spent_or_max) = match fate {
+            Fate::Waiting => return,
+            Fate::Granted { at, spent, in_use } => (GRANTED, in_use, at.as_nanos(), spent.to_word()),
             Fate::Refused { reason, in_use, waiting, max } => {
-                self.in_use.store(in_use, Ordering::Relaxed);
-                self.waiting.store(waiting, Ordering::Relaxed);
-                self.max.store(max.unwrap_or(0), Ordering::Relaxed);
-                REFUSED + reason.index() as u32
+                (REFUSED + reason.index() as u32, in_use, waiting.into(), max.unwrap_or(0).into())
             }
         };
+        self.in_use.store(in_use, Ordering::Relaxed);
+        self.at_or_waiting.store(at_or_waiting, Ordering::Relaxed);
+        self.spent_or_max.store(spent_or_max, Ordering::Relaxed);
         self.verdict.store(verdict, Ordering::Release);
     }
 
     #[inline]
     pub(crate) fn fate(&self) -> Fate {
-        let in_use = || self.in_use.load(Ordering::Relaxed);
-        match self.verdict.load(Ordering::Acquire) {
-            WAITING => Fate::Waiting,
-            GRANTED => Fate::Granted {
-                at: Tick::from_nanos(self.at.load(Ordering::Relaxed)),
-                spent: RateState::from_word(self.spent.load(Ordering::Relaxed)),
-                in_use: in_use(),
-            },
-            refused => Fate::Refused {
-                reason: Reason::ALL[(refused - REFUSED) as usize],
-                in_use: in_use(),
-                waiting: self.waiting.load(Ordering::Relaxed),
-                max: Some(self.max.load(Ordering::Relaxed)).filter(|&max| max > 0),
-            },
+        let verdict = self.verdict.load(Ordering::Acquire);
+        if verdict == WAITING {
+            return Fate::Waiting;
         }
+        let in_use = self.in_use.load(Ordering::Relaxed);
+        let at_or_waiting = self.at_or_waiting.load(Ordering::Relaxed);
+        let spent_or_max = self.spent_or_max.load(Ordering::Relaxed);
+        if verdict == GRANTED {
+            let (at, spent) = (Tick::from_nanos(at_or_waiting), RateState::from_word(spent_or_max));
+            return Fate::Granted { at, spent, in_use };
+        }
+        let (waiting, max) = (at_or_waiting as u32, Some(spent_or_max as u32).filter(|&max| max > 0));
+        Fate::Refused { reason: Reason::ALL[(verdict - REFUSED) as usize], in_use, waiting, max }
     }
 }
 

@@ -4,8 +4,8 @@
 
 /// "No entry" in links between entries.
 pub(crate) const NONE: u32 = u32::MAX;
-/// `KEEP` entries may stay allocated when it is empty, so that one who comes and goes does not allocate each time. One that is full
-/// grows by its `SHARE`th part.
+/// `KEEP` entries may stay allocated when it is empty, so that one who comes and goes does not allocate each time. One
+/// that is full grows by its `SHARE`th part.
 ///
 /// In this order in memory: what every insert and remove writes comes first, and can share a cache line with what stands
 /// before it.

@@ -12,8 +12,8 @@ const SMALL: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Table {
-    /// As many as a power of two, and at least one of them empty, or none at all. A lane stands where its hash says, or in one of the
-    /// places after it, with no empty one in between.
+    /// As many as a power of two, and at least one of them empty, or none at all. A lane stands where its hash says, or
+    /// in one of the places after it, with no empty one in between.
     places: Vec<Place>,
     len: usize,
 }
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn g7_a_lane_is_found_whoever_before_it_came_and_went() {
-        // Seen to fail: with `remove` moving nobody up, or moving up one that stands where its hash says, lanes are lost; with `<`
-        // instead of `>=` there, too.
+        // Seen to fail: with `remove` moving nobody up, or moving up one that stands where its hash says, lanes are
+        // lost; with `<` instead of `>=` there, too.
         let (mut table, mut known) = (Table::new(), HashMap::new());
         let mut state = 1_u32;
         for step in 0..60_000_u32 {

@@ -240,8 +240,8 @@ impl State {
     }
 }
 
-/// Lanes that came and went leave moments behind; so that those never outnumber the lanes there are by much, they are taken out as
-/// often as there are twice as many.
+/// Lanes that came and went leave moments behind; so that those never outnumber the lanes there are by much, they are
+/// taken out as often as there are twice as many.
 fn tidy(moments: &mut Due, lanes: &mut Lanes) {
     if moments.len() > 2 * lanes.len() + SPARE_MOMENTS {
         moments.tidy(|index, serial| lanes.same(index, serial).is_some());

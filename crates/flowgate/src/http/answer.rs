@@ -30,7 +30,7 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The reason of one who is shed: no gate's, so the core has no word for it.
 pub(crate) const OVERLOAD: &str = "overload";
 
-/// How a refusal is answered: 503 and a problem document, unless said otherwise.
+/// How a refused request is answered: by default 503 with a problem document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     status: StatusCode,
@@ -41,7 +41,7 @@ pub struct Answer {
     keys_full: Wording,
 }
 
-/// The form of a refusal's body.
+/// The format of a refusal's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
@@ -51,8 +51,8 @@ pub enum Format {
     Envelope,
 }
 
-/// A refusal in its parts. A server that writes the heads of its responses itself takes it from here; all
-/// others get a response from [`Answer::refuse`], which says the same.
+/// A refusal in its parts, for a server that writes response heads itself. All others get a response from
+/// [`Answer::refuse`], which says the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     status: StatusCode,
@@ -117,7 +117,7 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// 429 with the JSON envelope that a gateway's clients know.
+    /// Answers with 429 and the JSON envelope that a gateway's clients know.
     pub fn envelope() -> Self {
         Answer {
             status: StatusCode::TOO_MANY_REQUESTS,
@@ -141,7 +141,7 @@ impl Answer {
         }
     }
 
-    /// The status: 503 says "our capacity", 429 "your budget".
+    /// Sets the status: 503 says "our capacity", 429 "your budget".
     pub fn status(mut self, status: StatusCode) -> Result<Self, OptionError> {
         if !status.is_client_error() && !status.is_server_error() {
             return Err(OptionError::new(
@@ -154,19 +154,19 @@ impl Answer {
         Ok(self)
     }
 
-    /// What `Retry-After` says where nothing better is known, in whole seconds, rounded up. Zero omits the header.
+    /// Sets what `Retry-After` says if nothing better is known, in whole seconds, rounded up. Zero omits the header.
     pub fn retry_after(mut self, retry_after: Duration) -> Self {
         self.retry_after = retry_after;
         self
     }
 
-    /// The form of the body.
+    /// Sets the format of the body.
     pub fn format(mut self, format: Format) -> Self {
         self.format = format;
         self
     }
 
-    /// The message to the client, whatever the limit.
+    /// Sets the message to the client, whatever the limit.
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Result<Self, OptionError> {
         let message = message.into();
         self.over_max = self.over_max.with_message(message.clone())?;
@@ -175,25 +175,25 @@ impl Answer {
         Ok(self)
     }
 
-    /// The words where too many are in flight. A table of keys that is full has words of its own, under the same code.
+    /// Sets the words for too many in flight. A table of keys that is full has words of its own, under the same code.
     pub fn over_max(mut self, wording: Wording) -> Self {
         self.keys_full.code.clone_from(&wording.code);
         self.over_max = wording;
         self
     }
 
-    /// The words where too many have started.
+    /// Sets the words for too many starts.
     pub fn over_rate(mut self, wording: Wording) -> Self {
         self.over_rate = wording;
         self
     }
 
-    /// The response to a refused request, whose headers say in which form its client reads it.
+    /// Returns the response to a refused request. The request's headers say which format its client reads.
     pub fn refuse(&self, refusal: &Refusal, request: &HeaderMap) -> Response<Bytes> {
         self.tell(refusal, is_grpc(request)).into()
     }
 
-    /// The same before it is a response, for a client that speaks gRPC or does not.
+    /// Returns the refusal in its parts, for a client that speaks gRPC or not.
     pub fn tell(&self, refusal: &Refusal, is_grpc: bool) -> Told {
         let kind = match refusal.reason {
             Reason::Rate => Kind::OverRate,
@@ -243,7 +243,7 @@ impl Answer {
         self.fail(status, code, "Misconfigured", message)
     }
 
-    /// Another failure in the same form: what a gateway says for an upstream that does not answer.
+    /// Returns another failure in the same format: what a gateway says if an upstream does not answer, for example.
     pub fn fail(&self, status: StatusCode, code: &str, title: &str, message: &str) -> Response<Bytes> {
         let (code, title, message) = (escaped(code), escaped(title), escaped(message));
         let put_message = |body: &mut Vec<u8>| body.extend_from_slice(message.as_bytes());
@@ -322,17 +322,17 @@ impl Told {
         content_type.starts_with(GRPC.as_bytes())
     }
 
-    /// The status.
+    /// Returns the status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Writes its headers as lines of HTTP/1.1: all but the body's length and the connection.
+    /// Writes its headers as lines of HTTP/1.1, except the body's length and the connection's.
     pub fn write_lines(&self, text: &mut Vec<u8>) {
         text.extend_from_slice(b"content-type: ");
         text.extend_from_slice(self.kind.as_bytes());

@@ -44,7 +44,7 @@ impl Slot {
 }
 
 pin_project! {
-    /// The body of a response that passed a layer, with its pass; or the body of a refusal.
+    /// The body of a response that passed a layer, together with its pass; or the body of a refusal.
     pub struct GatedBody<B> {
         #[pin]
         kind: Kind<B>,
@@ -81,7 +81,7 @@ impl Drop for Kept {
 }
 
 impl<B> GatedBody<B> {
-    /// A body that holds a pass until its end; without one, a body as it is.
+    /// Wraps a body, which holds the pass until its end. Without a pass it is the body as it is.
     pub fn new(body: B, pass: Option<Pass>) -> Self {
         GatedBody::of(body, pass.map(Slot::Own), Outcome::Done)
     }
@@ -91,7 +91,7 @@ impl<B> GatedBody<B> {
         GatedBody { kind: Kind::Inner { body, kept: Kept { slot, outcome } } }
     }
 
-    /// The body of a refusal.
+    /// Creates the body of a refusal.
     pub fn refusal(bytes: Bytes) -> Self {
         GatedBody { kind: Kind::Refusal { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) } }
     }

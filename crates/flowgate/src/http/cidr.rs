@@ -21,7 +21,7 @@ pub struct Cidr {
 const MAPPED_BITS: u8 = 96;
 
 impl Cidr {
-    /// Whether the address is inside. An IPv4 address written as IPv6 is the same address.
+    /// Whether the address is in the block. An IPv4 address written as IPv6 is the same address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.network, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => network == masked_v4(address, self.bits),

@@ -19,17 +19,17 @@ use tokio::{
 
 use crate::gate::{Gate, Look, Pass};
 
-/// Caps how many connections a listener has at once. Cheap to clone: all clones are one cap.
+/// Limits how many connections a listener has at once. Cheap to clone: all clones are the same limit.
 ///
-/// With axum (feature `axum`), [`Connections::on`] makes a listener for `axum::serve`; with hyper, take connections from
-/// [`Connections::accept`].
+/// With axum (feature `axum`), [`Connections::on`] makes a listener for `axum::serve`; with hyper, take connections
+/// from [`Connections::accept`].
 #[derive(Clone, Debug)]
 pub struct Connections {
     gate: Gate,
 }
 
 pin_project! {
-    /// A connection that counts for as long as it lives.
+    /// A connection that is counted for as long as it lives.
     #[derive(Debug)]
     pub struct Connection<T> {
         #[pin]
@@ -38,7 +38,7 @@ pin_project! {
     }
 }
 
-/// A listener whose connections are capped.
+/// A listener whose connections are limited.
 #[cfg(feature = "axum")]
 #[derive(Debug)]
 pub struct Capped<L> {
@@ -47,25 +47,25 @@ pub struct Capped<L> {
 }
 
 impl Connections {
-    /// At most `max` at once: 1 to 1,000,000,000.
+    /// Allows at most `max` at once: 1 to 1,000,000,000.
     pub fn new(max: u32) -> Result<Self, OptionError> {
         Ok(Connections { gate: Gate::builder().name("connections").max(max).reject().build()? })
     }
 
-    /// At most this many connections from now on. If more are open, they stay, and the next may come when
-    /// enough of them have gone.
+    /// Changes the limit. If more connections are open, they stay, and new ones are accepted once enough of them have
+    /// gone.
     pub fn set_max(&self, max: u32) -> Result<(), OptionError> {
         self.gate.set_limits(self.gate.limits().with_max(max)?);
         Ok(())
     }
 
-    /// Counts a stream. `None`, and the stream is closed, if the cap is reached.
+    /// Counts a stream. If the limit is reached, closes it and returns `None`.
     pub fn admit<T>(&self, stream: T) -> Option<Connection<T>> {
         let pass = self.gate.try_enter().ok()?;
         Some(Connection { stream, pass })
     }
 
-    /// The next connection that may stay.
+    /// Waits for the next connection within the limit; those beyond it are closed.
     ///
     /// Cancel safety: dropped, no accepted connection is lost, except one that was to be closed.
     pub async fn accept(&self, listener: &TcpListener) -> io::Result<(Connection<TcpStream>, SocketAddr)> {
@@ -77,12 +77,12 @@ impl Connections {
         }
     }
 
-    /// The gate right now.
+    /// Returns the state of the gate.
     pub fn look(&self) -> Look {
         self.gate.look()
     }
 
-    /// A listener for `axum::serve`, capped.
+    /// Wraps a listener for `axum::serve`, with this limit.
     #[cfg(feature = "axum")]
     pub fn on<L: axum::serve::Listener>(&self, listener: L) -> Capped<L> {
         Capped { listener, connections: self.clone() }

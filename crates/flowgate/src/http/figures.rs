@@ -24,43 +24,43 @@ const SMALL: usize = 1_024;
 const CONCURRENCY_STATE: &str = "\"concurrency\";r=";
 const CONCURRENCY_POLICY: (&str, &str) = ("\"concurrency\";q=", ";qu=\"concurrent-requests\"");
 
-/// The figures of a lane, for the headers of a response.
+/// The numbers of a lane that the headers of a response tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Figures {
-    /// Of how many may be in flight.
+    /// Of a limit on how many are in flight.
     Concurrency {
         /// How many may be in flight at once.
         limit: u32,
         /// How many more could start right now.
         remaining: u32,
     },
-    /// Of how many may start.
+    /// Of a limit on how many start.
     Rate {
-        /// How many may start at once after a rest.
+        /// How many may start at once when nothing is used.
         limit: u32,
         /// How many may start now.
         remaining: u32,
-        /// In how long everything is allowed again.
+        /// How long until all of it is available again.
         resets_in: Duration,
-        /// The length of the window, where it is one.
+        /// The length of the window, if it is one.
         window: Option<Duration>,
     },
 }
 
 impl Figures {
-    /// What a rate has left.
+    /// The numbers of a rate with this much left.
     pub fn of_rate(rate: &Rate, allowance: Allowance) -> Self {
         let Allowance { limit, remaining, resets_in, .. } = allowance;
         Figures::Rate { limit, remaining, resets_in, window: window_of(rate) }
     }
 
-    /// A rate with nothing left for `resets_in`.
+    /// The numbers of a rate with nothing left for `resets_in`.
     pub fn of_spent_rate(rate: &Rate, resets_in: Duration) -> Self {
         Figures::Rate { limit: limit_of(rate), remaining: 0, resets_in, window: window_of(rate) }
     }
 
-    /// A rate of which nothing is spent.
+    /// The numbers of a rate of which nothing is used.
     pub fn of_rested_rate(rate: &Rate) -> Self {
         let limit = limit_of(rate);
         Figures::Rate { limit, remaining: limit, resets_in: Duration::ZERO, window: window_of(rate) }

@@ -18,13 +18,13 @@ use http::{Extensions, Request, Response, request::Parts};
 
 use super::{answer::Answer, identity::Identity, scope::Scope};
 
-/// A request that was turned away, as an `on_reject` hook hears of it.
+/// A refused request, as an `on_reject` hook gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rejected<'a> {
     /// The key of its lane.
     pub key: &'a str,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// How many are in flight in that lane.
     pub active: u32,
@@ -137,8 +137,8 @@ impl Front {
         catch_unwind(AssertUnwindSafe(ask)).map_err(|_| Box::new(self.answer.misconfigured(&request.headers)))
     }
 
-    /// The key of the request's lane where nobody else has to be asked for it: `None` says nothing. Most requests need not be taken apart
-    /// and put together again, which is to copy them twice.
+    /// The key of the request's lane where nobody else has to be asked for it: `None` says nothing. Most requests need
+    /// not be taken apart and put together again, which is to copy them twice.
     pub(crate) fn plain_key<B>(&self, request: &Request<B>) -> Option<Key> {
         if !self.exemptions.is_empty() {
             return None;
@@ -148,14 +148,14 @@ impl Front {
 
     /// Marks the request as counted by this layer; `false` if it was already.
     pub(crate) fn counts(&self, extensions: &mut Extensions) -> bool {
-        let Some(counted) = extensions.get_mut::<Counted>() else {
-            extensions.insert(Counted { first: self.number, more: Vec::new() });
-            return true;
-        };
+        // One look for nearly all, who have no mark yet.
+        let mark = Counted { first: self.number, more: Vec::new() };
+        let Some(mut counted) = extensions.insert(mark) else { return true };
         let is_new = counted.first != self.number && !counted.more.contains(&self.number);
         if is_new {
             counted.more.push(self.number);
         }
+        extensions.insert(counted);
         is_new
     }
 
@@ -217,26 +217,26 @@ struct Counted {
 /// The options that every layer's builder takes, written once; those of its gate are [`gate_options`].
 macro_rules! front_options {
     () => {
-        /// How the budget is partitioned.
+        /// Sets how the budget is partitioned.
         pub fn scope(mut self, scope: $crate::http::Scope) -> Self {
             self.front.scope(scope);
             self
         }
 
-        /// How clients are told apart; needed for the scope `client`.
+        /// Sets how clients are told apart. Required for the scope `client`.
         pub fn identity(mut self, identity: $crate::http::Identity) -> Self {
             self.front.identity(identity);
             self
         }
 
-        /// Requests for this path are not limited. `/internal/*` means all below `/internal/`, but not what goes up again by
-        /// `..`.
+        /// Exempts this path from the limit. `/internal/*` means everything below `/internal/`, except what goes up
+        /// again by `..`.
         pub fn exempt_path(mut self, path: &str) -> Self {
             self.front.exempt_path(path);
             self
         }
 
-        /// Requests of which `is_exempt` says so are not limited.
+        /// Exempts requests for which `is_exempt` returns `true`.
         pub fn exempt(
             mut self,
             is_exempt: impl Fn(&http::request::Parts) -> bool + Send + Sync + 'static,
@@ -245,31 +245,31 @@ macro_rules! front_options {
             self
         }
 
-        /// The status of a refusal.
+        /// Sets the status of a refusal.
         pub fn status(mut self, status: http::StatusCode) -> Self {
             self.front.answer(|answer| answer.status(status));
             self
         }
 
-        /// What `Retry-After` says where nothing better is known: default one second; zero omits the header.
+        /// Sets what `Retry-After` says if nothing better is known: default one second; zero omits the header.
         pub fn retry_after(mut self, retry_after: std::time::Duration) -> Self {
             self.front.answer(|answer| Ok(answer.retry_after(retry_after)));
             self
         }
 
-        /// The message in a refusal's body.
+        /// Sets the message in a refusal's body.
         pub fn message(mut self, message: impl Into<std::borrow::Cow<'static, str>>) -> Self {
             self.front.answer(|answer| answer.message(message));
             self
         }
 
-        /// Everything about how a refusal is answered at once, instead of what was said before.
+        /// Sets everything about how a refusal is answered, replacing what was set before.
         pub fn answer(mut self, answer: $crate::http::Answer) -> Self {
             self.front.answer(|_| Ok(answer));
             self
         }
 
-        /// Hears of every request that is turned away. A hook that panics changes nothing for the client.
+        /// Calls a hook for every refused request. A hook that panics changes nothing for the client.
         pub fn on_reject(
             mut self,
             hook: impl Fn(&$crate::http::Rejected<'_>) + Send + Sync + 'static,
@@ -278,7 +278,7 @@ macro_rules! front_options {
             self
         }
 
-        /// Whether responses tell of the limits in their headers; they do unless this says no.
+        /// Sets whether responses tell the limits in their headers. Default: they do.
         pub fn headers(mut self, has_figures: bool) -> Self {
             self.front.headers(has_figures);
             self
@@ -290,19 +290,19 @@ pub(crate) use front_options;
 /// The options of a gate that the builder of its layer hands on.
 macro_rules! gate_options {
     () => {
-        /// The gate's name, in refusals and events.
+        /// Names the gate, for refusals and events.
         pub fn name(mut self, name: impl Into<String>) -> Self {
             self.gate = self.gate.name(name);
             self
         }
 
-        /// Another clock than the system's: for tests that move time by hand.
+        /// Replaces the system's clock, so that tests can move time by hand.
         pub fn clock(mut self, clock: std::sync::Arc<dyn $crate::clock::Clock>) -> Self {
             self.gate = self.gate.clock(clock);
             self
         }
 
-        /// Hears every event of the gate.
+        /// Adds a listener, which is called for every event of the gate.
         pub fn listener(mut self, listener: impl $crate::gate::Listener) -> Self {
             self.gate = self.gate.listener(listener);
             self

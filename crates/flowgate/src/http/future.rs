@@ -27,7 +27,7 @@ use super::{
 use crate::gate::{OwnedEnter, Pass, holder_name};
 
 pin_project! {
-    /// The response of a service behind a layer.
+    /// The future that a service behind a layer returns.
     ///
     /// Cancel safety: dropped while it waits, the request leaves the line; dropped later, the inner service's future is
     /// dropped and the slot given back then.
@@ -65,7 +65,8 @@ struct Waiting<S, B> {
 #[derive(Default)]
 struct Held {
     slot: Option<(Slot, Terms)>,
-    /// What the pass is known by to those who ask inside: the inner service may do so when it is called, before the pass has come here.
+    /// What the pass is known by to those who ask inside: the inner service may do so when it is called, before the
+    /// pass has come here.
     name: usize,
     bridge: Option<Bridge>,
     figures: Option<Figures>,
@@ -122,7 +123,9 @@ where
     fn run(inner: &mut S, mut request: Request<B>, terms: Terms, pass: Pass) -> Self {
         let bridge = terms.bridge(&mut request);
         let name = holder_name();
-        let future = pass.holding(name, terms.spot, || inner.call(request));
+        let holding = pass.hold(name, terms.spot);
+        let future = inner.call(request);
+        drop(holding);
         let slot = Some((Slot::Own(pass), terms));
         Stage::Running { future, held: Held { slot, name, bridge, figures: None } }
     }
@@ -152,13 +155,13 @@ where
                     }
                 }
                 StageProjected::Running { future, held } => {
-                    let polled = match &held.slot {
-                        Some((Slot::Own(pass), terms)) => {
-                            pass.holding(held.name, terms.spot, || future.poll(cx))
-                        }
-                        _ => future.poll(cx),
+                    let holding = match &held.slot {
+                        Some((Slot::Own(pass), terms)) => Some(pass.hold(held.name, terms.spot)),
+                        _ => None,
                     };
-                    return Poll::Ready(held.end(ready!(polled)));
+                    let answer = ready!(future.poll(cx));
+                    drop(holding);
+                    return Poll::Ready(held.end(answer));
                 }
                 StageProjected::Refused { response } => {
                     let response = response.take().expect("a future is not polled after it is done");
@@ -173,7 +176,7 @@ where
 impl Held {
     /// The inner service has answered.
     fn end<R, E>(&mut self, answer: Result<Response<R>, E>) -> Result<Response<GatedBody<R>>, E> {
-        let Held { slot, bridge, figures, .. } = std::mem::take(self);
+        let (slot, bridge, figures) = (self.slot.take(), self.bridge.take(), self.figures.take());
         let mut response = match answer {
             Ok(response) => response,
             Err(error) => {

@@ -15,14 +15,14 @@ use super::{
 };
 use flowgate_core::Key;
 
-/// The address at the other end of the connection. Put it into a request's extensions where the connection is accepted;
-/// axum's `ConnectInfo<SocketAddr>` does as well (feature `axum`).
+/// The address at the other end of the connection. Put it into a request's extensions where connections are accepted,
+/// unless axum's `ConnectInfo<SocketAddr>` is there (feature `axum`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
-/// Tells one client from another.
+/// How one client is told from another.
 ///
-/// IPv6 clients are told apart by their first 64 bits: that is what one customer gets, and the rest is theirs to choose.
+/// IPv6 clients are told apart by their first 64 bits: one customer gets that many, and chooses the rest.
 #[derive(Clone)]
 pub struct Identity(Source);
 
@@ -45,28 +45,29 @@ const MOST_HOPS: usize = 64;
 const IPV6_CLIENT_BITS: u8 = 64;
 
 impl Identity {
-    /// By the address of the connection. Forwarding headers are not read.
+    /// Tells clients apart by the address of their connection. Forwarding headers are not read.
     pub fn peer() -> Self {
         Identity(Source::Peer)
     }
 
-    /// Behind exactly `hops` proxies of yours, each of which appends to `X-Forwarded-For`: the entry that the
-    /// first of them wrote, counted from the right. A request with fewer entries did not come through all of
-    /// them, and is known by the address of its connection. Nobody else may be able to connect, for a client
-    /// that can writes as many entries as it likes. Where that is not certain, use [`Identity::trusted`].
-    /// With 0, as [`Identity::peer`].
+    /// Expects exactly `hops` proxies of yours, each of which appends to `X-Forwarded-For`, and takes the entry that
+    /// the first of them wrote, counted from the right. A request with fewer entries did not come through all of
+    /// them, and is known by the address of its connection. Nobody else may be able to connect, because such a client
+    /// could write as many entries as it likes; if that is not certain, use [`Identity::trusted`]. 0 is the same as
+    /// [`Identity::peer`].
     pub fn hops(hops: usize) -> Self {
         Identity(Source::Hops { hops: hops.min(MOST_HOPS), header: X_FORWARDED_FOR })
     }
 
-    /// Behind proxies at these addresses: `X-Forwarded-For` is followed from the right for as long as it was written by one
-    /// of them; the first address that is not theirs is the client.
+    /// Trusts proxies at these addresses: `X-Forwarded-For` is read from the right for as long as it was written by
+    /// one of them. The first address that is not theirs is the client.
     pub fn trusted(proxies: impl IntoIterator<Item = Cidr>) -> Self {
         let proxies = proxies.into_iter().collect();
         Identity(Source::Trusted { proxies, header: X_FORWARDED_FOR })
     }
 
-    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`: for proxies that write that one. The other is not read.
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`, for proxies that write it. The other header is not
+    /// read.
     pub fn forwarded(self) -> Self {
         let header = header::FORWARDED;
         Identity(match self.0 {
@@ -76,12 +77,13 @@ impl Identity {
         })
     }
 
-    /// By what the function says: a user id, a tenant, an API key. `None`: not known, and one lane is shared by all such.
+    /// Tells clients apart by what the function returns: a user id, a tenant, an API key. `None` means unknown; all
+    /// of those share one lane.
     pub fn by(client: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         Identity(Source::By(Arc::new(client)))
     }
 
-    /// The key of this request's client.
+    /// Returns the key of this request's client.
     pub fn key(&self, request: &Parts) -> Key {
         if let Source::By(client) = &self.0 {
             return key_of(client(request).as_deref().unwrap_or(UNKNOWN));
@@ -89,9 +91,9 @@ impl Identity {
         self.address(request).map_or_else(|| Key::new(UNKNOWN), |address| Key::new(&text_of(address)))
     }
 
-    /// The same for a head that is not a request yet: by the address of its connection, and the values of a
-    /// header in the order of their lines. A function ([`Identity::by`]) has no request to ask, so the client
-    /// is unknown.
+    /// Returns the key for a request head that is not a request yet, by the address of its connection, and the values
+    /// of a header in the order of their lines. [`Identity::by`] has no request to look at then, so the client is
+    /// unknown.
     pub fn key_of<'h, V>(&'h self, peer: SocketAddr, values: impl FnOnce(&'h HeaderName) -> V) -> String
     where
         V: DoubleEndedIterator<Item = &'h [u8]>,
@@ -102,7 +104,7 @@ impl Identity {
         }
     }
 
-    /// The client's address, where clients are told apart by address.
+    /// Returns the client's address, if clients are told apart by address.
     pub fn address(&self, request: &Parts) -> Option<IpAddr> {
         let values = |header| request.headers.get_all(header).iter().map(HeaderValue::as_bytes);
         Some(self.address_of(peer_of(request)?, values))

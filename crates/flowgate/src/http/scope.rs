@@ -18,23 +18,23 @@ use super::identity::Identity;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Scope {
-    /// One budget for all that passes the layer.
+    /// One budget for all requests.
     #[default]
     Global,
-    /// A budget for each method and route *template*: `/users/1` and `/users/2` share the one of `/users/{id}`. What no
-    /// route matches shares one, and so do all methods of a template that are not HTTP's own. The template is axum's (feature `axum`), or what a [`Template`] in the request's
-    /// extensions says.
+    /// A budget for each method and route *template*: `/users/1` and `/users/2` share that of `/users/{id}`. Requests
+    /// that match no route share one budget, and so do all methods of a template that are not HTTP's own. The
+    /// template is axum's (feature `axum`), or that of a [`Template`] in the request's extensions.
     Route,
-    /// A budget for each client; say with `identity` how to tell them apart.
+    /// A budget for each client; `identity` says how to tell them apart.
     Client,
-    /// A budget for each key the function returns; `None` is not limited. See [`Scope::by`].
+    /// A budget for each key that the function returns; `None` means not limited. See [`Scope::by`].
     By(KeyFn),
 }
 
-/// A function from a request to the key of its lane.
+/// A function that returns the key of a request's lane.
 pub type KeyFn = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
-/// The route template a request matched: for routers that are not axum's, to put into a request's extensions.
+/// The route template that a request matched. Routers other than axum's put it into the request's extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(pub Arc<str>);
 
@@ -43,8 +43,8 @@ const UNMATCHED: &str = "unmatched";
 const GLOBAL: &str = "global";
 
 impl Scope {
-    /// A budget for each key that `key` returns; `None` is not limited. Of a key of more than 256 bytes only the beginning is
-    /// kept, and a hash of the whole.
+    /// A budget for each key that `key` returns; `None` means not limited. Of a key longer than 256 bytes only the
+    /// beginning and a hash of the whole are kept.
     pub fn by(key: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         Scope::By(Arc::new(key))
     }

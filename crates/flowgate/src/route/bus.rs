@@ -5,7 +5,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{PoisonError, RwLock, Weak},
+    sync::{Arc, PoisonError, RwLock, Weak},
 };
 
 use super::event::Event;
@@ -17,17 +17,17 @@ use crate::{
 /// Hears events on the thread where they happen: be quick, and do not wait.
 pub(crate) type Listener = Box<dyn Fn(&Event) + Send + Sync>;
 
-#[derive(Default)]
 pub(crate) struct Bus {
     is_on: AtomicBool,
     listeners: Box<[Listener]>,
-    subscribers: RwLock<Vec<Weak<Mailbox<Event>>>>,
+    /// Shared, so that they are told, and woken, with no lock held.
+    subscribers: RwLock<Arc<[Weak<Mailbox<Event>>]>>,
 }
 
 impl Bus {
     pub(crate) fn new(listeners: Vec<Listener>) -> Self {
         let is_on = AtomicBool::new(!listeners.is_empty());
-        Bus { is_on, listeners: listeners.into(), subscribers: RwLock::default() }
+        Bus { is_on, listeners: listeners.into(), subscribers: RwLock::new(Arc::new([])) }
     }
 
     /// Whether anybody listens, or ever has.
@@ -39,8 +39,8 @@ impl Bus {
     pub(crate) fn subscribe(&self) -> Subscription<Event> {
         let subscription = Subscription::default();
         let mut subscribers = self.subscribers.write().unwrap_or_else(PoisonError::into_inner);
-        subscribers.retain(|known| known.strong_count() > 0);
-        subscribers.push(subscription.address());
+        let known = subscribers.iter().filter(|known| known.strong_count() > 0).cloned();
+        *subscribers = known.chain([subscription.address()]).collect();
         drop(subscribers);
         self.is_on.store(true, Ordering::Relaxed);
         subscription
@@ -51,7 +51,8 @@ impl Bus {
             // The panic hook has told of it already.
             let _ = catch_unwind(AssertUnwindSafe(|| listener(event)));
         }
-        for mailbox in self.subscribers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        let subscribers = Arc::clone(&self.subscribers.read().unwrap_or_else(PoisonError::into_inner));
+        for mailbox in subscribers.iter() {
             if let Some(mailbox) = mailbox.upgrade() {
                 // It wakes the subscriber, by a waker that is not ours.
                 let _ = catch_unwind(AssertUnwindSafe(|| mailbox.post(event.clone())));

@@ -48,8 +48,8 @@ type LogFn = Box<dyn Fn(&str) + Send + Sync>;
 /// How many exchanges of a route's source are under way at once, at most, unless told otherwise.
 const INTAKE: u32 = 1_024;
 
-/// Routes that run together: they call each other by id, are heard on one bus, and stop together. Dropped,
-/// its sources stop; exchanges under way go on.
+/// Runs a set of routes together: they can call each other by id, share one stream of events, and stop together.
+/// Dropping a context stops its sources; exchanges under way go on.
 pub struct Context {
     shared: Arc<Shared>,
     state: Mutex<State>,
@@ -90,45 +90,46 @@ struct Entry {
     open: Option<Box<dyn FnOnce() -> Result<Feed, Error> + Send>>,
 }
 
-/// A gate of a route: to show it, and to change its limits.
+/// A gate of a route, to look at it and to change its limits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RouteGate {
-    /// Of which route.
+    /// The route it belongs to.
     pub route: Arc<str>,
-    /// Of which wrapper: `concurrency` or `throttle`.
+    /// The wrapper it belongs to: `concurrency` or `throttle`.
     pub wrapper: &'static str,
-    /// Where it was declared.
+    /// Whether that wrapper covers the route or one step.
     pub scope: Scope,
-    /// Its label.
+    /// The wrapper's label.
     pub label: Option<String>,
     /// The gate itself.
     pub gate: Door,
 }
 
-/// What became of a context that was shut down.
+/// How the shutdown of a context ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// What was under way at the deadline and was cancelled: route and exchange.
+    /// The exchanges that had not ended by the deadline and were cancelled, each with its route. An exchange that is
+    /// called, and whose caller does not poll it any more, is among them.
     pub cancelled: Vec<(Arc<str>, ExchangeId)>,
 }
 
 impl Report {
-    /// Whether everything had settled in time.
+    /// Whether everything ended in time.
     pub fn is_clean(&self) -> bool {
         self.cancelled.is_empty()
     }
 }
 
 impl Context {
-    /// A context with all defaults.
+    /// Creates a context with default options.
     #[expect(clippy::new_without_default, reason = "a context is made on purpose")]
     pub fn new() -> Self {
         Context::builder().build()
     }
 
-    /// A context with options.
+    /// Starts building a context with options of its own.
     pub fn builder() -> ContextBuilder {
         ContextBuilder {
             clock: None,
@@ -140,7 +141,8 @@ impl Context {
         }
     }
 
-    /// Adds a route, with state of its own here. Before the context is started; each id once (RC1002).
+    /// Adds a route, which gets state of its own in this context. Only before [`Context::start`], and each id once
+    /// (RC1002).
     pub fn add<R: Send + 'static, O: Send + 'static>(&self, route: &Route<R, O>) -> Result<(), Error> {
         let mut state = lock(&self.state);
         let id = &route.definition.plan.id;
@@ -174,8 +176,8 @@ impl Context {
         Ok(Entry { site, links, open: Some(Box::new(open)) })
     }
 
-    /// Starts all routes, once: sources begin, names can be called. Sources that go on by themselves need a tokio runtime. After
-    /// an error nothing is started, and nothing can be.
+    /// Starts all routes: sources begin, and routes can be called by id. Needs a tokio runtime, unless all sources
+    /// are `direct` or HTTP. After an error nothing runs, and the context cannot be started any more.
     pub fn start(&self) -> Result<(), Error> {
         let mut state = lock(&self.state);
         if state.phase != Phase::New {
@@ -210,7 +212,8 @@ impl Context {
         Ok(())
     }
 
-    /// The route of this id that begins with `direct()`, to be called. RC5004 if there is none, or if its bodies are others.
+    /// Returns a handle on the route with this id, which has to begin with `direct()`. RC5004 if there is none, or if
+    /// its bodies have other types.
     pub fn direct<I: Send + 'static, O: Send + 'static>(&self, id: &str) -> Result<Direct<I, O>, Error> {
         self.shared.find(id).map(|direct: Arc<Direct<I, O>>| Direct::clone(&direct)).ok_or_else(|| {
             let (takes, answers) = (type_name::<I>(), type_name::<O>());
@@ -221,14 +224,14 @@ impl Context {
         })
     }
 
-    /// The events of all routes, from now on.
+    /// Subscribes to the events of all routes from now on.
     pub fn subscribe(&self) -> Subscription<Event> {
         let subscription = self.shared.bus.subscribe();
         lock(&self.state).entries.iter().for_each(|entry| entry.site.relay_gates());
         subscription
     }
 
-    /// The gates of all routes: for a console, for metrics, and to change limits while exchanges run and wait.
+    /// Returns the gates of all routes: for a console, for metrics, or to change limits while exchanges run and wait.
     pub fn gates(&self) -> Vec<RouteGate> {
         let state = lock(&self.state);
         let of = |entry: &Entry| {
@@ -248,29 +251,32 @@ impl Context {
         state.entries.iter().flat_map(of).collect()
     }
 
-    /// How many sleep on this context's clock: in the pause of a retry, under a timeout, in a delay, for a schedule. Contexts with
-    /// the system's clock share it.
+    /// Returns how many exchanges and sources wait for a moment of this context's clock: in the pause of a retry,
+    /// under a timeout, in a delay, for a schedule. Contexts on the system's clock are counted together.
     pub fn sleeping(&self) -> usize {
         self.shared.timers.len()
     }
 
-    /// Everything that comes in over HTTP, to be served or nested. After [`Context::start`].
+    /// Returns the axum router of all routes that take HTTP requests, to be served or nested. Call it after
+    /// [`Context::start`].
     #[cfg(feature = "axum")]
     pub fn router(&self) -> axum::Router {
         lock(&self.shared.router).clone()
     }
 
-    /// Waits until all sources are spent and nothing is under way.
+    /// Waits until all sources have ended and nothing is under way.
     ///
     /// Cancel safety: dropping it changes nothing.
     pub async fn finished(&self) {
-        for site in self.sites() {
-            poll_fn(|cx| site.flights.poll_empty(cx)).await;
+        let sites = self.sites();
+        // One that was empty may not be any more: an exchange of another may have sent something there.
+        while let Some(site) = sites.iter().find(|site| !site.flights.is_empty()) {
+            site.flights.emptied().await;
         }
     }
 
-    /// Stops the context: it takes nothing in any more, lets exchanges under way go on within their bounds
-    /// until `drain` is over, and cancels the rest, which the report names.
+    /// Stops the context: it takes nothing in any more, lets exchanges under way go on for up to `drain`, and cancels
+    /// those that have not ended by then. The report names them.
     ///
     /// Cancel safety: nothing happens before the first poll. Dropped later, intake stays stopped, and
     /// exchanges under way go on.
@@ -285,12 +291,10 @@ impl Context {
         .await;
         let mut cancelled = Vec::new();
         if !is_empty {
+            sites.iter().for_each(|site| site.flights.cancel());
             for site in &sites {
-                cancelled.extend(site.flights.cancel().into_iter().map(|id| (Arc::clone(&site.route), id)));
-            }
-            for site in &sites {
-                let late = poll_fn(|cx| site.flights.poll_cancelled(cx)).await;
-                cancelled.extend(late.into_iter().map(|id| (Arc::clone(&site.route), id)));
+                let ids = site.flights.cancelled().await;
+                cancelled.extend(ids.into_iter().map(|id| (Arc::clone(&site.route), id)));
             }
         }
         Report { cancelled }
@@ -407,43 +411,45 @@ pub struct ContextBuilder {
 }
 
 impl ContextBuilder {
-    /// Hears every event, on the thread where it happens: be quick, and do not wait. Several may be added.
+    /// Adds a listener, which is called for every event on the thread where it happens. Be quick, and do not block.
+    /// Several may be added.
     pub fn listener(mut self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.listeners.push(Box::new(listener));
         self
     }
 
-    /// How many exchanges of each route's source may be under way at once: default 1,024. The source waits then.
+    /// Limits how many exchanges of one source may be under way at once: default 1,024. At the limit the source
+    /// waits. Direct calls and HTTP requests are bounded by their callers instead, and a durable queue by its worker.
     pub fn intake(mut self, intake: u32) -> Self {
         self.intake = intake;
         self
     }
 
-    /// Where [`log`](super::log) writes. Default: standard error.
+    /// Sets where [`log`](super::log) writes. Default: standard error.
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.log = Some(Box::new(log));
         self
     }
 
-    /// Another clock than the system's: for tests that move time by hand.
+    /// Replaces the system's clock, so that tests can move time by hand.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Another time of day than the system's, in nanoseconds since 1970: for tests.
+    /// Replaces the system's time of day, in nanoseconds since 1970; for tests.
     pub fn wall(mut self, wall: impl Fn() -> i128 + Send + Sync + 'static) -> Self {
         self.wall = Some(Arc::new(wall));
         self
     }
 
-    /// Where the chance of jitter comes from: numbers from 0 to 1. For tests.
+    /// Replaces the random numbers of jitter, which are from 0 to 1; for tests.
     pub fn random(mut self, random: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         self.random = Some(Arc::new(random));
         self
     }
 
-    /// The context. It has no routes yet.
+    /// Builds the context, which has no routes yet.
     pub fn build(self) -> Context {
         let shared = Arc::new(Shared {
             timers: Timers::of(self.clock.clone()),

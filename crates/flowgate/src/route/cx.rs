@@ -18,17 +18,17 @@ pub struct Cx<'a> {
 }
 
 impl<'a> Cx<'a> {
-    /// The route's id.
+    /// Returns the route's id.
     pub fn route(&self) -> &'a str {
         &self.site.route
     }
 
-    /// The time, by the context's clock.
+    /// Returns the time, by the context's clock.
     pub fn now(&self) -> Tick {
         self.site.timers.now()
     }
 
-    /// Waits, by the context's clock.
+    /// Waits for `span`, by the context's clock.
     ///
     /// Cancel safety: dropped, nothing is left.
     pub fn sleep(&self, span: Duration) -> impl Future<Output = ()> + Send + use<> {

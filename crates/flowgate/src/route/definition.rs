@@ -17,8 +17,8 @@ use super::{
     wrap::Complete,
 };
 
-/// A route: from a source through steps, with what stands around them. Cheap to clone; add it to a
-/// [`Context`](super::Context) to run it. `R` is the body that comes in, `O` the one that goes out.
+/// A route: a source, steps, and the wrappers around them. Cheap to clone; add it to a [`Context`](super::Context) to
+/// run it. `R` is the body that comes in, `O` the one that goes out.
 ///
 /// ```
 /// use flowgate::route::{Concurrency, Context, Route, direct};
@@ -67,7 +67,7 @@ where
     O: Send + 'static,
     C: Step<I, Out = O>,
 {
-    /// The route, or the first thing that is wrong with it.
+    /// Builds the route, or returns the first mistake in it.
     pub fn build(self) -> Result<Route<R, O>, Error>
     where
         W: Complete,
@@ -83,7 +83,7 @@ where
 }
 
 impl<R, O> Route<R, O> {
-    /// Its id.
+    /// Returns its id.
     pub fn id(&self) -> &str {
         &self.definition.plan.id
     }

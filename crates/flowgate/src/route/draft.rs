@@ -25,7 +25,7 @@ use super::{
 };
 
 impl Route<(), ()> {
-    /// Starts a route with this id, which is its name in its context. What is declared before `.from()` covers the whole
+    /// Starts a route with this id, by which its context knows it. Wrappers declared before `.from()` cover the whole
     /// route.
     #[expect(clippy::new_ret_no_self, reason = "a route is built in stages, and this is the first")]
     pub fn new<I: Send + 'static, O: Send + 'static>(id: &str) -> Draft<I, I, O> {
@@ -33,7 +33,8 @@ impl Route<(), ()> {
     }
 }
 
-/// A route before its source is known. `R` is what the source gives, `I` what the steps begin with, `O` what they end with.
+/// A route before its source is known. `R` is the body that the source gives, `I` the one that the first step takes,
+/// `O` the one that the last step leaves.
 #[must_use = "a route does nothing until it is built and added to a context"]
 pub struct Draft<R, I, O> {
     plan: Plan,
@@ -57,7 +58,8 @@ struct Around<I, O> {
 }
 
 impl<R: Send + 'static, I: Send + 'static, O: Send + 'static> Draft<R, I, O> {
-    /// What becomes of an exchange that failed: another body, or an error after all. Outside of everything else.
+    /// Handles errors of the route: the handler returns another body, or an error after all. It stands outside of all
+    /// other wrappers.
     pub fn error<F, E>(mut self, handler: impl Fn(Failure) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<O, E>> + Send + 'static,
@@ -68,22 +70,24 @@ impl<R: Send + 'static, I: Send + 'static, O: Send + 'static> Draft<R, I, O> {
         self
     }
 
-    /// Waits before each exchange. Outside of `throttle`, so it holds nothing and counts against no timeout.
+    /// Waits for `span` before each exchange. It stands outside of `throttle`, so it holds nothing and does not count
+    /// against a timeout.
     pub fn delay(mut self, span: Duration) -> Self {
         self.plan.once("delay", self.around.delay.is_some());
         self.around.delay = Some(span);
         self
     }
 
-    /// Bounds how many exchanges start per period. Outside of retries: each exchange spends one start.
-    /// Several stack.
+    /// Limits how many exchanges start per period. It stands outside of `retry`, so each exchange uses one start.
+    /// Several can be declared.
     pub fn throttle(mut self, throttle: Throttle<I>) -> Self {
         let limiter = self.plan.gate(throttle.split(Scope::Route));
         self.around.throttles.push(limiter);
         self
     }
 
-    /// Lets nothing through while it keeps failing. Outside of retries: an exchange counts once, however often it is tried.
+    /// Fails with RC5025, without trying, while the route keeps failing. It stands outside of `retry`: an exchange
+    /// counts once, however often it is tried.
     pub fn circuit_breaker(mut self, breaker: CircuitBreaker<O>) -> Self {
         self.plan.once("circuit_breaker", self.around.breaker.is_some());
         let index = self.plan.circuit(&breaker);
@@ -91,7 +95,8 @@ impl<R: Send + 'static, I: Send + 'static, O: Send + 'static> Draft<R, I, O> {
         self
     }
 
-    /// Tries the whole pipeline again. Timeout and slots are for each attempt anew; while it waits it holds none.
+    /// Tries the whole pipeline again after an error. Each attempt has its own timeout and its own slot; the pause
+    /// between two holds neither.
     pub fn retry(mut self, retry: Retry) -> Self
     where
         I: Clone,
@@ -102,7 +107,7 @@ impl<R: Send + 'static, I: Send + 'static, O: Send + 'static> Draft<R, I, O> {
         self
     }
 
-    /// How long each attempt may take, waiting for a slot included.
+    /// Limits how long each attempt may take, including the wait for a slot.
     pub fn timeout(mut self, after: Duration) -> Self {
         self.plan.once("timeout", self.around.timeout.is_some());
         self.plan.note(wrap::check_timeout(after));
@@ -110,16 +115,16 @@ impl<R: Send + 'static, I: Send + 'static, O: Send + 'static> Draft<R, I, O> {
         self
     }
 
-    /// Bounds how many exchanges run at once. Inside of retries and timeouts: a slot is taken for each
-    /// attempt. Several nest, the first declared outermost.
+    /// Limits how many exchanges run at once. It stands inside of `retry` and `timeout`: each attempt takes a slot of
+    /// its own. Several nest, the first declared outermost.
     pub fn concurrency(mut self, concurrency: Concurrency<I>) -> Self {
         let limiter = self.plan.gate(concurrency.split(Scope::Route));
         self.around.limiters.push(limiter);
         self
     }
 
-    /// Remembers the outcome of exchanges. It is the innermost wrapper: a known outcome is given without
-    /// running the steps.
+    /// Remembers the outcomes of exchanges. It is the innermost wrapper: a known outcome is returned without running
+    /// the steps.
     pub fn cache(mut self, cache: Cache<I>) -> Self
     where
         O: Clone + Sync,
@@ -131,7 +136,7 @@ impl<R: Send + 'static, I: Send + 'static, O: Send + 'static> Draft<R, I, O> {
         self
     }
 
-    /// Where exchanges come from. What follows are the steps.
+    /// Sets where exchanges come from. What follows are the steps.
     #[track_caller]
     pub fn from<S>(self, source: S) -> Steps<Head<R, I, O>, I, Start, Bare>
     where
@@ -147,8 +152,8 @@ impl<R: Send + 'static, I: Send + 'static, O: Send + 'static> Draft<R, I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Draft<I, I, O> {
-    /// Reads what the source gives into what the steps begin with, or fails with RC5016. Outside of `throttle`: what cannot be
-    /// read spends nothing.
+    /// Parses what the source gives into what the first step takes, or fails with RC5016. It stands outside of
+    /// `throttle`: input that cannot be parsed uses no start.
     pub fn input<R: Send + 'static, E: Into<BoxError> + 'static>(
         self,
         parse: impl Fn(R) -> Result<I, E> + Send + Sync + 'static,

@@ -7,10 +7,10 @@ use std::{error::Error as StdError, fmt};
 
 use flowgate_core::{Code, OptionError, Refusal};
 
-/// Any error of the user's.
+/// Any error of your own code.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why an exchange, or the building of a route, failed.
+/// Why an exchange failed, or a route could not be built.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -25,27 +25,26 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Category {
-    /// Routes that do not go together.
+    /// Routes that do not fit together.
     Definition,
-    /// Wrappers and steps in the wrong place.
+    /// A wrapper or a step in the wrong place.
     Placement,
     /// Starting and stopping.
     Lifecycle,
     /// A step, a source or a destination.
     Step,
-    /// A mistake in the program.
+    /// A mistake in the program, such as a panic.
     Runtime,
 }
 
 impl Error {
-    /// An error of this code; whether it is retryable follows from the code.
+    /// Creates an error with this code, which also decides whether it is retryable.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let is_retryable = is_retryable(code);
         Error(Box::new(Inner { code, message: message.into(), is_retryable, refusal: None, source: None }))
     }
 
-    /// Makes an error of what a user's step returned: an [`Error`] stays what it is, everything else is
-    /// RC5001.
+    /// Makes an error of whatever a step returned: an [`Error`] stays as it is, everything else becomes RC5001.
     pub fn of(error: impl Into<BoxError>) -> Self {
         Error::coded(Code::StepFailed, error.into())
     }
@@ -58,26 +57,26 @@ impl Error {
         }
     }
 
-    /// The same, saying whether trying again can help.
+    /// Says whether trying again can help.
     #[must_use]
     pub fn retryable(mut self, is_retryable: bool) -> Self {
         self.0.is_retryable = is_retryable;
         self
     }
 
-    /// The same, with what led to it.
+    /// Sets what led to it.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<BoxError>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// Its code.
+    /// Returns its code.
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// What kind of mistake it is.
+    /// Returns what kind of mistake it is.
     pub fn category(&self) -> Category {
         match self.code().as_str().as_bytes()[2] {
             b'1' => Category::Definition,
@@ -88,17 +87,17 @@ impl Error {
         }
     }
 
-    /// What happened, without the code.
+    /// Returns what happened, without the code.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What to do about it.
+    /// Returns what to do about it.
     pub fn suggestion(&self) -> &'static str {
         suggestion(self.code())
     }
 
-    /// The page of its code, in this repository.
+    /// Returns the page about its code, in this repository.
     pub fn docs(&self) -> String {
         format!("docs/errors/{}.md", self.code())
     }
@@ -108,12 +107,12 @@ impl Error {
         self.0.is_retryable
     }
 
-    /// Why there was no pass, where a gate refused.
+    /// Returns the gate's refusal, if that is the reason.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.0.refusal.as_ref()
     }
 
-    /// Whether one of our own limits shed the exchange: it never ran.
+    /// Whether one of the route's own limits refused the exchange, so that it never ran.
     pub fn is_shed(&self) -> bool {
         matches!(self.code(), Code::Refused | Code::RateRefused)
     }

@@ -12,11 +12,11 @@ use super::exchange::ExchangeId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// In which route.
+    /// The route.
     pub route: Arc<str>,
-    /// To which exchange, where it is about one.
+    /// The exchange, if it is about one.
     pub exchange: Option<ExchangeId>,
-    /// What.
+    /// What happened.
     pub what: What,
 }
 
@@ -25,12 +25,12 @@ pub struct Event {
 pub enum Scope {
     /// The whole pipeline.
     Route,
-    /// The step after it.
+    /// The next step.
     Step,
 }
 
 impl Scope {
-    /// The word for it.
+    /// Returns the word for it: `route` or `step`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Scope::Route => "route",
@@ -45,7 +45,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What happened. [`What::name`] has the word for it.
+/// What happened. [`What::name`] returns the event's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
@@ -162,7 +162,7 @@ pub enum What {
     },
 }
 
-/// What happened at a gate of a route, in the gate's own words.
+/// What happened at a gate of a route, in the gate's own terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AtGate {
@@ -170,7 +170,7 @@ pub struct AtGate {
     pub scope: Scope,
     /// Its label.
     pub label: Option<Arc<str>>,
-    /// In which lane, where it has keys.
+    /// The lane, if the gate has keys.
     pub key: Option<Key>,
     /// What: `queued {depth}`, `acquired {waited, in_use}`, `released {held}`, `rejected {reason}`, `left`.
     pub what: GateWhat,
@@ -184,7 +184,7 @@ impl AtGate {
 }
 
 impl What {
-    /// The event's name.
+    /// Returns the event's name.
     pub fn name(&self) -> &'static str {
         match self {
             What::Started => "route:exchange:started",

@@ -17,12 +17,12 @@ use flowgate_core::Key;
 
 use crate::sync::{Mutex, lock};
 
-/// One message on its way: a body, headers, and the names by which it is followed.
+/// A message on its way through a route: a body, headers, and the names by which it can be followed.
 #[derive(Clone, Debug)]
 pub struct Exchange<B> {
-    /// What is being worked on.
+    /// The content.
     pub body: B,
-    /// What is known beside the body.
+    /// Names and values beside the body.
     pub headers: Headers,
     id: ExchangeId,
     more: Option<Box<More>>,
@@ -37,17 +37,17 @@ struct More {
 }
 
 impl<B> Exchange<B> {
-    /// A new exchange with no headers.
+    /// Creates an exchange with this body and no headers.
     pub fn new(body: B) -> Self {
         Exchange { body, headers: Headers::default(), id: ExchangeId::next(), more: None }
     }
 
-    /// Its own name.
+    /// Returns its own name.
     pub fn id(&self) -> ExchangeId {
         self.id
     }
 
-    /// The name that all exchanges of one cause share: its own, unless it was given one.
+    /// Returns the name that all exchanges of one cause share: the one it was given, or else its own.
     pub fn correlation_id(&self) -> Cow<'_, str> {
         match self.correlation() {
             Some(given) => Cow::Borrowed(given),
@@ -55,36 +55,37 @@ impl<B> Exchange<B> {
         }
     }
 
-    /// The same, as a part of what has this name already.
+    /// Sets the correlation id, for an exchange that is a part of something with a name already.
     #[must_use]
     pub fn correlated(mut self, correlation_id: &str) -> Self {
         self.more().correlation = Some(Arc::from(correlation_id));
         self
     }
 
-    /// The same, with one more header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    /// The same, with its slot already taken: the source holds a pass of its own for it, such as the claim of a durable
-    /// queue, until it has settled. The outermost route-scope `concurrency` lets it in without a second pass; another route that
-    /// a step hands it on to does not, nor does one whose limits were changed, or that was paused, since it was declared.
+    /// Says that its slot is already taken: the source holds a pass of its own for it, such as the claim of a durable
+    /// queue, until the exchange has ended. The outermost route-scope `concurrency` then lets it in without a second
+    /// pass. That applies neither to other routes that a step sends it to, nor while the limits differ from those
+    /// declared, or the gate is paused.
     #[must_use]
     pub fn admitted(mut self) -> Self {
         self.more().is_admitted = true;
         self
     }
 
-    /// The same with another body.
+    /// Replaces the body.
     pub fn map<T>(self, change: impl FnOnce(B) -> T) -> Exchange<T> {
         let (body, rest) = self.take();
         rest.with(change(body))
     }
 
-    /// The body, and all the rest.
+    /// Splits it into the body and all the rest.
     pub fn take(self) -> (B, Exchange<()>) {
         let Exchange { body, headers, id, more } = self;
         (body, Exchange { body: (), headers, id, more })
@@ -172,7 +173,7 @@ impl<B> Exchange<B> {
 }
 
 impl Exchange<()> {
-    /// The same with a body.
+    /// Puts a body in.
     pub fn with<T>(self, body: T) -> Exchange<T> {
         let Exchange { body: (), headers, id, more } = self;
         Exchange { body, headers, id, more }
@@ -200,7 +201,7 @@ impl Keys {
     }
 }
 
-/// The name of an exchange: one of its process, and of no other process in all likelihood.
+/// The name of an exchange: unique within its process, and in all likelihood among all processes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExchangeId(u64);
 
@@ -237,7 +238,7 @@ impl fmt::Debug for ExchangeId {
     }
 }
 
-/// Names and values beside a body. Names are compared without regard to case.
+/// Headers of an exchange: names and values beside the body. Names are compared without regard to case.
 #[expect(
     clippy::box_collection,
     reason = "one word where there are none, for they are handed from step to step"
@@ -249,26 +250,26 @@ pub struct Headers(Option<Box<Vec<Header>>>);
 type Header = (Cow<'static, str>, String);
 
 impl Headers {
-    /// The value of this name.
+    /// Returns the value of this name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Sets the value of this name, in place of the one it had.
+    /// Sets the value of this name, replacing the one it had.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         let name = name.into();
         self.remove(&name);
         self.0.get_or_insert_default().push((name, value.into()));
     }
 
-    /// Takes this name away.
+    /// Removes this name.
     pub fn remove(&mut self, name: &str) {
         if let Some(all) = &mut self.0 {
             all.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         }
     }
 
-    /// All of them, in the order in which they were set.
+    /// Iterates over all names and values, in the order in which they were set.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().flat_map(|all| all.iter()).map(|(name, value)| (&**name, value.as_str()))
     }

@@ -5,7 +5,8 @@
 //! has to wait is counted and nothing else.
 
 use std::{
-    future::Future,
+    collections::BTreeMap,
+    future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -45,9 +46,11 @@ struct Roster {
     /// Those who wait for something.
     seats: Vec<Option<(ExchangeId, Waker)>>,
     free: Vec<usize>,
-    /// Those who had to be told that they are cancelled because they were not seated when all others were.
-    late: Vec<ExchangeId>,
-    watchers: Vec<Waker>,
+    /// Those that have ended because all were cancelled.
+    cancelled: Vec<ExchangeId>,
+    /// Whoever waits for the end, by the number of its wait.
+    watchers: BTreeMap<u64, Waker>,
+    watches: u64,
 }
 
 impl Flights {
@@ -78,9 +81,6 @@ impl Flights {
     fn seat(&self, seat: &mut Option<usize>, id: ExchangeId, waker: &Waker) -> bool {
         let mut roster = lock(&self.roster);
         if self.is_cancelled() {
-            if seat.is_none() {
-                roster.late.push(id);
-            }
             return false;
         }
         match *seat {
@@ -105,10 +105,17 @@ impl Flights {
         true
     }
 
-    fn leave(&self, seat: usize) {
+    /// One has ended: before its time, where it is named, because all were cancelled or by its caller's wish. In one go, so that
+    /// whoever asks for the cancelled finds it as one that waits or as one that has ended.
+    fn leave(&self, seat: Option<usize>, cancelled: Option<ExchangeId>) {
+        let cancelled = cancelled.filter(|_| self.is_cancelled());
+        if seat.is_none() && cancelled.is_none() {
+            return;
+        }
         let mut roster = lock(&self.roster);
-        let left = roster.seats[seat].take();
-        roster.free.push(seat);
+        let left = seat.and_then(|seat| roster.seats[seat].take());
+        roster.free.extend(seat);
+        roster.cancelled.extend(cancelled);
         drop(roster);
         drop(left);
     }
@@ -128,51 +135,81 @@ impl Flights {
         self.is_closing.store(true, Ordering::SeqCst);
     }
 
-    /// Whether none is under way; else the waker is woken when that may have changed.
-    pub(crate) fn poll_empty(&self, cx: &Context<'_>) -> Poll<()> {
-        self.poll_until(cx, || {
-            self.count.load(Ordering::SeqCst) == 0 && self.tasks.load(Ordering::SeqCst) == 0
-        })
+    /// Whether none is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0 && self.tasks.load(Ordering::SeqCst) == 0
     }
 
-    /// Cancels all; whoever waits for something is woken and named.
-    pub(crate) fn cancel(&self) -> Vec<ExchangeId> {
-        let mut roster = lock(&self.roster);
-        self.is_cancelled.store(true, Ordering::SeqCst);
-        let seated = roster.seats.iter_mut().flatten();
-        let (ids, wakers): (Vec<_>, Vec<_>) = seated.map(|(id, waker)| (*id, waker.clone())).unzip();
-        drop(roster);
-        wakers.into_iter().for_each(wake);
-        ids
+    /// Waits until none is under way.
+    pub(crate) async fn emptied(&self) {
+        self.until(|| self.is_empty()).await;
     }
 
-    /// Once cancelled: whether all our tasks have ended and nobody runs unseen; and who was cancelled late.
-    pub(crate) fn poll_cancelled(&self, cx: &Context<'_>) -> Poll<Vec<ExchangeId>> {
-        let is_quiet = || {
+    /// Cancels all, waits until our tasks have ended and nobody runs unseen, and names those that did not end by themselves.
+    /// One that is called ends when its caller polls it, which may be never.
+    pub(crate) async fn cancelled(&self) -> Vec<ExchangeId> {
+        self.until(|| {
             let roster = lock(&self.roster);
             let seated = roster.seats.len() - roster.free.len();
             drop(roster);
             self.tasks.load(Ordering::SeqCst) == 0 && self.count.load(Ordering::SeqCst) <= seated as u64
-        };
-        self.poll_until(cx, is_quiet).map(|()| std::mem::take(&mut lock(&self.roster).late))
+        })
+        .await;
+        let mut roster = lock(&self.roster);
+        let mut named = std::mem::take(&mut roster.cancelled);
+        named.extend(roster.seats.iter().flatten().map(|(id, _)| *id));
+        named
     }
 
-    fn poll_until(&self, cx: &Context<'_>, is_so: impl Fn() -> bool) -> Poll<()> {
-        let mut roster = lock(&self.roster);
-        if !roster.watchers.iter().any(|known| known.will_wake(cx.waker())) {
-            roster.watchers.push(cx.waker().clone());
-        }
+    /// Cancels all: whoever waits for something is woken to hear it.
+    pub(crate) fn cancel(&self) {
+        let roster = lock(&self.roster);
+        self.is_cancelled.store(true, Ordering::SeqCst);
+        let wakers: Vec<_> = roster.seats.iter().flatten().map(|(_, waker)| waker.clone()).collect();
         drop(roster);
-        self.is_watched.store(true, Ordering::SeqCst);
-        if is_so() { Poll::Ready(()) } else { Poll::Pending }
+        wakers.into_iter().for_each(wake);
+    }
+
+    async fn until(&self, is_so: impl Fn() -> bool) {
+        let mut watch = Watch { flights: self, number: None };
+        poll_fn(|cx| {
+            watch.renew(cx.waker());
+            if is_so() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Wakes whoever waits for the end.
     fn look_again(&self) {
         if self.is_watched.load(Ordering::SeqCst) {
             let watchers = std::mem::take(&mut lock(&self.roster).watchers);
-            watchers.into_iter().for_each(wake);
+            watchers.into_values().for_each(wake);
         }
+    }
+}
+
+/// A wait for the end. It leaves nothing behind.
+struct Watch<'a> {
+    flights: &'a Flights,
+    number: Option<u64>,
+}
+
+impl Watch<'_> {
+    /// It is woken by this one, the next time that something has changed.
+    fn renew(&mut self, waker: &Waker) {
+        let mut roster = lock(&self.flights.roster);
+        roster.watches += 1;
+        let number = *self.number.get_or_insert(roster.watches);
+        let before = roster.watchers.insert(number, waker.clone());
+        drop(roster);
+        drop(before);
+        self.flights.is_watched.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let _waker = self.number.and_then(|number| lock(&self.flights.roster).watchers.remove(&number));
     }
 }
 
@@ -269,17 +306,20 @@ impl<'a, I: Send + 'static, O: Send + 'static> Flight<'a, I, O> {
 }
 
 impl<I, O> Flight<'_, I, O> {
-    /// Ends it, the work first; what is told comes last.
-    fn land(&mut self, what: impl FnOnce() -> What) {
+    /// Ends it, the work first; what is told comes last. Without an outcome it was cancelled.
+    fn land(&mut self, outcome: Option<&Outcome<O>>) {
         self.is_up = false;
         let stage = std::mem::replace(&mut self.stage, Stage::Done);
         // What panics as it is dropped has been told by the panic hook. It must not stay counted as under way: a shutdown would
         // wait for it for good.
         let _ = catch_unwind(AssertUnwindSafe(|| as_current(self.id, || drop(stage))));
-        if let Some(seat) = self.seat.take() {
-            self.site.flights.leave(seat);
-        }
-        self.site.tell(Some(self.id), what);
+        self.site.flights.leave(self.seat.take(), outcome.is_none().then_some(self.id));
+        self.site.tell(Some(self.id), || match outcome {
+            Some(Ok(_)) => What::Completed,
+            Some(Err(Halt::Dropped)) => What::Dropped,
+            Some(Err(Halt::Failed(error))) => What::Failed { code: error.code() },
+            None => What::Cancelled,
+        });
         self.site.flights.close();
     }
 }
@@ -294,17 +334,13 @@ impl<I: Send + 'static, O: Send + 'static> Future for Flight<'_, I, O> {
         if !flights.is_cancelled()
             && let Poll::Ready(outcome) = me.work(cx)
         {
-            me.land(|| match &outcome {
-                Ok(_) => What::Completed,
-                Err(Halt::Dropped) => What::Dropped,
-                Err(Halt::Failed(error)) => What::Failed { code: error.code() },
-            });
+            me.land(Some(&outcome));
             return Poll::Ready(outcome);
         }
         if flights.seat(&mut me.seat, me.id, cx.waker()) {
             return Poll::Pending;
         }
-        me.land(|| What::Cancelled);
+        me.land(None);
         let message = format!("cancelled in route `{}`: its context has shut down", me.site.route);
         Poll::Ready(Err(Error::new(Code::Stopping, message).into()))
     }
@@ -313,7 +349,7 @@ impl<I: Send + 'static, O: Send + 'static> Future for Flight<'_, I, O> {
 impl<I, O> Drop for Flight<'_, I, O> {
     fn drop(&mut self) {
         if self.is_up {
-            self.land(|| What::Cancelled);
+            self.land(None);
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::gate::{Gate, Pass};
 
-/// The way into a route, for its source. Cheap to clone.
+/// What a source uses to send exchanges into its route. Cheap to clone.
 pub struct Intake<B, O> {
     pub(crate) mounted: Arc<Mounted<B, O>>,
     pub(crate) shared: Arc<Shared>,
@@ -39,12 +39,12 @@ impl<B: Send + 'static, O: Send + 'static> Intake<B, O> {
         Ok(Intake { mounted, shared, room, outermost: definition.outermost })
     }
 
-    /// The route's id.
+    /// Returns the route's id.
     pub fn route(&self) -> &str {
         &self.mounted.site.route
     }
 
-    /// Waits until there is room for one more task.
+    /// Waits until there is room for one more exchange.
     ///
     /// Cancel safety: dropped, it holds no place.
     pub async fn place(&self) -> Result<Place<B, O>, Refusal> {
@@ -52,15 +52,16 @@ impl<B: Send + 'static, O: Send + 'static> Intake<B, O> {
         Ok(Place { intake: self.clone(), pass })
     }
 
-    /// Runs an exchange in the caller's own future, and waits for what comes of it: for sources that answer.
+    /// Runs an exchange in the caller's own future and waits for its outcome; for sources that answer.
     ///
     /// Cancel safety: dropped, the exchange is cancelled where it stands.
     pub fn call(&self, exchange: Exchange<B>) -> impl Future<Output = Outcome<O>> + Send + '_ {
         self.mounted.fly(exchange, self.mounted.spot)
     }
 
-    /// The limits of the outermost route-scope `concurrency` without a key: for a source that bounds by itself and hands on
-    /// its own pass ([`Exchange::admitted`]), such as a durable queue, whose claims are the slots.
+    /// Returns the limits of the outermost route-scope `concurrency`, if that has no key. For a source that bounds by
+    /// itself and hands on its own passes ([`Exchange::admitted`]), such as a durable queue, whose claims are the
+    /// slots.
     pub fn limits(&self) -> Option<Limits> {
         match &self.mounted.site.doors.get(self.outermost?)?.1 {
             Door::One(gate) => Some(gate.limits()),
@@ -68,17 +69,17 @@ impl<B: Send + 'static, O: Send + 'static> Intake<B, O> {
         }
     }
 
-    /// The time, by the context's clock.
+    /// Returns the time, by the context's clock.
     pub fn now(&self) -> Tick {
         self.shared.timers.now()
     }
 
-    /// The time of day, in nanoseconds since 1970.
+    /// Returns the time of day, in nanoseconds since 1970.
     pub fn wall(&self) -> i128 {
         (self.shared.wall)()
     }
 
-    /// Waits, by the context's clock.
+    /// Waits for `span`, by the context's clock.
     ///
     /// Cancel safety: dropped, nothing is left.
     pub fn sleep(&self, span: Duration) -> impl Future<Output = ()> + Send + use<B, O> {
@@ -116,7 +117,7 @@ impl<B, O> fmt::Debug for Intake<B, O> {
     }
 }
 
-/// Room for one exchange, held until it has settled.
+/// Room for one exchange. It is held until the exchange has ended.
 #[must_use = "a place is given back as soon as it is dropped"]
 pub struct Place<B, O> {
     intake: Intake<B, O>,
@@ -124,13 +125,13 @@ pub struct Place<B, O> {
 }
 
 impl<B: Send + 'static, O: Send + 'static> Place<B, O> {
-    /// Runs an exchange as a task. Its outcome is told as an event.
+    /// Runs an exchange as a task. Its outcome is only told as an event.
     pub fn launch(self, exchange: Exchange<B>) {
         self.launch_then(exchange, drop);
     }
 
-    /// The same, and calls `settled` with what came of it, unless it is cancelled with its runtime: a durable queue settles its
-    /// claim here.
+    /// Runs an exchange as a task and calls `settled` with its outcome, unless the runtime is dropped first. A
+    /// durable queue settles its claim here.
     pub fn launch_then(self, exchange: Exchange<B>, settled: impl FnOnce(Outcome<O>) + Send + 'static) {
         self.intake.mounted.launch(&Handle::current(), exchange, self.pass, settled);
     }

@@ -76,18 +76,18 @@ fn renamed(error: &OptionError) -> OptionError {
     OptionError::new(option, error.value(), accepted)
 }
 
-/// A gate of a route: with a lane for each key, or with one for all. Both are handles on the gate itself, to look at it and to
-/// change its limits.
+/// A gate of a route, with or without keys. Both are handles on the gate itself, to look at it and to change its
+/// limits.
 #[derive(Clone, Debug)]
 pub enum Door {
-    /// One lane for all.
+    /// A gate with one lane for all.
     One(Gate),
-    /// A lane for each key.
+    /// A gate with a lane for each key.
     Many(KeyedGate),
 }
 
 impl Door {
-    /// The gate right now.
+    /// Returns the state of the gate.
     pub fn look(&self) -> Look {
         match self {
             Door::One(gate) => gate.look(),
@@ -155,8 +155,8 @@ impl<B> Limiter<B> {
         Ok(Some(key))
     }
 
-    /// Whether the gate is open, with the limits that the route declared: as the source knows it that has passes of its own. If an
-    /// operator has changed or paused it since, those say nothing.
+    /// Whether the gate is open, with the limits that the route declared: as the source knows it that has passes of its
+    /// own. If an operator has changed or paused it since, those say nothing.
     pub(crate) fn is_as_declared(&self, cx: Cx<'_>) -> bool {
         let (spec, door) = &cx.site.doors[self.index];
         let (limits, phase) = match door {

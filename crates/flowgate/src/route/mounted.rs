@@ -68,7 +68,7 @@ impl Drop for Task {
     }
 }
 
-/// A route that is called by name and answers: `.from(direct())`. Cheap to clone.
+/// A handle to call a route that begins with `direct()`. Cheap to clone.
 pub struct Direct<I, O> {
     mounted: Arc<Mounted<I, O>>,
 }
@@ -78,7 +78,7 @@ impl<I: Send + 'static, O: Send + 'static> Direct<I, O> {
         Direct { mounted }
     }
 
-    /// Sends a body through the route, and waits for what comes of it.
+    /// Sends a body through the route and waits for the outcome.
     ///
     /// Cancel safety: the exchange runs inside this future. Dropped, it is cancelled where it stands: it leaves every line,
     /// its work is dropped, and its slots come back with it.
@@ -87,7 +87,7 @@ impl<I: Send + 'static, O: Send + 'static> Direct<I, O> {
         Call { flight: self.mounted.fly(Exchange::new(body), Spot::here()) }
     }
 
-    /// The same with headers and names of one's own.
+    /// Like [`Direct::call`], with headers and names of your own.
     ///
     /// Cancel safety: as [`Direct::call`].
     #[track_caller]

@@ -28,12 +28,11 @@ use super::{
 
 type Dress<T> = Arc<dyn Fn(NewTask, &T) -> NewTask + Send + Sync>;
 
-/// The durable queue of this name in a store, of bodies that are JSON there.
+/// The durable queue of this name in a store, as a source or a destination. Bodies are stored as JSON.
 ///
-/// As a source it runs tasks of the [`kind`](Queue::kind) `name`. A task whose exchange goes through is done,
-/// and so is one that a filter drops. A task whose exchange fails is tried again as the task's own retries
-/// say, unless trying again cannot help ([`Error::is_retryable`]). A process that dies loses nothing: its
-/// tasks run again when its lease is over.
+/// As a source it runs the tasks of the [`kind`](Queue::kind) `name`. A task is done when its exchange has ended well
+/// or was dropped by a filter. If the exchange fails, the task is tried again as its own retries say, unless trying
+/// again cannot help ([`Error::is_retryable`]). If the process dies, its tasks run again when its lease is over.
 pub fn queue<T>(name: impl Into<String>, store: Arc<dyn Store>) -> Queue<T> {
     let name = name.into();
     Queue {
@@ -47,7 +46,7 @@ pub fn queue<T>(name: impl Into<String>, store: Arc<dyn Store>) -> Queue<T> {
     }
 }
 
-/// See [`queue`]. Cheap to clone.
+/// The source and destination that [`queue`] returns. Cheap to clone.
 pub struct Queue<T> {
     name: String,
     kind: String,
@@ -59,21 +58,22 @@ pub struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// The kind of its tasks, where that is not the queue's name.
+    /// Sets the kind of its tasks, if that is not the queue's name.
     #[must_use]
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = kind.into();
         self
     }
 
-    /// How the source works: its lease, and how many at once where the route has no `concurrency` that says so.
+    /// Sets the options of the source's worker: its lease, and how many tasks it runs at once if the route has no
+    /// `concurrency` that says so.
     #[must_use]
     pub fn worker(mut self, options: WorkerOptions) -> Self {
         self.options = WorkerOptions { queues: vec![self.name.clone()], ..options };
         self
     }
 
-    /// What is sent has a key, limits, a delay, retries: whatever a task can have.
+    /// Sets what each task that is sent should have: a key, limits, a delay, retries, and so on.
     #[must_use]
     pub fn task(mut self, dress: impl Fn(NewTask, &T) -> NewTask + Send + Sync + 'static) -> Self {
         self.dress = Arc::new(dress);
@@ -121,15 +121,15 @@ where
             }
         });
         let worker = Worker::new(Arc::clone(&self.store), handlers, options)?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let task = Task::begin(Arc::clone(&intake.mounted.site));
-        // It outlives the feed: when intake stops it claims nothing more, and settles what is under way.
-        let working = tokio::spawn(async move {
-            let _task = task;
-            worker.run(async { drop(stopped.await) }).await
-        });
+        // It begins with the feed, when all routes are there: what it claims may be sent to any of them.
         Ok(Feed::new(async move {
-            let _stop = stop;
+            let (_stop, stopped) = oneshot::channel::<()>();
+            let task = Task::begin(Arc::clone(&intake.mounted.site));
+            // It outlives the feed: when intake stops it claims nothing more, and settles what is under way.
+            let working = tokio::spawn(async move {
+                let _task = task;
+                worker.run(async { drop(stopped.await) }).await
+            });
             match working.await {
                 Ok(Ok(_)) => Ok(()),
                 Ok(Err(error)) => Err(away(&error)),

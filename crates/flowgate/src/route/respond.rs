@@ -11,7 +11,7 @@ use super::error::Error;
 use crate::http::answer::escaped;
 
 impl Error {
-    /// The status that a client is told.
+    /// Returns the status that an HTTP client is told.
     pub fn status(&self) -> StatusCode {
         match self.code() {
             Code::Invalid | Code::Unreadable => StatusCode::BAD_REQUEST,

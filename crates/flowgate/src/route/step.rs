@@ -16,20 +16,20 @@ use pin_project_lite::pin_project;
 
 use super::{cx::Cx, error::Error, exchange::Exchange};
 
-/// What came of a step: the exchange with its next body, or the end of its way.
+/// The outcome of a step: the exchange with its next body, or the end of its way.
 pub type Outcome<T> = Result<Exchange<T>, Halt>;
 
 /// Why an exchange goes no further.
 #[derive(Debug)]
 pub enum Halt {
-    /// A filter dropped it: it has settled, and nothing is wrong.
+    /// A filter dropped it. It has ended, and nothing is wrong.
     Dropped,
     /// It failed.
     Failed(Error),
 }
 
 impl Halt {
-    /// What went wrong, if anything did.
+    /// Returns the error, unless it was dropped.
     pub fn error(&self) -> Option<&Error> {
         match self {
             Halt::Dropped => None,
@@ -37,7 +37,7 @@ impl Halt {
         }
     }
 
-    /// The code of what went wrong, if anything did.
+    /// Returns the error's code, unless it was dropped.
     pub fn code(&self) -> Option<Code> {
         self.error().map(Error::code)
     }
@@ -70,7 +70,7 @@ impl From<Error> for Halt {
 /// Cancel safety: the future is dropped at any await when the exchange is cancelled or its time is over; what it holds has to
 /// come back by being dropped.
 pub trait Step<I>: Send + Sync + 'static {
-    /// The body it leaves.
+    /// The body that it leaves.
     type Out: Send + 'static;
 
     /// Does it.
@@ -88,7 +88,7 @@ pub trait Step<I>: Send + Sync + 'static {
     }
 }
 
-/// The start of a chain: nothing is done yet, but that a pass of the source's has done its part.
+/// The start of a chain, where nothing has been done yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Start;
 

@@ -21,8 +21,8 @@ use super::{
     },
 };
 
-/// The steps of a route so far. `H` is what stands before them, `B` the body they leave, `C` what they do, and `W` the wrappers
-/// that wait for the next step.
+/// The steps of a route so far. `H` is what stands before them, `B` the body that they leave, `C` the chain of steps,
+/// and `W` the wrappers that are waiting for the next step.
 #[must_use = "steps do nothing until their route is built and added to a context"]
 pub struct Steps<H, B, C, W = Bare> {
     pub(crate) head: H,
@@ -32,10 +32,10 @@ pub struct Steps<H, B, C, W = Bare> {
     body: PhantomData<fn() -> B>,
 }
 
-/// The steps with one more, `S`, which leaves a `T`.
+/// The same steps and one more, `S`, which leaves a `T`.
 pub type Next<H, B, C, W, S, T> = Steps<H, T, Then<C, <W as Wrap<B, T>>::Around<S>>>;
 
-/// What stands before the steps of a branch: nothing of its own.
+/// Marks the steps of a branch, which have no source of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct Branch;
 
@@ -47,7 +47,7 @@ impl<H, B> Steps<H, B, Start> {
 
 /// What is done with the exchange.
 impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
-    /// Sends it somewhere; the answer is the body from here on.
+    /// Sends the exchange to a destination, and goes on with its answer as the body.
     #[track_caller]
     pub fn to<D: Destination<B>>(mut self, destination: D) -> Next<H, B, C, W, To<D>, D::Reply>
     where
@@ -57,7 +57,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(To { destination, spot: Spot::here() })
     }
 
-    /// Makes another body of it.
+    /// Replaces the body by what `change` makes of it.
     pub fn transform<T, F>(self, change: F) -> Next<H, B, C, W, Transform<F>, T>
     where
         T: Send + 'static,
@@ -67,7 +67,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(Transform { change })
     }
 
-    /// Goes on only with bodies that pass; the others are dropped, which is not an error.
+    /// Drops exchanges for which `passes` returns `false`. That is not an error.
     pub fn filter<F>(self, passes: F) -> Next<H, B, C, W, Filter<F>, B>
     where
         F: Fn(&Exchange<B>) -> bool + Send + Sync + 'static,
@@ -76,7 +76,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(Filter { passes })
     }
 
-    /// Fails with RC5002 unless the body is valid.
+    /// Fails with RC5002 if `check` returns an error for the body.
     pub fn validate<F, E>(self, check: F) -> Next<H, B, C, W, Validate<F>, B>
     where
         F: Fn(&B) -> Result<(), E> + Send + Sync + 'static,
@@ -86,7 +86,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(Validate { check })
     }
 
-    /// Goes one of several ways, all of which leave the same type of body.
+    /// Takes one of several ways, all of which leave the same type of body.
     pub fn choice<T, F>(mut self, cases: F) -> Next<H, B, C, W, Choice<B, T>, T>
     where
         T: Send + 'static,
@@ -98,8 +98,9 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(choice)
     }
 
-    /// Makes parts of the body and takes each through steps of its own, one after the other; the result is a
-    /// list, in their order. Dropped parts are left out; a failed part ends it. See [`Steps::aggregate`].
+    /// Splits the body into parts and takes each through steps of its own, one after the other. The new body is the
+    /// list of results, in the order of the parts; dropped parts are left out. The first part that fails fails the
+    /// step. See [`Steps::aggregate`].
     pub fn split<P, T, F, S, Q>(self, parts: F, steps: S) -> Next<H, B, C, W, Split<F, Q>, Vec<T>>
     where
         P: Send + 'static,
@@ -112,7 +113,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.split_at_once(1, parts, steps)
     }
 
-    /// As [`Steps::split`], with up to this many parts under way at once: 1 to 1,000.
+    /// Like [`Steps::split`], with up to `at_once` parts under way at the same time: 1 to 1,000.
     pub fn split_at_once<P, T, F, S, Q>(
         mut self,
         at_once: usize,
@@ -133,8 +134,9 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(Split { parts, at_once, steps: branch.chain })
     }
 
-    /// Takes copies of the exchange through several branches at once; the result is a list, in their order.
-    /// Branches that drop it are left out; a failed branch ends it. See [`Steps::aggregate`].
+    /// Takes copies of the exchange through several branches at the same time. The new body is the list of results,
+    /// in the order of the branches; branches that drop their copy are left out. The first branch that fails fails
+    /// the step. See [`Steps::aggregate`].
     pub fn multicast<T, F>(mut self, branches: F) -> Next<H, B, C, W, Multicast<B, T>, Vec<T>>
     where
         B: Clone,
@@ -147,8 +149,8 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(multicast)
     }
 
-    /// Sends a copy somewhere on the way. The exchange goes on unchanged when that is done, also if it failed, which is told
-    /// as an event. So a tap is inside of every bound around it.
+    /// Sends a copy to a destination, waits until that is done, and goes on with the body unchanged. A failure is
+    /// only told as an event. A tap is inside of every limit around it.
     #[track_caller]
     pub fn tap<D: Destination<B>>(mut self, destination: D) -> Next<H, B, C, W, Tap<D>, B>
     where
@@ -159,7 +161,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(Tap { destination, spot: Spot::here() })
     }
 
-    /// Sends a copy somewhere, and makes one body of the exchange's and the answer.
+    /// Sends a copy to a destination, and merges the answer into the body.
     #[track_caller]
     pub fn enrich<D, T, F>(mut self, destination: D, merge: F) -> Next<H, B, C, W, Enrich<D, F>, T>
     where
@@ -173,7 +175,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.step(Enrich { destination, merge, spot: Spot::here() })
     }
 
-    /// A step of one's own.
+    /// Adds a step of your own.
     pub fn step<S: Step<B>>(self, step: S) -> Next<H, B, C, W, S, S::Out>
     where
         W: Wrap<B, S::Out>,
@@ -185,7 +187,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
 }
 
 impl<H, P: Send + 'static, C, W> Steps<H, Vec<P>, C, W> {
-    /// Makes one body of the list that [`Steps::split`] or [`Steps::multicast`] left.
+    /// Merges the list that [`Steps::split`] or [`Steps::multicast`] left into one body.
     pub fn aggregate<T, F>(self, merge: F) -> Next<H, Vec<P>, C, W, Transform<F>, T>
     where
         T: Send + 'static,
@@ -198,7 +200,7 @@ impl<H, P: Send + 'static, C, W> Steps<H, Vec<P>, C, W> {
 
 /// What stands around the next step, and around that alone. Several nest: the first declared is the outermost.
 impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
-    /// What becomes of the next step's errors: another body, or an error after all.
+    /// Handles errors of the next step: the handler returns another body, or an error after all.
     pub fn error<T, F, E>(
         self,
         handler: impl Fn(Failure) -> F + Send + Sync + 'static,
@@ -211,24 +213,24 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.wrapped(Caught { handler: Handler::new(handler), scope: Scope::Step, inner: () })
     }
 
-    /// Waits before the next step.
+    /// Waits for `span` before the next step.
     pub fn delay(self, span: Duration) -> Steps<H, B, C, Stacked<W, Delayed>> {
         self.wrapped(Delayed { span, scope: Scope::Step, inner: () })
     }
 
-    /// How often the next step may start.
+    /// Limits how often the next step may start.
     pub fn throttle(mut self, throttle: Throttle<B>) -> Steps<H, B, C, Stacked<W, Throttled<B>>> {
         let limiters = vec![self.plan.gate(throttle.split(Scope::Step))];
         self.wrapped(Throttled { limiters, inner: () })
     }
 
-    /// Does not do the next step while it keeps failing.
+    /// Fails with RC5025, without trying the next step, while that keeps failing.
     pub fn circuit_breaker<T>(mut self, breaker: CircuitBreaker<T>) -> Steps<H, B, C, Stacked<W, Broken<T>>> {
         let index = self.plan.circuit(&breaker);
         self.wrapped(breaker.wrapper(index, Scope::Step))
     }
 
-    /// Tries the next step again.
+    /// Tries the next step again after an error.
     pub fn retry(mut self, retry: Retry) -> Steps<H, B, C, Stacked<W, Retried<B>>>
     where
         B: Clone,
@@ -237,19 +239,19 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
         self.wrapped(Retried { retry, scope: Scope::Step, copy: Clone::clone, inner: () })
     }
 
-    /// How long the next step may take, with all that stands between.
+    /// Limits how long the next step may take, including all wrappers between this one and the step.
     pub fn timeout(mut self, after: Duration) -> Steps<H, B, C, Stacked<W, Timed>> {
         self.plan.note(wrap::check_timeout(after));
         self.wrapped(Timed { after, scope: Scope::Step, inner: () })
     }
 
-    /// How many exchanges may be in the next step at once.
+    /// Limits how many exchanges may be in the next step at once.
     pub fn concurrency(mut self, concurrency: Concurrency<B>) -> Steps<H, B, C, Stacked<W, Bounded<B>>> {
         let limiters = vec![self.plan.gate(concurrency.split(Scope::Step))];
         self.wrapped(Bounded { limiters, takes_claims: false, inner: () })
     }
 
-    /// Remembers what came of the next step.
+    /// Remembers the outcomes of the next step.
     pub fn cache<T>(mut self, cache: Cache<B>) -> Steps<H, B, C, Stacked<W, Cached<B, T>>>
     where
         T: Clone + Send + Sync + 'static,

@@ -22,18 +22,18 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 /// Below this a busy process would lose its lease; above it the slots of a dead one would be gone for too long.
 const LEASES: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 
-/// What becomes of entries while the store does not answer.
+/// What happens to entries while the store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnOutage {
-    /// They are refused, as `unreachable`: the bound holds, whatever happens.
+    /// They are refused (`unreachable`), so that the bound holds whatever happens.
     #[default]
     Refuse,
-    /// Entrants are let in, uncounted: work goes on, and nothing bounds it.
+    /// They are let in and not counted: work goes on, and nothing bounds it.
     /// [`Look::uncounted`](super::Look::uncounted) says how many.
     Admit,
 }
 
-/// Why a shared gate could not be started.
+/// Why a shared gate could not be started, or its limits not be set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -82,7 +82,7 @@ impl GateBuilder {
         }
     }
 
-    /// Partitions the gate: each key gets its own lane with these limits.
+    /// Gives each key a lane of its own, with these limits.
     pub fn keyed(self) -> GateBuilder<Keyed> {
         let GateBuilder { url, limits, ident, lease, max_keys, on_outage, .. } = self;
         GateBuilder { url, limits, ident, lease, max_keys, on_outage, kind: PhantomData }
@@ -90,8 +90,8 @@ impl GateBuilder {
 }
 
 impl GateBuilder<Keyed> {
-    /// At most this many keys that this process keeps in mind at once: 1 to 1,000,000, default 10,000. If all
-    /// are in use, a new key is refused (`keys-full`).
+    /// Limits how many keys this process keeps in mind at once: 1 to 1,000,000, default 10,000. If all are in use, a
+    /// new key is refused (`keys-full`).
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = max_keys;
         self
@@ -99,14 +99,14 @@ impl GateBuilder<Keyed> {
 }
 
 impl<K> GateBuilder<K> {
-    /// At most `max` in flight at once (per key) in the whole fleet: 1 to 1,000,000,000.
+    /// Allows at most `max` in flight at once (per key) in the whole fleet: 1 to 1,000,000,000.
     pub fn max(mut self, max: u32) -> Self {
         self.limits = self.limits.max(max);
         self
     }
 
-    /// At most `rate` starts (per key) per period in the whole fleet, counted from the period's first start. The period is text like
-    /// `"1m"`, milliseconds, or a [`Duration`].
+    /// Allows at most `rate` starts (per key) per period in the whole fleet, counted from the period's first start.
+    /// The period is text like `"1m"`, a number of milliseconds, or a [`Duration`].
     pub fn rate<P>(mut self, rate: u32, period: P) -> Self
     where
         P: TryInto<Period>,
@@ -116,59 +116,60 @@ impl<K> GateBuilder<K> {
         self
     }
 
-    /// Makes the rate a bucket: refilled steadily, at most `burst` starts at once.
+    /// Makes the rate a token bucket: it refills steadily, and at most `burst` may start at once.
     pub fn burst(mut self, burst: u32) -> Self {
         self.limits = self.limits.burst(burst);
         self
     }
 
-    /// Spreads the rate's starts evenly. A `burst` overrules it.
+    /// Spreads the rate evenly. `burst` overrides it.
     pub fn smooth(mut self) -> Self {
         self.limits = self.limits.smooth();
         self
     }
 
-    /// At most `max_queue` of the whole fleet may wait (per key). Not set: any number, each still cancellable.
+    /// Limits how many of the whole fleet may wait (per key). Default: any number; each wait can be cancelled.
     pub fn queue(mut self, max_queue: u32) -> Self {
         self.limits = self.limits.queue(max_queue);
         self
     }
 
-    /// Nobody waits longer than this. Not set: as long as it takes.
+    /// Limits how long each may wait. Default: as long as it takes.
     pub fn timeout(mut self, queue_timeout: Duration) -> Self {
         self.limits = self.limits.timeout(queue_timeout);
         self
     }
 
-    /// Nobody waits: who cannot start at once is refused.
+    /// Refuses whoever cannot start at once, instead of letting them wait.
     pub fn reject(mut self) -> Self {
         self.limits = self.limits.reject();
         self
     }
 
-    /// The gate's name, in refusals and in the store: gates of one name on one store are one gate. Default `gate`.
+    /// Names the gate, for refusals and in the store: all gates of one name on one store are the same gate. Default:
+    /// `gate`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.ident.gate = name.into();
         self
     }
 
-    /// How long a process keeps its slots without renewing its lease: 100 ms to an hour, default 15 s. It
-    /// renews three times as often. The slots of a killed process are free after this time.
+    /// Sets how long a process keeps its slots without renewing its lease: 100 ms to an hour, default 15 s. It renews
+    /// three times as often. The slots of a killed process are free after this time.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// What becomes of entries while the store does not answer. Default: they are refused.
+    /// Sets what happens to entries while the store does not answer. Default: they are refused.
     pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
         self.on_outage = on_outage;
         self
     }
 
-    /// Joins the fleet. From then on a task of the current tokio runtime speaks with the store, until the gate is closed, or all
-    /// its handles and passes are gone.
+    /// Joins the fleet. From then on a task of the current tokio runtime talks to the store, until the gate is
+    /// closed, or all its handles and passes are gone.
     ///
-    /// If the limits are others than the fleet's, they are the fleet's from now on: the latest hold.
+    /// If the fleet has other limits, these replace them: the limits that were set last apply to all.
     ///
     /// Cancel safety: dropped, the process has not joined, or its lease runs out.
     pub async fn start(self) -> Result<Gate<K>, StartError> {

@@ -16,7 +16,7 @@ use super::{
     pass::Pass,
 };
 
-/// Asks for a pass; await it.
+/// A request for a [`Pass`]; await it.
 ///
 /// Cancel safety: dropped while it waits, it leaves the line; dropped when it was just handed a slot, it hands the slot on.
 #[must_use = "nothing is asked until it is awaited"]
@@ -33,7 +33,7 @@ impl Enter {
         Enter { shared: Arc::clone(shared), key: key.map(Key::new), weight: 1, kind }
     }
 
-    /// Takes this many slots at once. Default 1; more than `max` is refused (`too-heavy`).
+    /// Asks for this many slots at once. Default: 1. More than `max` is refused (`too-heavy`).
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = weight.max(1);
         self

@@ -22,7 +22,7 @@ use crate::{
     gate::{Keyed, LaneLook, Single},
 };
 
-/// A gate whose limits hold over a fleet: every process that starts one of the same name on the same store.
+/// A gate whose limits hold over a fleet: all processes that start one of the same name on the same store share them.
 ///
 /// ```no_run
 /// use flowgate::shared::Gate;
@@ -38,35 +38,35 @@ pub struct Gate<K = Single> {
     kind: PhantomData<K>,
 }
 
-/// A shared gate with a lane for each key.
+/// A shared gate with a separate lane, and so separate limits, for each key.
 pub type KeyedGate = Gate<Keyed>;
 
 impl Gate {
-    /// Starts with nothing set but where the limits are kept: at least `max` or `rate` has to be. The address is
-    /// `postgres://user@host/database` or `redis://host:6379/0`.
+    /// Starts building a gate on the store at this address: `postgres://user@host/database` or `redis://host:6379/0`.
+    /// Set at least `max` or `rate`.
     pub fn builder(store: &str) -> GateBuilder {
         GateBuilder::new(store)
     }
 
-    /// Asks for a pass; await it.
+    /// Waits for a pass; `.await` it.
     pub fn enter(&self) -> Enter {
         Enter::new(self.shared(), None, Kind::Enter)
     }
 
-    /// Asks for a pass now: never waits in line, only for the store.
+    /// Asks for a pass without waiting in line; it waits only for the store.
     pub fn try_enter(&self) -> Enter {
         Enter::new(self.shared(), None, Kind::Try)
     }
 
-    /// Spends one start now, or is refused: a rate check.
+    /// Checks the rate: uses up one start, or is refused.
     ///
     /// Cancel safety: dropped, the start may be spent or not.
     pub async fn check(&self) -> Result<(), Refusal> {
         Enter::new(self.shared(), None, Kind::Check).answer().await.map(|_| ())
     }
 
-    /// Runs `work` with a pass. If the pass is lost meanwhile, the work goes on. Enter for a [`Pass`]
-    /// yourself where that matters.
+    /// Waits for a pass, then runs `work` under it. The work goes on even if the pass is lost meanwhile; where that
+    /// matters, ask for a [`Pass`] yourself.
     ///
     /// Cancel safety: dropped, it leaves the line, or drops the work and then gives the slot back.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Refusal> {
@@ -76,17 +76,17 @@ impl Gate {
 }
 
 impl KeyedGate {
-    /// Asks for a pass of this key's lane; await it. The empty key is a key.
+    /// Waits for a pass of this key's lane; `.await` it. The empty string is a key like any other.
     pub fn enter_key(&self, key: &str) -> Enter {
         Enter::new(self.shared(), Some(key), Kind::Enter)
     }
 
-    /// Asks for a pass now: never waits in line, only for the store.
+    /// Asks for a pass of this key's lane without waiting in line; it waits only for the store.
     pub fn try_enter_key(&self, key: &str) -> Enter {
         Enter::new(self.shared(), Some(key), Kind::Try)
     }
 
-    /// Spends one start of this key's rate now, or is refused.
+    /// Checks this key's rate: uses up one start, or is refused.
     ///
     /// Cancel safety: dropped, the start may be spent or not.
     pub async fn check_key(&self, key: &str) -> Result<(), Refusal> {
@@ -105,20 +105,20 @@ impl KeyedGate {
         Ok((pass.expect("who asks for a pass is given one"), standing))
     }
 
-    /// Runs `work` with a pass of this key's lane; see [`Gate::run`].
+    /// Runs `work` under a pass of this key's lane; see [`Gate::run`].
     pub async fn run<F: Future>(&self, key: &str, work: F) -> Result<F::Output, Refusal> {
         let _pass: Pass = self.enter_key(key).await?;
         Ok(work.await)
     }
 
-    /// This key's lane right now, over the whole fleet: the store is asked.
+    /// Asks the store for the state of this key's lane, over the whole fleet.
     pub async fn look_key(&self, key: &str) -> Result<LaneLook, StoreError> {
         self.look_at(Some(key)).await
     }
 }
 
 impl Gate {
-    /// The one lane right now, over the whole fleet: the store is asked.
+    /// Asks the store for the state of the one lane, over the whole fleet.
     pub async fn look_fleet(&self) -> Result<LaneLook, StoreError> {
         self.look_at(None).await
     }
@@ -140,24 +140,24 @@ impl<K> Gate<K> {
         answer.await.map_err(|_| unanswered("it failed while it was asked"))
     }
 
-    /// This process's part of the gate right now; nothing is asked of the store.
+    /// Returns the state of this process's part of the gate; the store is not asked.
     pub fn look(&self) -> Look {
         self.shared().look()
     }
 
-    /// The limits that hold for the whole fleet, as far as this process has heard.
+    /// Returns the limits of the whole fleet, as far as this process has heard.
     pub fn limits(&self) -> Limits {
         self.shared().book().declared.limits
     }
 
-    /// The gate's names.
+    /// Returns the gate's name.
     pub fn ident(&self) -> &Ident {
         &self.shared().ident
     }
 
-    /// Sets other limits for the whole fleet, for waiters as well: when this is done, the store has them, and
-    /// every process hears of them at once. Nobody in line is lost or reordered; passes that are out stay
-    /// out.
+    /// Changes the limits for the whole fleet, also for those already waiting. When this returns, the store has them,
+    /// and every process is told at once. Nobody in line is lost or reordered, and passes already given out stay
+    /// valid.
     ///
     /// Cancel safety: dropped, the limits may be set or not.
     pub async fn set_limits(&self, limits: Limits) -> Result<(), StartError> {
@@ -174,23 +174,25 @@ impl<K> Gate<K> {
         done.await.map_err(|_| StoreError::Unreachable("the limits may not have been set".to_owned()).into())
     }
 
-    /// Leaves the fleet: newcomers of this process are refused (`closed`). Those in line go on until `drain` is over, and are refused
-    /// then. Await it to know when all passes of this process are back and the store knows it.
+    /// Leaves the fleet. Newcomers of this process are refused (`closed`) from now on; those in line may still start until
+    /// `drain` has passed, and are refused then. Await the returned future to know when all passes of this process are
+    /// back and the store knows it.
     ///
     /// Cancel safety: dropped, the gate closes all the same.
-    pub async fn close(&self, drain: Duration) {
+    pub fn close(&self, drain: Duration) -> impl Future<Output = ()> {
         let shared = self.shared();
-        let ended = shared.ended.notified();
         {
             let mut book = shared.book();
             let deadline = shared.clock.now().after(drain);
             book.closing = Some(book.closing.map_or(deadline, |earlier| earlier.min(deadline)));
-            if book.is_ended {
-                return;
-            }
         }
         shared.news.notify_one();
-        ended.await;
+        async move {
+            let ended = shared.ended.notified();
+            if !shared.book().is_ended {
+                ended.await;
+            }
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The one lease of a process: whether what it holds is still its own.
 //!
 //! Owns the moment until which that is certain, counted from when the renewal was *asked* for, so that it is
-//! over here before it is over in the store. A lease that is over never comes back.
+//! over here before it is over in the store. One that was ended never comes back; one whose time has run out may, if the store
+//! had renewed it before.
 
 use std::time::Duration;
 

@@ -7,12 +7,12 @@ use flowgate_core::{Key, Limits, Refusal, Tick};
 use super::document::Document;
 use crate::gate::{Allowance, LaneLook, Phase, Refusals};
 
-/// This process's part of a shared gate at one moment. What all of the fleet do in a lane,
-/// [`Gate::look_key`](super::Gate::look_key) asks the store.
+/// The state of this process's part of a shared gate. For a lane as the whole fleet uses it, ask
+/// [`Gate::look_key`](super::Gate::look_key).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Look {
-    /// The limits that hold for the whole fleet, as far as this process has heard.
+    /// The limits of the whole fleet, as far as this process has heard.
     pub limits: Limits,
     /// Whether the gate lets anyone in.
     pub phase: Phase,
@@ -28,7 +28,7 @@ pub struct Look {
     pub refusals: Refusals,
     /// How many entries of this process were let in uncounted, while the store did not answer.
     pub uncounted: u64,
-    /// What the store's last failure was, while it lasts.
+    /// The store's last failure, while it lasts.
     pub trouble: Option<String>,
 }
 

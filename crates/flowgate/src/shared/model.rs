@@ -392,10 +392,10 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    // Seen to fail: with one too heavy taken out of the line at once, an unheard turn made it a pass, and more than `max`
-    // were out; with tickets sought in runs that are not in their order, those who wait were taken for let in; with nobody
-    // held back before the gate opens, two were let in; with nothing swapped where the known document stays as it was, one was let in
-    // without a word to the store.
+    // Seen to fail: with one too heavy taken out of the line at once, an unheard turn made it a pass, and more than
+    // `max` were out; with tickets sought in runs that are not in their order, those who wait were taken for let in;
+    // with nobody held back before the gate opens, two were let in; with nothing swapped where the known document stays
+    // as it was, one was let in without a word to the store.
     #[test]
     fn g1_a_fleet_agrees_with_its_model_whatever_happens(steps in prop::collection::vec(step(), 1..80)) {
         let mut world = World::new();

@@ -31,7 +31,8 @@ mod tests {
 
     #[test]
     fn g6_every_key_has_a_name_of_its_own_that_fits() {
-        // Seen to fail: with long keys cut at 200 bytes, two of them shared a name; with `\0` left in, PostgreSQL would not take it.
+        // Seen to fail: with long keys cut at 200 bytes, two of them shared a name; with `\0` left in, PostgreSQL would
+        // not take it.
         let long = "x".repeat(10_000);
         let keys = ["", "a", "ka", "h", "\0", "\0\0", &long, &long[1..], "ä"];
         let names: std::collections::BTreeSet<String> = keys.iter().map(|key| of_key(key)).collect();

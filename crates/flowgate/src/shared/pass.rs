@@ -6,10 +6,10 @@ use std::{fmt, sync::Arc};
 
 use super::{book::Shared, lease::Lease};
 
-/// The right to be in flight, over the whole fleet. Dropping it gives the slot back.
+/// Permission to be in flight, over the whole fleet. Dropping it gives the slot back.
 ///
-/// It is worth as much as the lease of its process. Where the store could not be reached for that long, the slot may be given to
-/// others, and the pass is *lost*: work that must not overlap has to end then.
+/// A pass is only as good as the lease of its process. If the store cannot be reached for that long, the slot may be
+/// given to others and the pass is *lost*: work that must not overlap has to stop then.
 #[must_use = "a pass that is dropped at once bounds nothing"]
 pub struct Pass {
     shared: Arc<Shared>,
@@ -24,18 +24,19 @@ impl Pass {
         Pass { shared, name, weight, lease }
     }
 
-    /// How many slots it holds.
+    /// Returns how many slots it holds.
     pub fn weight(&self) -> u32 {
         self.weight
     }
 
-    /// Whether the pass is not counted: it was given while the store did not answer, by a gate that lets
-    /// everybody in then.
+    /// Whether the pass was given while the store did not answer, by a gate that lets everybody in then. Such a pass
+    /// is not counted.
     pub fn is_uncounted(&self) -> bool {
         self.lease.is_none()
     }
 
-    /// Whether its slot may be somebody else's by now: the lease of this process ran out. An uncounted one has nothing to lose.
+    /// Whether its slot may belong to somebody else by now, because the lease of this process ran out. An uncounted
+    /// pass is never lost.
     pub fn is_lost(&self) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.is_over())
     }

@@ -19,8 +19,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Whether something has to be swapped. Where an exit and an entry leave the document as it was, and it was not asked for just now,
-    /// too: others may have joined the line, and then the entry is not first.
+    /// Whether something has to be swapped. Where an exit and an entry leave the document as it was, and it was not
+    /// asked for just now, too: others may have joined the line, and then the entry is not first.
     pub(super) fn is_change(&self) -> bool {
         self.before != self.after || (!self.is_loaded && self.turn.fates.contains(&Fate::Granted))
     }

@@ -31,14 +31,14 @@ use super::{
     store::{Loaded, Reply, Seen, Store, StoreError, Swap, Wake},
 };
 
-/// The lock keeps two that start together from making the same table. Half of each page stays free, so that a document is changed
-/// where it stands. Plans are made once, as a rule before there is anything in the tables: so each lane is to be found by its name, one by one,
-/// and never by a look at all of them, which is cheaper only then. A swap that waited for another sees what that one left, whatever the database has
-/// for a default.
+/// The lock keeps two that start together from making the same table. Half of each page stays free, so that a document
+/// is changed where it stands. Plans are made once, as a rule before there is anything in the tables: so each lane is
+/// to be found by its name, one by one, and never by a look at all of them, which is cheaper only then. A swap that
+/// waited for another sees what that one left, whatever the database has for a default.
 const TABLES: &str = "
     BEGIN;
     SELECT pg_advisory_xact_lock(7164210293746516000);
-    CREATE SCHEMA IF NOT EXISTS flowgate_shared;
+    DO $$ BEGIN IF to_regnamespace('flowgate_shared') IS NULL THEN CREATE SCHEMA flowgate_shared; END IF; END $$;
     CREATE TABLE IF NOT EXISTS flowgate_shared.members (
         id bigint PRIMARY KEY,
         gate text COLLATE \"C\" NOT NULL,
@@ -109,10 +109,10 @@ const SWAP: &str = "WITH wanted AS (
 
 const CALL: &str = "SELECT pg_notify($1, '')";
 
-/// A page of lanes at a time, so that it costs the same however many there are: of all gates, for nobody may start one any more. Limits go
-/// when nobody is there, for whoever comes next brings its own. What others have locked stays: it waits for nobody. And so
-/// does what they have changed since it looked: of a row that is another by the time it is locked only its own columns are looked at again, not who of
-/// its members is there; its version is.
+/// A page of lanes at a time, so that it costs the same however many there are: of all gates, for nobody may start one
+/// any more. Limits go when nobody is there, for whoever comes next brings its own. What others have locked stays: it
+/// waits for nobody. And so does what they have changed since it looked: of a row that is another by the time it is
+/// locked only its own columns are looked at again, not who of its members is there; its version is.
 const SWEEP: &str = "WITH page AS MATERIALIZED (
         SELECT gate, name, version FROM lanes WHERE (gate, name) > ($1, $2) ORDER BY gate, name LIMIT 2000
     ), over AS MATERIALIZED (

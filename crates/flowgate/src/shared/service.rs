@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use flowgate_core::{Limits, Tick};
+use flowgate_core::{Limits, Tick, backoff};
 use tokio::task::JoinHandle;
 
 use super::{
@@ -297,11 +297,12 @@ impl Service {
         self.alarms.set(&item.name, at);
     }
 
-    /// Others were faster. The first time it is tried again at once, then ever later, and by chance: so nobody is unlucky for ever.
+    /// Others were faster. The first time it is tried again at once, then ever later, and by chance: so nobody is
+    /// unlucky for ever.
     fn rest_after_conflict(&mut self, name: &Arc<str>) {
         let conflicts = self.shared.book().conflict(name);
         if conflicts > 1 {
-            let most = LONGEST_REST.min(Duration::from_micros(100) * (1 << conflicts.min(16)));
+            let most = backoff(Duration::from_micros(200), 2.0, LONGEST_REST, conflicts);
             let at = self.now().after(most.mul_f64((self.random)()));
             self.alarms.set(name, Some(at));
         }
@@ -339,10 +340,11 @@ impl Service {
         Ok(())
     }
 
-    /// Makes these the limits of the fleet, if they are not, and tells everybody. A store that has none and had some has forgotten who
-    /// holds what: nobody starts before all who hold something can have heard of it.
+    /// Makes these the limits of the fleet, if they are not, and tells everybody. A store that has none and had some
+    /// has forgotten who holds what: nobody starts before all who hold something can have heard of it.
     async fn declare(&mut self, limits: Limits) -> Result<(), StoreError> {
-        // To one that is new here, a store that forgot looks like one where nobody ever was, or like what it was some time before.
+        // To one that is new here, a store that forgot looks like one where nobody ever was, or like what it was some
+        // time before.
         let age = match self.limits {
             0 => within(self.patience(), self.store.age()).await?,
             _ => None,
@@ -465,7 +467,8 @@ impl Drop for End {
     }
 }
 
-/// A number that was never used before and will never be again, by all that chance can do. Never 0, and an integer to every store.
+/// A number that was never used before and will never be again, by all that chance can do. Never 0, and an integer to
+/// every store.
 fn number() -> u64 {
     RandomState::new().hash_one(0) >> 1 | 1
 }

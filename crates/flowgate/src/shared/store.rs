@@ -12,8 +12,8 @@ use super::document::Member;
 /// What a store answers, in time.
 pub(crate) type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// A connection to the store, for one gate. Used by one task alone, one call after the other. A call that was dropped, or that failed,
-/// may have been done or not; the next one begins with a new connection if it has to.
+/// A connection to the store, for one gate. Used by one task alone, one call after the other. A call that was dropped,
+/// or that failed, may have been done or not; the next one begins with a new connection if it has to.
 pub(crate) trait Store: Send {
     /// Begins a lease, and hears what is said to this member from now on.
     fn join(&mut self, member: Member, lease: Duration) -> Reply<'_, ()>;
@@ -27,8 +27,8 @@ pub(crate) trait Store: Send {
     /// What is kept under these names.
     fn load<'a>(&'a mut self, names: &'a [String]) -> Reply<'a, Loaded>;
 
-    /// Swaps documents, each for itself: whether it was done. None is, if the limits are not kept in this version any more. Whoever is
-    /// to be woken by one is told if it was.
+    /// Swaps documents, each for itself: whether it was done. None is, if the limits are not kept in this version any
+    /// more. Whoever is to be woken by one is told if it was.
     fn swap<'a>(&'a mut self, swaps: &'a [Swap], limits: u64) -> Reply<'a, Vec<bool>>;
 
     /// Tells every member of the gate to look at its limits.
@@ -37,11 +37,12 @@ pub(crate) trait Store: Send {
     /// For how long it has forgotten nothing; `None` for one that never forgets all it knew.
     fn age(&mut self) -> Reply<'_, Option<Duration>>;
 
-    /// Removes some of what speaks of nobody any more, so that all of it is removed in time: this gate's at least. What is left of a gate
-    /// that nobody starts any more others sweep, or it ends by itself.
+    /// Removes some of what speaks of nobody any more, so that all of it is removed in time: this gate's at least. What
+    /// is left of a gate that nobody starts any more others sweep, or it ends by itself.
     fn sweep(&mut self) -> Reply<'_, ()>;
 
-    /// Whether the limits are swept too, once nobody of the gate is there: then it need not have forgotten anything if they are gone.
+    /// Whether the limits are swept too, once nobody of the gate is there: then it need not have forgotten anything if
+    /// they are gone.
     fn sweeps_limits(&self) -> bool;
 
     /// The next wake-up. Dropped, it loses none.
@@ -54,7 +55,8 @@ pub(crate) trait Store: Send {
 /// What is kept under some names.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// Whether the one who asks is known to live. One that is not has lost all it knew of, whether by time or by a store that forgot.
+    /// Whether the one who asks is known to live. One that is not has lost all it knew of, whether by time or by a
+    /// store that forgot.
     pub(crate) is_alive: bool,
     /// One for each name.
     pub(crate) seen: Vec<Seen>,

@@ -20,7 +20,7 @@ fn request(path: &str) -> Request {
 
 #[test]
 fn g12_two_that_ask_for_their_own_layer_before_they_are_polled_are_told_apart() {
-    // Seen to fail: with `Pass::holding` going by where the pass is, both begin from the same place of the stack, count as one, and
+    // Seen to fail: with `Pass::hold` going by where the pass is, both begin from the same place of the stack, count as one, and
     // wait for each other for good.
     let limit = limit(2, |options| options.max_queue(9));
     let door = Arc::new(OnceLock::<Door>::new());

@@ -23,11 +23,11 @@ async fn hello(_: Request<()>) -> Result<Response<Bytes>, Infallible> {
 #[tokio::test]
 async fn h8_one_layer_mounted_twice_is_one_gate_and_counts_once() {
     // Seen to fail: with `counts` always true, one request takes both slots; with only the first layer that meets a request
-    // marked, as well.
+    // marked, as well; with only the last one marked, once more if another layer stands between.
     let held = Held::new();
     let other = limit(9, |options| options);
     let limit = limit(2, |options| options);
-    let inner = held.at("/inner").layer(limit.clone());
+    let inner = held.at("/inner").layer(limit.clone()).layer(other.clone());
     let server = serve(held.at("/outer").merge(inner).layer(limit.clone()).layer(other)).await;
     let mut inner = begin(server, "/inner").await;
     in_use(&limit, 1).await;

@@ -187,7 +187,8 @@ fn g4_the_slot_of_one_who_gives_up_goes_to_the_next() {
 
 #[test]
 fn g4_one_behind_others_gives_up_while_its_turn_comes() {
-    // Seen to fail: with `State::cancel_brisk` not asking for the fate, one that was granted its slot is taken out of the line again.
+    // Seen to fail: with `State::cancel_brisk` not asking for the fate, one that was granted its slot is taken out of
+    // the line again.
     model(|| {
         let gate = gate(1);
         let pass = gate.try_enter().unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use flowgate::Reason;
+use flowgate::{Limits, Reason};
 use loom::thread;
 
 use crate::kit::{Room, answer, aside, entrant, gate, is_at_rest, limits, model, waiting};
@@ -20,6 +20,22 @@ fn g8_raising_max_while_one_joins_lets_it_in() {
         operator.join().unwrap();
         room.work(answer(seen, entrant).unwrap());
         room.go_out(pass);
+        is_at_rest(&gate, 2);
+    });
+}
+
+#[test]
+fn g8_nobody_is_refused_by_the_new_limits_while_the_old_ones_count() {
+    // Seen to fail: with `set_limits` noting first that nobody waits from now on, one who found the old `max` in use was refused.
+    model(|| {
+        let gate = gate(1);
+        let pass = gate.try_enter().unwrap();
+        let operator =
+            aside(&gate, |gate| gate.set_limits(Limits::builder().max(2).reject().build().unwrap()));
+        let mut entrant = entrant(&gate);
+        let seen = entrant.poll();
+        operator.join().unwrap();
+        drop((pass, answer(seen, entrant).unwrap()));
         is_at_rest(&gate, 2);
     });
 }

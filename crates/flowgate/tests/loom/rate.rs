@@ -42,8 +42,8 @@ fn g9_a_start_spent_before_a_change_counts_after_it() {
 
 #[test]
 fn g9_one_who_is_late_does_not_begin_the_rate_anew() {
-    // Seen to fail: with the time asked for before `Express::spend` reads its word, one who was kept from going on in between takes
-    // what was spent meanwhile for that of a clock set back, and the next may start once more.
+    // Seen to fail: with the time asked for before `Express::spend` reads its word, one who was kept from going on in
+    // between takes what was spent meanwhile for that of a clock set back, and the next may start once more.
     for burst in [None, Some(1)] {
         model(move || {
             let clock = FakeClock::new();

@@ -102,8 +102,9 @@ async fn r7_a_timer_counts_and_leaves_out_what_it_missed() {
 
 #[tokio::test]
 async fn r7_a_schedule_comes_at_its_moments_even_if_the_wall_clock_is_set_meanwhile() {
-    // Seen to fail: with sleeps of up to a hundred hours, a wall clock that was set is not seen; with `SET_BACK` of ten years, one
-    // that was years ahead once holds the schedule until it comes there again, and with none, six comes twice.
+    // Seen to fail: with sleeps of up to a hundred hours, a wall clock that was set is not seen; with `SET_BACK` of ten
+    // years, one that was years ahead once holds the schedule until it comes there again, and with none, six comes
+    // twice.
     let clock = FakeClock::new();
     let set = Arc::new(Mutex::new(0_i128));
     let (reads, offset) = (Arc::clone(&clock), Arc::clone(&set));

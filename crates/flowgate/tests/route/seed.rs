@@ -172,8 +172,8 @@ fn r3_max_queue_bounds_the_line_and_the_next_one_fails_at_once() {
 
 #[test]
 fn r3_options_that_cannot_be_are_told_at_build_time() {
-    // Seen to fail: with `Plan::gate` not noting what is wrong, the routes are built; with the names of a gate in what is accepted,
-    // "drop `timeout`".
+    // Seen to fail: with `Plan::gate` not noting what is wrong, the routes are built; with the names of a gate in what
+    // is accepted, "drop `timeout`".
     let build = |concurrency: Concurrency<String>| {
         let step = Route::new("bad").from(direct()).concurrency(concurrency).transform(|body: String| body);
         refused(step.build())
@@ -192,7 +192,8 @@ fn r3_options_that_cannot_be_are_told_at_build_time() {
     );
     assert_eq!(
         build(Concurrency::max(1).queue_timeout(Duration::from_secs(5)).reject()),
-        "RC5003: option `queue_timeout` is 5s; accepted: no timeout in reject mode, where nobody waits: drop `queue_timeout` or drop \
+        "RC5003: option `queue_timeout` is 5s; accepted: no timeout in reject mode, where nobody waits: drop \
+            `queue_timeout` or drop \
          `reject`"
     );
     assert_eq!(

@@ -1,11 +1,17 @@
 //! R8: events on the bus, and stopping.
 
-use std::{cell::RefCell, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    sync::{Arc, Mutex},
+    task::{Wake, Waker},
+    time::Duration,
+};
 
 use flowgate::route::{
     BoxError, Concurrency, Exchange, Report, Retry, Route, channel, direct, direct_to, values,
 };
-use flowgate_testkit::Driven;
+use flowgate_testkit::{Driven, asking};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::kit::{MS, Stage, Work, code, message};
 
@@ -42,6 +48,20 @@ fn r8_a_subscriber_that_comes_late_hears_everything_from_then_on_with_its_exchan
     assert_eq!(events.lost(), 0);
     drop((handle, stage));
     assert!(Driven::new(events.next()).poll().is_some_and(|event| event.is_none()), "nothing more will come");
+}
+
+#[test]
+fn r8_a_subscriber_that_is_woken_may_subscribe_again_at_once() {
+    // Seen to fail: with subscribers woken while their list was locked, one that ran its task in place waited for itself.
+    let stage = Arc::new(Stage::unheard());
+    let route = Route::new("told").from(direct()).transform(|body: u32| body);
+    let handle = stage.direct(&route.build().unwrap());
+    let asked = Arc::clone(&stage);
+    let (waker, answers) = asking(move || drop(asked.context.subscribe()));
+    let mut events = stage.context.subscribe();
+    assert!(Driven::new(events.next()).poll_with(&waker).is_none());
+    assert_eq!(Driven::new(handle.call(1)).poll().unwrap().unwrap(), 1);
+    assert_eq!(answers.try_recv(), Ok(true));
 }
 
 #[test]
@@ -207,7 +227,7 @@ async fn r8_tasks_of_ours_have_ended_when_shutdown_has() {
 
 #[test]
 fn r8_cancelled_while_it_is_being_polled_for_the_first_time_it_is_named_all_the_same() {
-    // Seen to fail: with `Flights::seat` not keeping the late ones.
+    // Seen to fail: with `Flights::leave` keeping no names.
     thread_local! {
         static STOPPING: RefCell<Option<Driven<'static, Report>>> = const { RefCell::new(None) };
     }
@@ -231,4 +251,86 @@ fn r8_cancelled_while_it_is_being_polled_for_the_first_time_it_is_named_all_the_
     assert_eq!(code(Driven::new(handle.send(exchange)).poll().expect("cancelled")), "RC3003");
     let report = STOPPING.take().unwrap().ready();
     assert_eq!(report.cancelled, [(Arc::from("first"), id)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn r8_what_ends_by_itself_at_the_deadline_is_not_named_as_cancelled() {
+    // Seen to fail: with those named that waited when all were cancelled, this one was, and completed.
+    let stage = Arc::new(Stage::new());
+    let (go_on, waits) = oneshot::channel::<()>();
+    let (says, mut heard) = mpsc::unbounded_channel();
+    let (end, ends) = std::sync::mpsc::channel();
+    let inside = Mutex::new(Some((waits, says, ends)));
+    let slow = move |body: u32| {
+        let (waits, says, ends) = inside.lock().unwrap().take().unwrap();
+        async move {
+            says.send("waits").unwrap();
+            waits.await.unwrap();
+            // Under way on its thread from here on, for as long as the test wants.
+            says.send("works").unwrap();
+            ends.recv().unwrap();
+            Ok::<_, BoxError>(body)
+        }
+    };
+    let route = Route::new("slow").from(values([1])).to(slow).build().unwrap();
+    stage.context.add(&route).unwrap();
+    stage.context.start().unwrap();
+    assert_eq!(heard.recv().await, Some("waits"));
+    tokio::spawn(async {}).await.unwrap(); // by its one thread, so it is known to wait
+    let mut shutdown = Driven::pending(stage.context.shutdown(10 * MS));
+    go_on.send(()).unwrap();
+    assert_eq!(heard.recv().await, Some("works"));
+    stage.advance(10 * MS);
+    assert!(shutdown.poll().is_none(), "it is still under way");
+    end.send(()).unwrap();
+    let report = loop {
+        match shutdown.poll() {
+            Some(report) => break report,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(report.cancelled, []);
+    assert_eq!(stage.diary.take_of("route:exchange"), ["route:exchange:started", "route:exchange:completed"]);
+}
+
+#[test]
+fn r8_finished_means_that_all_routes_are_at_one_moment() {
+    // Seen to fail: with one route after the other waited for, what the second had sent to the first meanwhile was not seen.
+    let stage = Stage::new();
+    let (here, there) = (Work::default(), Work::default());
+    let first = Route::new("first").from(direct()).to(here.step::<u32>()).build().unwrap();
+    let second = Route::new("second").from(direct()).to(there.step::<u32>()).build().unwrap();
+    stage.context.add(&first).unwrap();
+    let second = stage.direct(&second);
+    let first = stage.context.direct::<u32, u32>("first").unwrap();
+    let mut later = Driven::pending(second.call(1));
+    let mut finished = Driven::pending(stage.context.finished());
+    let mut sent = Driven::pending(first.call(2));
+    there.end(1);
+    later.ready().unwrap();
+    assert!(finished.poll().is_none(), "the first one has something under way again");
+    here.end(1);
+    sent.ready().unwrap();
+    finished.ready();
+}
+
+#[test]
+fn r8_who_waits_for_the_end_and_gives_up_leaves_nothing_behind() {
+    // Seen to fail: with wakers kept until something ends, one for each who had ever waited for an idle context was kept.
+    struct Silent;
+    impl Wake for Silent {
+        fn wake(self: Arc<Self>) {}
+    }
+    let stage = Stage::new();
+    let route = Route::new("idle").from(direct()).to(Work::default().step::<u32>());
+    let handle = stage.direct(&route.build().unwrap());
+    let call = Driven::pending(handle.call(1));
+    for _ in 0..3 {
+        let silent = Arc::new(Silent);
+        let mut finished = Driven::new(stage.context.finished());
+        assert!(finished.poll_with(&Waker::from(Arc::clone(&silent))).is_none());
+        drop(finished);
+        assert_eq!(Arc::strong_count(&silent), 1);
+    }
+    drop(call);
 }

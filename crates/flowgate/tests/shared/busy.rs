@@ -17,7 +17,8 @@ fn g2_a_process_that_is_busy_elsewhere_hears_that_it_was_handed_a_slot() {
         for number in 0..50 {
             let busy = busy.clone();
             load.spawn(async move {
-                // Refused when the test is over and the gate's task is gone: then it ends, for it would not be stopped at an await.
+                // Refused when the test is over and the gate's task is gone: then it ends, for it would not be stopped
+                // at an await.
                 while busy.enter_key(&format!("other-{number}")).await.is_ok() {}
             });
         }
@@ -45,8 +46,8 @@ fn g3_one_who_tries_again_and_again_lets_others_run() {
     }
 }
 
-// Seen to fail: on PostgreSQL, with new lanes added in the order in which they were asked for, two swaps waited for each other, and one was
-// told that the store refused.
+// Seen to fail: on PostgreSQL, with new lanes added in the order in which they were asked for, two swaps waited for
+// each other, and one was told that the store refused.
 #[test]
 fn g3_two_that_begin_with_the_same_keys_at_once_do_not_stop_each_other() {
     on_each_store(|store| async move {
@@ -66,8 +67,8 @@ fn g3_two_that_begin_with_the_same_keys_at_once_do_not_stop_each_other() {
     });
 }
 
-// Seen to fail: with what there is no room for not remembered as missed, nobody told those whose hand-over was among it; on PostgreSQL, with
-// wake-ups waiting for room, the answer behind them did not come, and the newcomer was refused.
+// Seen to fail: with what there is no room for not remembered as missed, nobody told those whose hand-over was among
+// it; on PostgreSQL, with wake-ups waiting for room, the answer behind them did not come, and the newcomer was refused.
 #[test]
 fn g2_more_wake_ups_than_are_kept_lose_no_hand_over_and_hold_up_nobody() {
     const LANES: usize = 3000;

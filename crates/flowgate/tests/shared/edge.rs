@@ -56,8 +56,8 @@ fn h7_the_rate_of_two_servers_is_one() {
     });
 }
 
-// Seen to fail: with nobody turned away while the store fails, the request waited for ever; with the layer's own status in the document,
-// it said 429 behind a head that said 503.
+// Seen to fail: with nobody turned away while the store fails, the request waited for ever; with the layer's own status
+// in the document, it said 429 behind a head that said 503.
 #[test]
 fn h7_without_its_store_an_edge_answers_503() {
     let redis = Redis::start().unwrap();

@@ -223,6 +223,19 @@ fn g10_a_closed_gate_drains_and_leaves_the_fleet() {
     });
 }
 
+// Seen to fail: with `close` an `async fn`, nothing was closed until somebody awaited it.
+#[test]
+fn g10_a_gate_is_closed_whether_anybody_awaits_it_or_not() {
+    on_each_store(async |store| {
+        let [gate, other] = store.members(2, |gate| gate.max(1)).await.try_into().unwrap();
+        let pass = gate.enter_key("k").await.unwrap();
+        drop(gate.close(Duration::ZERO));
+        assert_eq!(gate.try_enter_key("k").await.unwrap_err().reason, Reason::Closed);
+        drop(pass);
+        assert!(other.enter_key("k").await.is_ok());
+    });
+}
+
 // Seen to fail: with nobody counted as waiting, the look never said what it should.
 #[test]
 fn g13_a_look_tells_of_the_fleet_and_of_ones_own_part() {

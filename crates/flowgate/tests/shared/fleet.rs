@@ -1,7 +1,8 @@
 //! Real processes, killed.
 //!
-//! A process of this very program is a member of the fleet when it is told so by its environment. Each writes down by the machine's clock
-//! when it got a pass and when it gave it back; who was killed gave back what it had when it was killed.
+//! A process of this very program is a member of the fleet when it is told so by its environment. Each writes down by
+//! the machine's clock when it got a pass and when it gave it back; who was killed gave back what it had when it was
+//! killed.
 
 use std::{
     env, fs,
@@ -10,6 +11,8 @@ use std::{
     process::{Child, Command, Stdio},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+use flowgate::Reason;
 
 use super::kit::{Store, runtime, stores};
 
@@ -44,7 +47,8 @@ fn the_member_process() {
                     // On a busy machine the store may be late.
                     let Ok(pass) = gate.enter_key("k").await else { continue };
                     writeln!(record, "+{}", now()).unwrap();
-                    tokio::task::yield_now().await;
+                    // Held for as long as the store takes to answer, so that passes of several processes are out at once.
+                    let _ = gate.look_key("k").await;
                     let end = now();
                     // One that stalled for as long as its lease is told, and then its slot may be another's.
                     writeln!(record, "{}{end}", if pass.is_lost() { 'x' } else { '-' }).unwrap();
@@ -98,7 +102,8 @@ impl Process {
     }
 }
 
-// Seen to fail: with only the first holder of a document counted, four were out; with the dead left in it, nothing moved any more.
+// Seen to fail: with only the first holder of a document counted, four were out; with the dead left in it, nothing
+// moved any more.
 #[test]
 fn s1_processes_are_killed_and_the_bound_holds_and_nothing_stays_stuck() {
     for store in stores() {
@@ -119,11 +124,12 @@ fn s1_processes_are_killed_and_the_bound_holds_and_nothing_stays_stuck() {
             out += change;
             most = most.max(out);
         }
-        assert_eq!(most, MAX as i32, "{} entries", spans.len());
-        // What the dead held is free within their lease.
+        assert!(most <= MAX as i32, "{most} at once in {} entries", spans.len());
+        // What the dead held is free within their lease: all of it, and no more.
         runtime().block_on(async {
             let gate = store.builder().max(MAX).keyed().start().await.unwrap();
             let _all = gate.enter_key("k").weight(MAX).await.unwrap();
+            assert_eq!(gate.try_enter_key("k").await.unwrap_err().reason, Reason::Busy);
         });
     }
 }

@@ -69,7 +69,8 @@ async fn read(stream: &mut TcpStream, enough: &str) -> String {
 
 const WHOLE: &str = "there is no such thing in any answer";
 
-// Seen to fail: with the pass dropped when the head had come, the second request was told of a free slot; with no figures, the head had none.
+// Seen to fail: with the pass dropped when the head had come, the second request was told of a free slot; with no
+// figures, the head had none.
 #[test]
 fn h3_what_is_in_flight_in_two_servers_is_one_until_the_bodies_have_ended() {
     on_each_store(async |store| {
@@ -131,7 +132,8 @@ fn h3_a_request_waits_in_the_line_of_the_fleet_and_one_who_hangs_up_leaves_it() 
     });
 }
 
-// Seen to fail: with figures in every refusal, it told of free slots that nobody can know of; and so did one that passed uncounted.
+// Seen to fail: with figures in every refusal, it told of free slots that nobody can know of; and so did one that
+// passed uncounted.
 #[test]
 fn h7_without_its_store_requests_get_503_or_pass_uncounted_as_the_gate_says() {
     let redis = Redis::start().unwrap();

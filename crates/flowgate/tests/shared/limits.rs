@@ -111,8 +111,8 @@ async fn store_in_silence(store: &Store, max: u32) {
     );
 }
 
-// Seen to fail: with swaps done whatever version the limits are kept in, it joined the line by the old `max` and waited for ever, on
-// either store; with nothing said by one who finds its limits there already, the one in line did.
+// Seen to fail: with swaps done whatever version the limits are kept in, it joined the line by the old `max` and waited
+// for ever, on either store; with nothing said by one who finds its limits there already, the one in line did.
 #[test]
 fn g8_limits_that_nobody_was_told_of_are_taken_up_by_those_who_act_and_by_all_when_one_starts() {
     on_each_store(async |store| {

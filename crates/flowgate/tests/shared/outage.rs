@@ -91,7 +91,8 @@ fn s1_a_redis_that_forgot_lets_nobody_in_while_a_pass_of_before_is_good() {
     assert!(held.is_lost() && !pass.is_lost());
 }
 
-// Seen to fail: with lanes of a lost lease still to be told of, it never closed; and limits for a closed gate were waited for without end.
+// Seen to fail: with lanes of a lost lease still to be told of, it never closed; and limits for a closed gate were
+// waited for without end.
 #[test]
 fn g10_a_gate_whose_store_is_gone_closes_when_its_lease_is_over() {
     let redis = Redis::start().unwrap();
@@ -149,7 +150,8 @@ fn s1_one_who_is_new_at_a_redis_that_has_an_older_state_lets_nobody_in_while_a_p
         (tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), runtime());
     let one = deaf.block_on(builder().start()).unwrap();
     // What a snapshot had of it: the limits, and nobody who holds anything.
-    let to_hex = "return (redis.call('HGET', 'flowgate:{older}:lanes', 'limits'):gsub('.', function(c) return ('%02x'):format(c:byte()) end))";
+    let to_hex = "return (redis.call('HGET', 'flowgate:{older}:lanes', 'limits'):gsub('.', function(c) return \
+        ('%02x'):format(c:byte()) end))";
     let from_hex = "local text = ARGV[1]:gsub('..', function(c) return string.char(tonumber(c, 16)) end) \
         return redis.call('HSET', 'flowgate:{older}:lanes', 'limits', text)";
     let limits = redis.cli(&["EVAL", to_hex, "0"]).unwrap();
@@ -242,5 +244,19 @@ fn s1_behind_a_pooler_of_transactions_a_gate_does_not_start_and_says_what_to_do(
         start(url).await.unwrap();
         let refused = start(pooled).await.err().unwrap().to_string();
         assert!(refused.contains("pool_mode = session"), "{refused}");
+    });
+}
+
+// Seen to fail: with `CREATE SCHEMA IF NOT EXISTS`, permission was denied for the database, although the schema was there.
+#[test]
+fn s3_a_role_that_owns_the_schema_needs_no_right_in_the_database() {
+    let cluster = Postgres::shared();
+    let url = cluster.create_database("least").unwrap();
+    cluster.psql(&url, "CREATE ROLE least LOGIN; CREATE SCHEMA flowgate_shared AUTHORIZATION least").unwrap();
+    let theirs = url.replace("flowgate@", "least@");
+    let start = || Gate::builder(&theirs).name("least").max(1).start();
+    runtime().block_on(async {
+        start().await.unwrap();
+        drop(start().await.unwrap().enter().await.unwrap());
     });
 }

@@ -18,7 +18,8 @@ async fn leave_behind(store: &Store) {
     gate.close(Duration::ZERO).await;
 }
 
-// Seen to fail: with each gate's own lanes swept alone, four rows stayed for ever; with limits taken for a lane, those of the idle gate went.
+// Seen to fail: with each gate's own lanes swept alone, four rows stayed for ever; with limits taken for a lane, those
+// of the idle gate went.
 #[test]
 fn g7_on_postgres_whoever_is_there_sweeps_what_gates_have_left_that_nobody_starts_any_more() {
     let [store, _] = stores();
@@ -62,8 +63,8 @@ fn g7_on_postgres_a_gate_whose_limits_were_swept_while_it_was_away_is_open_at_on
     drop(deaf.block_on(away.try_enter().into_future()).unwrap());
 }
 
-// Seen to fail: with nothing said of an end, the lanes of a gate stayed for ever; with the same end for all, a rate of three days was
-// forgotten after one.
+// Seen to fail: with nothing said of an end, the lanes of a gate stayed for ever; with the same end for all, a rate of
+// three days was forgotten after one.
 #[test]
 fn g7_on_redis_a_gate_is_gone_in_time_when_nobody_starts_it_any_more() {
     const DAY: u64 = 86_400_000;

@@ -163,7 +163,8 @@ pub(crate) static REFUSAL: Section = Section {
             name: "code",
             kind: Kind::Text("text"),
             default: Default::Value("\"PLATFORM.CONCURRENCY_LIMIT_EXCEEDED\""),
-            about: "The code for a request that found no slot, whether it waited or not. In a problem document it ends the `type`; `code` \
+            about: "The code for a request that found no slot, whether it waited or not. In a problem document it ends \
+                the `type`; `code` \
                     there is always that of the page in `docs/errors/`.",
             why: "SDKs in the field know it.",
         },

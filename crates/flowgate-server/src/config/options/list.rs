@@ -21,7 +21,9 @@ pub(crate) static FILE: Section = Section {
             name: "store",
             kind: Kind::Text("`sqlite:` and a path, or a `postgres://` URL"),
             default: Default::Value("\"sqlite:flowgate.db\""),
-            about: "Where tasks wait. A path in the file is relative to the file, and so is the default where the file says nothing; on the command line and in the environment it is relative to the folder one is in. `--store` says the same. A server and a worker print the whole path when they start.",
+            about: "Where tasks wait. A path in the file is relative to the file, and so is the default where the file \
+                says nothing; on the command line and in the environment it is relative to the folder one is in. \
+                `--store` says the same. A server and a worker print the whole path when they start.",
             why: "One file needs nobody to run a database; a fleet shares one PostgreSQL.",
         },
         Opt {

@@ -27,7 +27,8 @@ pub(crate) static ROUTE: Section = Section {
             kind: Kind::Text("path pattern, like `/v1/{tenant}/actions/{*rest}`"),
             default: Default::Required,
             about: "Which paths it takes: `{tenant}` is one segment that is not empty, `{*rest}` all that is left, be it \
-                    nothing: `/v1/{*rest}` takes `/v1/` and not `/v1`. Paths are compared in their normal form (RFC 3986): `%61` is \
+                    nothing: `/v1/{*rest}` takes `/v1/` and not `/v1`. Paths are compared in their normal form (RFC \
+                    3986): `%61` is \
                     `a`, and `.` and `..` are followed.",
             why: "",
         },

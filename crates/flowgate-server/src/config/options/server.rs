@@ -34,16 +34,19 @@ pub(crate) static SERVER: Section = Section {
             kind: Kind::Text("time"),
             default: Default::Value("\"60s\""),
             about: "How long a connection may take until the head of its next request is there.",
-            why: "Long enough to spare clients a new connection for each request; a client that sends a byte at a time to hold a connection \
+            why: "Long enough to spare clients a new connection for each request; a client that sends a byte at a time \
+                to hold a connection \
                   loses it.",
         },
         Opt {
             name: "flow_control_mode",
             kind: Kind::Text("`\"own\"` or `\"latest\"`"),
             default: Default::Words("what the store has; a new one `\"own\"`"),
-            about: "Whose limits govern what waits for a flow-control key: each message's own, or the newest ones sent. It is kept in \
+            about: "Whose limits govern what waits for a flow-control key: each message's own, or the newest ones \
+                sent. It is kept in \
                     the store, for all servers; `flowgate keys latest` has one key differ.",
-            why: "With own limits, a message that is sent later changes nothing for those that wait: a preview deployment loosens nothing.",
+            why: "With own limits, a message that is sent later changes nothing for those that wait: a preview \
+                deployment loosens nothing.",
         },
         Opt {
             name: "egress_proxy",

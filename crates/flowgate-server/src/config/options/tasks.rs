@@ -5,7 +5,8 @@ use super::{Default, Kind, Opt, Section};
 pub(crate) static TASKS: Section = Section {
     path: "tasks",
     written: "[tasks]",
-    about: "Durable work: how tasks are divided into queues, and how many may be under way. Caps are kept in the store, where all \
+    about: "Durable work: how tasks are divided into queues, and how many may be under way. Caps are kept in the \
+        store, where all \
             workers find the same: a worker writes those of its configuration where the store has none, and says so where the \
             store has others. `flowgate queues set` changes them live.",
     options: &[
@@ -27,8 +28,10 @@ pub(crate) static TASKS: Section = Section {
             name: "prefetch_buffer",
             kind: Kind::Bare("integer, 0 to 100000"),
             default: Default::Value("0"),
-            about: "0: caps are hard, what is claimed and what runs counts. Above 0 caps are soft: what runs counts, and a worker \
-                    claims up to so many tasks ahead. Wants `claim_lease_ms`. Of a key it claims ahead only where the key is full, \
+            about: "0: caps are hard, what is claimed and what runs counts. Above 0 caps are soft: what runs counts, \
+                and a worker \
+                    claims up to so many tasks ahead. Wants `claim_lease_ms`. Of a key it claims ahead only where the \
+                    key is full, \
                     has no rate, and all that runs of it runs there.",
             why: "Tasks take unequal times, and one claimed ahead waits behind a slow one while another worker is idle.",
         },
@@ -75,7 +78,8 @@ pub(crate) static QUEUE: Section = Section {
 pub(crate) static WORKER: Section = Section {
     path: "worker",
     written: "[worker]",
-    about: "`flowgate worker -- <command>`: a supervisor of processes that run tasks. Each option is one of the command line, too: \
+    about: "`flowgate worker -- <command>`: a supervisor of processes that run tasks. Each option is one of the \
+        command line, too: \
             `--processes`, `--queue`, `--max-claim-batch`, …",
     options: &[
         Opt {
@@ -103,7 +107,8 @@ pub(crate) static WORKER: Section = Section {
             name: "max_claim_batch",
             kind: Kind::Bare("integer, 0 to 10000"),
             default: Default::Value("0"),
-            about: "How many tasks of one queue it claims in one pass; 0: as many as it has room for. A small one spreads a burst \
+            about: "How many tasks of one queue it claims in one pass; 0: as many as it has room for. A small one \
+                spreads a burst \
                     over the workers, a large one costs the store less.",
             why: "With hard caps a worker claims only what it runs at once.",
         },
@@ -132,7 +137,8 @@ pub(crate) static WORKER: Section = Section {
             name: "start_timeout",
             kind: Kind::Text("time"),
             default: Default::Value("\"10m\""),
-            about: "How long a child process may take until it reads its first task. One that takes longer is ended and started again; the \
+            about: "How long a child process may take until it reads its first task. One that takes longer is ended \
+                and started again; the \
                     task uses up no attempt.",
             why: "Long enough to load a large model, and no process that hangs keeps its seat for ever.",
         },

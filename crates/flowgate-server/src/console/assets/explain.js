@@ -10,6 +10,8 @@ const NAMES = {
   expired: "Expired",
   "queue-paused": "Queue paused",
   "key-paused": "Key paused",
+  "key-unread": "Limits unreadable",
+  "key-rests": "Key rests",
   "key-rate": "Rate spent",
   "key-max": "Key full",
   "key-head": "Behind a heavier one",
@@ -25,6 +27,7 @@ function limit(held) {
   if (held.queue) facts.push(`queue ${held.queue}`);
   if (held.in_use !== undefined) facts.push(`${number(held.in_use)} of ${number(held.max ?? held.cap ?? held.slots)} in use`);
   if (held.rate) facts.push(held.rate);
+  if (held.text) facts.push(held.text);
   if (held.for_ms !== undefined) facts.push(`for another ${span(held.for_ms)}`);
   return h("li", null, h("b", null, NAMES[held.limit] ?? held.limit), h("span", null, facts.join(" · ")));
 }

@@ -84,7 +84,7 @@ export function gatewayPage() {
     "section",
     { class: "card empty", hidden: true },
     h("h2", null, "No gateway runs beside this server"),
-    h("p", null, "A gateway stands in front of an upstream and gives each integration its own cap, with an immediate 429 and honest headers. Put this into ", h("code", null, "flowgate.toml"), " and start with ", h("code", null, "flowgate serve --config flowgate.toml"), ":"),
+    h("p", null, "A gateway stands in front of an upstream and caps each integration, with an immediate 429. Put this into ", h("code", null, "flowgate.toml"), " and start with ", h("code", null, "flowgate serve --config flowgate.toml"), ":"),
     h("pre", { tabindex: 0 }, CONFIG),
   );
 
@@ -104,7 +104,7 @@ export function gatewayPage() {
   const ticking = setInterval(() => { if (!document.hidden) load(); }, 1500);
   load();
   return {
-    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Gateway and gates"), h("p", { class: "faint" }, "What stands in front of upstreams, and in front of this server."))), gateway, none, titled("The server's own gates", "what it takes at once", own)),
+    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Gateway and gates"), h("p", { class: "faint" }, "The limits in front of upstreams, and in front of this server."))), gateway, none, titled("The server's own gates", "what it takes at once", own)),
     refresh: load,
     press: (event) => (gateway.hidden ? own : routes).press(event),
     leave() { isLeft = true; clearInterval(ticking); },

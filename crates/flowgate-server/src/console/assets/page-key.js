@@ -52,7 +52,7 @@ export function keyPage({ link, go, name, back }) {
   const tools = h("div", { class: "tools" });
   const limits = h("dl", { class: "facts" });
   const reason = h("section", { class: "card why", hidden: true, "aria-label": "Why it waits" });
-  const missing = h("div", { class: "card empty", hidden: true }, h("h2", null, "Nothing is known of this key"), h("p", null, "Nothing of it waits or runs, it was not used lately, and it is neither paused nor pinned. It is known again with its next message."), button("send", "Send a message", () => sendMessage(key), { kind: "main" }));
+  const missing = h("div", { class: "card empty", hidden: true }, h("h2", null, "Nothing is known of this key"), h("p", null, "None of its messages waits or runs, it was not used lately, and it is neither paused nor pinned. Its next message brings it back."), button("send", "Send a message", () => sendMessage(key), { kind: "main" }));
   const trying = h("div", { class: "trying" }, h("p", { class: "soon", role: "status" }, "Reading …"));
   const held = tasks("Who holds the slots", link, "Nothing is in flight.", [
     ["Task", (task, name) => name(task)],
@@ -93,7 +93,7 @@ export function keyPage({ link, go, name, back }) {
   }
 
   function show(next) {
-    const isNew = view === null || (view.rateMax === undefined) !== (next.rateMax === undefined) || view.isPaused !== next.isPaused || view.isPinnedParallelism !== next.isPinnedParallelism || view.isPinnedRate !== next.isPinnedRate;
+    const isNew = view === null || (view.rateMax === undefined) !== (next.rateMax === undefined) || view.isPaused !== next.isPaused || view.isPinnedParallelism !== next.isPinnedParallelism || view.isPinnedRate !== next.isPinnedRate || view.unread !== next.unread;
     view = next;
     if (isNew || tools.children.length === 0) controls();
     say(inFlight, number(view.parallelismCount));
@@ -118,21 +118,22 @@ export function keyPage({ link, go, name, back }) {
 
   function controls() {
     const isPinned = view.isPinnedParallelism || view.isPinnedRate;
-    fill(badges, view.isPaused ? h("span", { class: "badge paused" }, "paused") : null, isPinned ? h("span", { class: "badge pinned" }, "pinned") : null, view.isLatest ? h("span", { class: "badge" }, "latest limits") : null);
+    fill(badges, view.isPaused ? h("span", { class: "badge paused" }, "paused") : null, isPinned ? h("span", { class: "badge pinned" }, "pinned") : null, view.isLatest ? h("span", { class: "badge" }, "latest limits") : null, view.unread ? h("span", { class: "badge bad", title: view.unread }, "limits unreadable") : null);
     fill(
       tools,
       button(view.isPaused ? "play" : "pause", view.isPaused ? "Resume" : "Pause", () => pauseOrResume(view, load), { kind: view.isPaused ? "main" : "", testid: "pause" }),
       button("pin", "Pin", () => pin(view, load), { testid: "pin" }),
-      isPinned ? button("close", "Unpin", () => unpin(view, load), { testid: "unpin" }) : null,
+      isPinned || view.unread ? button("close", "Unpin", () => unpin(view, load), { testid: "unpin" }) : null,
       view.rateMax === undefined ? null : button("reset", "Reset rate", reset, { testid: "reset" }),
       button("why", "Why does it wait?", why, { testid: "why" }),
     );
     const rows = [
       ["Messages last said", [view.sentMax && `parallelism ${number(view.sentMax)}`, view.sentRate && `rate ${view.sentRate}`].filter(Boolean).join(", ") || "nothing"],
       ["Pinned", [view.pinnedMax && `parallelism ${number(view.pinnedMax)}`, view.pinnedRate && `rate ${view.pinnedRate}`].filter(Boolean).join(", ") || "nothing"],
-      ["Who waits, waits under", view.isLatest ? "the newest limits" : isPinned ? "what is pinned, else its own limits" : "its own limits"],
+      view.unread ? ["Cannot be read, and hold all back", view.unread] : null,
+      ["Waiting messages are under", view.isLatest ? "the newest limits" : isPinned ? "what is pinned, else its own limits" : "its own limits"],
     ];
-    fill(limits, rows.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+    fill(limits, rows.filter(Boolean).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
   }
 
   async function reset() {

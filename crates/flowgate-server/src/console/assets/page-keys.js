@@ -36,7 +36,7 @@ export function pin(view, then) {
       await changeKey(key, "pin", values);
       then?.();
     },
-    "Pinned limits overrule those of every message, at once, also of those that wait.",
+    "Pinned limits override those of every message, at once, including those that wait.",
   );
 }
 
@@ -71,7 +71,7 @@ export function sendMessage(key = "") {
       const count = Math.min(100, Math.max(1, Number(values.count) || 1));
       for (let sent = 0; sent < count; sent += 1) await post(`publish/${values.url}`, null, { headers, body: values.body });
     },
-    "It is delivered as any other: signed, retried, and under the limits of its key.",
+    "It is delivered like any other: signed, retried, and under the limits of its key.",
   );
 }
 
@@ -114,17 +114,17 @@ function columns(refresh, go) {
               name.href = `/console/${keyPath(view.flowControlKey)}`;
               name.onclick = (event) => { if (!event.metaKey && !event.ctrlKey) { event.preventDefault(); go(keyPath(view.flowControlKey)); } };
             }
-            const next = `${view.isPaused}${view.isPinnedParallelism}${view.isPinnedRate}`;
+            const next = `${view.isPaused}${view.isPinnedParallelism}${view.isPinnedRate}${view.unread}`;
             if (next === known) return;
             known = next;
-            fill(badges, view.isPaused ? h("span", { class: "badge paused" }, "paused") : null, view.isPinnedParallelism || view.isPinnedRate ? h("span", { class: "badge pinned" }, "pinned") : null);
+            fill(badges, view.isPaused ? h("span", { class: "badge paused" }, "paused") : null, view.isPinnedParallelism || view.isPinnedRate ? h("span", { class: "badge pinned" }, "pinned") : null, view.unread ? h("span", { class: "badge bad", title: view.unread }, "limits unreadable") : null);
           };
         },
       },
       {
         title: "In flight",
         kind: "flight",
-        hint: "Deliveries under way, of as many as the key may have at once",
+        hint: "Deliveries under way, and how many the key may have at once",
         make(cell) {
           const figure = h("span", { class: "of" });
           const bar = meter("in flight");
@@ -138,7 +138,7 @@ function columns(refresh, go) {
       {
         title: "Waiting",
         kind: "num wait",
-        hint: "Messages that could be delivered now if the key let them; later: those that are delayed",
+        hint: "Messages that could be delivered now if the key let them; later: delayed ones",
         make(cell) {
           const figure = h("span");
           const later = h("small", { class: "faint" });
@@ -155,7 +155,7 @@ function columns(refresh, go) {
       {
         title: "Rate",
         kind: "rate",
-        hint: "Deliveries that started in the period that runs, of as many as may",
+        hint: "Deliveries that started in the current period, and how many may",
         make(cell) {
           const figure = h("span", { class: "of" });
           const bar = meter("starts in the period");
@@ -203,6 +203,7 @@ function columns(refresh, go) {
 export function heldBy(view) {
   if (view.waitListSize === 0) return "";
   if (view.isPaused) return "paused";
+  if (view.unread) return "limits unreadable";
   if (view.parallelismMax !== undefined && view.parallelismCount >= view.parallelismMax) return "slots full";
   if (view.rateMax === undefined || view.rateCount < view.rateMax) return "";
   const left = view.rateEndsAt - live.now();
@@ -259,12 +260,12 @@ export function keysPage({ go, link }) {
   };
 
   function empty() {
-    if (box.value() !== "") table.empty(h("h2", null, `No key with “${box.value()}” in its name`), h("p", null, "A key is known while something of it waits or runs and for five minutes after, while it is paused or pinned, and while its rate remembers a start."));
+    if (box.value() !== "") table.empty(h("h2", null, `No key with “${box.value()}” in its name`), h("p", null, "A key is listed while one of its messages waits or runs and for five minutes after, while it is paused or pinned, and while its rate remembers a start."));
     else if (!["all", "busiest"].includes(which.value())) table.empty(h("h2", null, `No key is ${which.value()}`));
     else {
       table.empty(
         h("h2", null, "No keys yet"),
-        h("p", null, "A key is made by the first message that names it, and is forgotten some minutes after its last. Send one, and watch it here."),
+        h("p", null, "The first message that names a key creates it; some minutes after its last one it is gone. Send a message, and watch it here."),
         button("send", "Send a message", () => sendMessage("my-first-key"), { kind: "main", testid: "first" }),
       );
     }
@@ -304,7 +305,7 @@ export function keysPage({ go, link }) {
     node: h(
       "div",
       { class: "page" },
-      h("header", { class: "page-head" }, h("div", null, h("h1", null, "Flow control"), h("p", { class: "faint" }, "How much of each key is in flight, and how often it starts.")), button("send", "Send a message", () => sendMessage(), { testid: "send" })),
+      h("header", { class: "page-head" }, h("div", null, h("h1", null, "Flow control"), h("p", { class: "faint" }, "How much each key has in flight, and how often it starts.")), button("send", "Send a message", () => sendMessage(), { testid: "send" })),
       look.node,
       figures.node,
       h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node),

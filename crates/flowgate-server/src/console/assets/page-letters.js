@@ -118,7 +118,7 @@ export function lettersPage({ go, link }) {
       if (messages.length > 0) await post("dlq/retry", { dlqIds: ids(messages) });
       if (runs.length > 0) await post("workflows/dlq/resume", { dlqIds: ids(runs) });
     };
-    const chosen = await which("Send dead letters again?", "Each waits again under the limits of its key, and runs go on from the step that failed.", "Send", "main", count, all());
+    const chosen = await which("Send dead letters again?", "Each one waits again under the limits of its key; runs resume from the step that failed.", "Send", "main", count, all());
     if (chosen === "here") await act(again, `${number(count)} sent again`);
     else if (chosen === "all") {
       await through("Sending dead letters again", "sent again", [
@@ -156,7 +156,7 @@ export function lettersPage({ go, link }) {
     if (own !== turn || isLeft) return;
     const shown = told.messages;
     isMore = Boolean(told.cursor) || !pages.isFirst();
-    table.empty(h("h2", null, typed ? "No dead letter is like that" : "No dead letters"), h("p", null, typed ? "" : "A message that fails on its last try comes here, and waits for you for thirty days."));
+    table.empty(h("h2", null, typed ? "No dead letter matches" : "No dead letters"), h("p", null, typed ? "" : "A message that fails at its last attempt comes here and is kept for thirty days."));
     (isAsked ? table.show : table.offer)(shown);
     isAsked = false;
     retryAll.hidden = shown.length === 0;
@@ -171,7 +171,7 @@ export function lettersPage({ go, link }) {
   });
   refresh();
   return {
-    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Dead letters"), h("p", { class: "faint" }, "Messages that no attempt is left for.")), h("div", { class: "tools" }, retryAll, dropAll)), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node, pages.node)),
+    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Dead letters"), h("p", { class: "faint" }, "Messages with no attempt left.")), h("div", { class: "tools" }, retryAll, dropAll)), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node, pages.node)),
     search: box.input,
     refresh,
     press: (event) => pages.press(event) || table.press(event),

@@ -54,7 +54,7 @@ export function messagesPage({ go, link }) {
       { title: "Message", kind: "id", make(cell) { const box = h("span"); cell.append(box); let known = ""; return (event) => { if (known === event.messageId) return; known = event.messageId; fill(box, link(`messages/${event.messageId}`, { class: "mono link", title: event.messageId }, short(event.messageId))); }; } },
       { title: "Where", kind: "wide", make: text((event) => host(event.url), "cut") },
       { title: "Key or queue", kind: "side", make: text((event) => event.flowControlKey ?? event.queueName ?? "", "cut") },
-      { title: "Answer", kind: "num", hint: "The status of an answer that was not well; none, where nobody answered", make: text((event) => (event.responseStatus ? event.responseStatus : event.error ? "none" : "")) },
+      { title: "Answer", kind: "num", hint: "The status of a failed answer; “none” if nobody answered", make: text((event) => (event.responseStatus ? event.responseStatus : event.error ? "none" : "")) },
     ],
   });
   const box = search("Search messages", "Search: a word, msg_…, key:…, label:…", () => { pages.reset(); refresh(); });
@@ -76,8 +76,8 @@ export function messagesPage({ go, link }) {
       return;
     }
     if (own !== turn || isLeft) return;
-    if (box.value() || which.value()) table.empty(h("h2", null, "Nothing in the log is like that"), told.cursor ? h("p", null, "Older entries may be: look further.") : null);
-    else table.empty(h("h2", null, "No messages yet"), h("p", null, "Everything that happens to a message stands here for three days."));
+    if (box.value() || which.value()) table.empty(h("h2", null, "Nothing in the log matches"), told.cursor ? h("p", null, "Older entries may be: look further.") : null);
+    else table.empty(h("h2", null, "No messages yet"), h("p", null, "Everything that happens to a message is listed here for three days."));
     (isAsked ? table.show : table.offer)(told.events);
     isAsked = false;
     const last = told.events.at(-1);
@@ -94,7 +94,7 @@ export function messagesPage({ go, link }) {
   });
   refresh();
   return {
-    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Messages"), h("p", { class: "faint" }, "What happened, the newest first."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node)),
+    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Messages"), h("p", { class: "faint" }, "What happened, newest first."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node, which.node), table.node, pages.node)),
     search: box.input,
     refresh,
     press: (event) => pages.press(event) || table.press(event),
@@ -103,7 +103,7 @@ export function messagesPage({ go, link }) {
 }
 
 async function cancelMessage(id) {
-  const isSure = await confirm("Cancel this message?", "If it waits, it will not start. If it is under way, the attempt is broken off.", "Cancel the message");
+  const isSure = await confirm("Cancel this message?", "If it waits, it will not start. If it is under way, the attempt is cut off.", "Cancel the message");
   if (isSure) await act(() => remove(`messages/${part(id)}`), "The message is cancelled");
 }
 
@@ -169,7 +169,7 @@ export function messagePage({ name: id, go, link, back }) {
     const first = all.find((event) => event.state === "CREATED");
     const about = message ?? first ?? newest;
     if (!about) {
-      fill(rest, h("div", { class: "card empty" }, h("h2", null, "There is no such message"), h("p", null, "It never was, or its log is older than three days.")));
+      fill(rest, h("div", { class: "card empty" }, h("h2", null, "There is no such message"), h("p", null, "It never existed, or its log is older than three days.")));
       return;
     }
     isOver = ["DELIVERED", "FAILED", "CANCELED"].includes(newest?.state);

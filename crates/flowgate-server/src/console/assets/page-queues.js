@@ -71,7 +71,7 @@ export function queuesPage({ go }) {
       },
     ],
   });
-  queues.empty(h("p", null, "No queue has been used yet: a queue is made by its first task."));
+  queues.empty(h("p", null, "No queue has been used yet: its first task creates a queue."));
 
   const workers = list({
     label: "Workers",
@@ -80,8 +80,8 @@ export function queuesPage({ go }) {
       { title: "Worker", kind: "name", make: text((worker) => worker.name, "strong cut") },
       { title: "In use", kind: "flight", make: used((worker) => worker.inUse, (worker) => worker.slots) },
       { title: "Serves", kind: "side", make: text((worker) => (worker.queues.length === 0 ? "all queues" : worker.queues.join(", ")), "cut") },
-      { title: "Claimed ahead", kind: "num side", hint: "How many a worker may claim before it has a slot for them", make: text((worker) => (worker.ahead > 0 ? `${number(worker.ahead)}, soft` : "none")) },
-      { title: "Lease", kind: "num", hint: "How long the worker counts as alive without a word of it; what it holds is given to others then", make: text((worker) => `${span(worker.leaseLeftMs)} left`) },
+      { title: "Claimed ahead", kind: "num side", hint: "How many tasks a worker may claim before it has a slot for them", make: text((worker) => (worker.ahead > 0 ? `${number(worker.ahead)}, soft` : "none")) },
+      { title: "Lease", kind: "num", hint: "How long the worker counts as alive if nothing more is heard of it; then others get what it holds", make: text((worker) => `${span(worker.leaseLeftMs)} left`) },
       { title: "No.", kind: "num side", make: text((worker) => worker.id) },
     ],
   });
@@ -113,7 +113,7 @@ export function queuesPage({ go }) {
       },
     ],
   });
-  fifo.empty(h("p", null, "No FIFO queue yet: the first message that is enqueued makes one, ", h("code", null, "POST /v2/enqueue/{queue}/{url}"), "."));
+  fifo.empty(h("p", null, "No FIFO queue yet: the first enqueued message creates one, ", h("code", null, "POST /v2/enqueue/{queue}/{url}"), "."));
 
   const setCap = () => form("The cap of the cluster", [{ name: "cap", label: "cluster_wide_cap", kind: "number", min: 1, value: cluster.cap ?? "", hint: "Claimed or running at once, over all queues and workers. Empty: no cap." }], "Set", async ({ cap: value }) => { await change("cluster", { max: whole(value) }); load(); });
 
@@ -142,7 +142,7 @@ export function queuesPage({ go }) {
     node: h(
       "div",
       { class: "page" },
-      h("header", { class: "page-head" }, h("div", null, h("h1", null, "Queues and workers"), h("p", { class: "faint" }, "A task needs a free slot of its key, its queue, the cluster and a worker. What is claimed and what runs count together; only what a worker claims ahead counts when it starts."))),
+      h("header", { class: "page-head" }, h("div", null, h("h1", null, "Queues and workers"), h("p", { class: "faint" }, "A task needs a free slot of its key, its queue, the cluster and a worker. Claimed and running tasks both count; a task claimed ahead counts once it starts."))),
       h("section", { class: "tile flight single", "aria-label": "Cluster" }, h("div", { class: "card-head" }, h("h2", null, "Cluster"), button("edit", "Set the cap", setCap, { kind: "plain", testid: "cluster-cap" })), h("div", null, cap, capNote), capBar.node),
       titled("Queues", "of tasks; messages wait in one of them", queues),
       titled("Workers", "processes that run what waits", workers),

@@ -9,7 +9,7 @@ import * as live from "./live.js";
 import { heading } from "./page-key.js";
 import { code } from "./page-messages.js";
 
-const TOLD = { CALLBACK_INPROGRESS: "is being told", CALLBACK_SUCCESS: "was told", CALLBACK_FAIL: "could not be told" };
+const TOLD = { CALLBACK_INPROGRESS: "is being told", CALLBACK_SUCCESS: "was told", CALLBACK_FAIL: "could not be told", CALLBACK_CANCELED: "was not told: that was cancelled" };
 const RUNS = { RUN_STARTED: ["flight", "running"], RUN_SUCCESS: ["well", "done"], RUN_FAILED: ["bad", "failed"], RUN_CANCELED: ["plain", "cancelled"] };
 const STEPS = { STEP_SUCCESS: ["well", "done"], STEP_PROGRESS: ["flight", "running"], STEP_RETRY: ["wait", "retrying"], STEP_FAILED: ["bad", "failed"], STEP_CANCELED: ["plain", "cancelled"] };
 const badge = (states, state) => h("span", { class: `badge ${states[state]?.[0] ?? ""}` }, states[state]?.[1] ?? state);
@@ -52,7 +52,7 @@ export function runsPage({ go, link }) {
     try {
       const told = await ask({ ...params, state: which.value(), cursor: cursor ?? "", count: 50 });
       if (own !== turn || isLeft) return;
-      if (typed || which.value()) table.empty(h("h2", null, "No run is like that"), told.cursor ? h("p", null, "Older runs may be: look further.") : null);
+      if (typed || which.value()) table.empty(h("h2", null, "No run matches"), told.cursor ? h("p", null, "Older runs may be: look further.") : null);
       else table.empty(h("h2", null, "No runs yet"), h("p", null, "Trigger a workflow with the Workflow client, and see its steps here."));
       put(told.runs ?? []);
       pages.show(told.cursor, told.runs?.length ? `back to ${moment(told.runs.at(-1).workflowRunCreatedAt)}` : "");
@@ -118,7 +118,7 @@ function told(step) {
   return h("details", null, h("summary", null, errors.length > 0 ? `${errors.length} failed ${errors.length === 1 ? "try" : "tries"}` : "result"), errors.length > 0 ? h("ul", null, errors) : null, out === null ? null : h("pre", { tabindex: 0 }, pretty(out)));
 }
 
-export function timeline(run) {
+export function timeline(run, link) {
   const { begin, end, rows } = spans(run, Date.now());
   const share = (at) => `${(((at - begin) / (end - begin)) * 100).toFixed(2)}%`;
   const items = rows.map(({ step, from, until, isParallel }) => {
@@ -129,7 +129,7 @@ export function timeline(run) {
     return h(
       "li",
       { class: `step${isParallel ? " parallel" : ""}` },
-      h("div", { class: "step-name" }, h("b", { class: "cut", title: name }, name), h("span", { class: "faint" }, [step.stepType ?? "", step.retries > 0 ? `${step.retries} retries` : ""].filter(Boolean).join(" · "))),
+      h("div", { class: "step-name" }, h("b", { class: "cut", title: name }, name), h("span", { class: "faint" }, [step.stepType ?? "", step.retries > 0 ? `${step.retries} retries` : ""].filter(Boolean).join(" · ")), step.invokedWorkflowRunId ? link(`runs/${part(step.invokedWorkflowRunId)}`, { class: "small" }, "the run it invoked") : null),
       h("div", { class: "step-line" }, bar),
       h("div", { class: "step-took num" }, span(until - from)),
       badge(STEPS, step.state ?? ""),
@@ -157,7 +157,7 @@ export function runPage({ name: id, go, link, back }) {
       return;
     }
     if (!run) {
-      fill(body, h("div", { class: "card empty" }, answer.trouble?.status === 404 ? absent() : [h("h2", null, "There is no such run"), h("p", null, answer.trouble?.message ?? "It never was, or is forgotten.")]));
+      fill(body, h("div", { class: "card empty" }, answer.trouble?.status === 404 ? absent() : [h("h2", null, "There is no such run"), h("p", null, answer.trouble?.message ?? "It never existed, or is forgotten.")]));
       return;
     }
     isOver = run.workflowState !== "RUN_STARTED";
@@ -170,9 +170,9 @@ export function runPage({ name: id, go, link, back }) {
       const told = await act(() => post(`workflows/dlq/${how}`, { dlqIds: run.dlqId }));
       const next = told?.workflowRuns?.[0]?.workflowRunId;
       if (next) go(`runs/${part(next)}`);
-      else if (told) toast("This run was begun again before.", "bad");
+      else if (told) toast("This run was already resumed or restarted.", "bad");
     };
-    const restart = async () => { if (await confirm("Restart this run?", "Every step runs once more, also those that are done: what they did is done twice. Resume goes on from the step that failed.", "Restart from the beginning")) await again("restart"); };
+    const restart = async () => { if (await confirm("Restart this run?", "Every step runs once more, including finished ones, so what they did is done twice. Resume continues with the step that failed.", "Restart from the beginning")) await again("restart"); };
     const begin = run.dlqId ? [button("retry", "Resume", () => again("resume"), { testid: "resume" }), button("retry", "Restart", restart, { testid: "restart" })] : [];
     fill(tools, begin, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? link(keyPath(run.flowControlKey), { class: "button" }, `Key ${run.flowControlKey}`) : null);
     const facts = [
@@ -183,13 +183,13 @@ export function runPage({ name: id, go, link, back }) {
       ["Took", span((ended(run) ?? Date.now()) - run.workflowRunCreatedAt)],
       run.flowControlKey ? ["Key", run.flowControlKey] : null,
       run.labels ? ["Labels", run.labels.join(", ")] : null,
-      run.invoker ? ["Invoked by", run.invoker.workflowRunId] : null,
+      run.invoker ? ["Invoked by", link(`runs/${part(run.invoker.workflowRunId)}`, {}, run.invoker.workflowRunId)] : null,
       run.failureFunction ? ["Failure function", TOLD[run.failureFunction.state] ?? run.failureFunction.state] : null,
     ].filter(Boolean);
     // What was opened stays open while the run goes on.
     const opened = [...body.querySelectorAll("details")].map((node) => node.open);
     const response = run.workflowRunResponse;
-    fill(body, h("section", { class: "card" }, h("h2", null, "Steps"), timeline(run)), h("section", { class: "card" }, h("h2", null, "The run"), h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]))), code("Result", response === undefined || response === null ? null : pretty(String(response))));
+    fill(body, h("section", { class: "card" }, h("h2", null, "Steps"), timeline(run, link)), h("section", { class: "card" }, h("h2", null, "The run"), h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]))), code("Result", response === undefined || response === null ? null : pretty(String(response))));
     [...body.querySelectorAll("details")].forEach((node, index) => { node.open = opened[index] ?? false; });
   }
 

@@ -18,7 +18,7 @@ export function schedulesPage() {
     return act(() => patch(`schedules/${part(id)}/${isPaused ? "resume" : "pause"}`), `schedule ${id} ${isPaused ? "goes on" : "is paused"}`, undo).then(load);
   };
   const drop = async (schedule) => {
-    if (await confirm(`Delete schedule ${schedule.scheduleId}?`, "What it has sent already stays. Nothing more is sent.", "Delete")) await act(() => remove(`schedules/${part(schedule.scheduleId)}`), "Deleted").then(load);
+    if (await confirm(`Delete schedule ${schedule.scheduleId}?`, "What it has already sent stays. Nothing more is sent.", "Delete")) await act(() => remove(`schedules/${part(schedule.scheduleId)}`), "Deleted").then(load);
   };
   const table = list({
     label: "Schedules",
@@ -39,7 +39,7 @@ export function schedulesPage() {
           };
         },
       },
-      { title: "Cron", kind: "cron", hint: "Read in UTC, unless it names a zone: CRON_TZ=Europe/Berlin", make: text((schedule) => schedule.cron, "mono") },
+      { title: "Cron", kind: "cron", hint: "UTC, unless it names a zone: CRON_TZ=Europe/Berlin", make: text((schedule) => schedule.cron, "mono") },
       { title: "Where", kind: "wide", make: text((schedule) => host(schedule.destination), "cut") },
       { title: "Next", kind: "num", make: text((schedule) => (due(schedule) ? away(due(schedule)) : "–"), "", (schedule) => (due(schedule) ? full(due(schedule)) : "")) },
       { title: "Last", kind: "num side", make: text((schedule) => (schedule.lastScheduleTime ? moment(schedule.lastScheduleTime) : "never"), "", (schedule) => (schedule.lastScheduleTime ? full(schedule.lastScheduleTime) : "")) },
@@ -55,8 +55,8 @@ export function schedulesPage() {
     ],
   });
   const empty = () => {
-    if (all.length > 0) table.empty(h("h2", null, "No schedule is like that"));
-    else table.empty(h("h2", null, "No schedules"), h("p", null, "Make one with any client, or on the command line: ", h("code", null, "flowgate schedule create --cron '0 9 * * 1-5' https://example.com/report")));
+    if (all.length > 0) table.empty(h("h2", null, "No schedule matches"));
+    else table.empty(h("h2", null, "No schedules"), h("p", null, "Create one with any client, or on the command line: ", h("code", null, "flowgate schedule create --cron '0 9 * * 1-5' https://example.com/report")));
   };
   const box = search("Search schedules", "Search", () => { if (isRead) show(); });
   const show = () => { empty(); table.show(all.filter(({ scheduleId, destination, cron }) => `${scheduleId} ${destination} ${cron}`.toLowerCase().includes(box.value().toLowerCase())).slice(0, 500)); };
@@ -77,7 +77,7 @@ export function schedulesPage() {
   const ticking = setInterval(() => { count += 1; if (document.hidden) return; if (count % 5 === 0) load(); else if (isRead) show(); }, 1000);
   load();
   return {
-    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Schedules"), h("p", { class: "faint" }, "What is sent again and again, and when it is due next. Cron is read in UTC, unless it names a zone."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node)),
+    node: h("div", { class: "page" }, h("header", { class: "page-head" }, h("div", null, h("h1", null, "Schedules"), h("p", { class: "faint" }, "What is sent regularly, and when it is due next. Cron times are UTC unless they name a zone."))), h("div", { class: "card flush" }, h("div", { class: "bar" }, box.node), table.node)),
     search: box.input,
     refresh: load,
     press: (event) => table.press(event),

@@ -54,8 +54,8 @@ pub(super) struct PlainHead<'i> {
 const OF_A_TARGET: [bool; 256] = chars(b"-._~/?%!$&'()*+,;=:@");
 
 impl Plain {
-    /// Becomes the first request of this input, if that is plain; `false` if more has to come to tell. It is large, so there is one for
-    /// all requests of a connection.
+    /// Becomes the first request of this input, if that is plain; `false` if more has to come to tell. It is large, so
+    /// there is one for all requests of a connection.
     pub(super) fn find(&mut self, input: &[u8]) -> Result<bool, Special> {
         if input.is_empty() {
             return Ok(false);

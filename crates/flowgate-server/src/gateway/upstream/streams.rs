@@ -6,32 +6,34 @@ use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
     io,
-    pin::pin,
+    pin::Pin,
     rc::Rc,
-    task::Poll,
+    task::{Context, Poll, Waker, ready},
 };
 
-use http::{Request, Response};
-use hyper::{
-    body::Incoming,
-    client::conn::http2::{Builder, SendRequest},
-    rt::Executor as _,
+use bytes::Bytes;
+use h2::{
+    Reason,
+    client::{Builder, Connection, SendRequest},
 };
-use hyper_util::rt::TokioIo;
-use tokio::sync::Mutex;
+use hyper::rt::Executor as _;
+use tokio::{net::TcpStream, sync::Mutex};
 
-use super::Pool;
-use crate::gateway::{
-    clock::{Moment, Span},
-    upload::Upload,
-    watch::Watch,
+use super::{
+    Pool,
+    stream::{Stream, Unanswered},
 };
+use crate::gateway::clock::{Moment, Span};
 
 /// When all are full, the least full one takes more than its upstream wants at once, and they wait there.
 const MOST_CONNECTIONS: usize = 16;
 /// What most servers allow.
 const MOST_STREAMS: usize = 100;
 const LARGEST_HEAD: u32 = 64 << 10;
+/// What is read ahead of a client that reads slowly, or waits for an upstream that does.
+pub(in crate::gateway) const LARGEST_WINDOW: u32 = 256 << 10;
+/// All that HTTP/2 allows: what one stream does not read is to hold back no other. Their own windows bound what comes.
+const LARGEST_WINDOW_OF_ALL: u32 = (1 << 31) - 1;
 
 /// The connections to one upstream.
 #[derive(Debug, Default)]
@@ -43,31 +45,40 @@ pub(in crate::gateway) struct Streams {
 
 #[derive(Debug)]
 struct Shared {
-    sender: SendRequest<Upload>,
-    under_way: Rc<Cell<usize>>,
+    sender: SendRequest<Bytes>,
+    load: Rc<Load>,
     since: Cell<Moment>,
+}
+
+/// What goes on on a connection.
+#[derive(Debug, Default)]
+struct Load {
+    under_way: Cell<usize>,
+    /// Whether nobody else is sent there.
+    is_retired: Cell<bool>,
+    /// Until it has ended.
+    connection: RefCell<Option<Connection<TcpStream>>>,
+    /// The task that drives it.
+    driver: RefCell<Option<Waker>>,
 }
 
 /// A place on a shared connection, for as long as an exchange lasts.
 #[derive(Debug)]
-pub(in crate::gateway) struct Stream(Rc<Cell<usize>>);
-
-/// Why there is no response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Unanswered {
-    Failed,
-    Late,
+pub(super) struct Place {
+    of: Rc<Load>,
+    /// Whether the connection was there before.
+    is_kept: bool,
 }
 
 impl Streams {
     /// The first connection with room.
-    fn with_room(&self, now: Moment) -> Option<(SendRequest<Upload>, Stream)> {
+    fn with_room(&self, now: Moment) -> Option<(SendRequest<Bytes>, Stream)> {
         let mut open = self.open.borrow_mut();
-        open.retain(|shared| !shared.sender.is_closed());
+        open.retain_mut(Shared::is_usable);
         let is_full = open.len() >= MOST_CONNECTIONS;
         let found = open.iter().find(|shared| shared.has_room());
-        let least = || open.iter().filter(|_| is_full).min_by_key(|shared| shared.under_way.get());
-        found.or_else(least).map(|shared| shared.take(now))
+        let least = || open.iter().filter(|_| is_full).min_by_key(|shared| shared.load.under_way.get());
+        found.or_else(least).map(|shared| shared.take(now, true))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -76,26 +87,88 @@ impl Streams {
 
     /// Closes those that have been idle for too long.
     pub(super) fn sweep(&self, now: Moment, kept: Span) {
-        let is_kept = |shared: &Shared| shared.under_way.get() > 0 || shared.since.get().after(kept) > now;
+        let is_kept =
+            |shared: &Shared| shared.load.under_way.get() > 0 || shared.since.get().after(kept) > now;
         self.open.borrow_mut().retain(is_kept);
     }
 }
 
 impl Shared {
-    fn has_room(&self) -> bool {
-        self.sender.is_ready() && self.under_way.get() < MOST_STREAMS
+    /// Whether the upstream has neither gone nor said that it goes, and answers what it is asked.
+    fn is_usable(&mut self) -> bool {
+        let state = self.sender.poll_ready(&mut Context::from_waker(Waker::noop()));
+        !self.load.is_retired.get() && !matches!(state, Poll::Ready(Err(_)))
     }
 
-    fn take(&self, now: Moment) -> (SendRequest<Upload>, Stream) {
-        self.under_way.set(self.under_way.get() + 1);
+    fn has_room(&self) -> bool {
+        self.load.under_way.get() < MOST_STREAMS.min(self.sender.current_max_send_streams())
+    }
+
+    fn take(&self, now: Moment, is_kept: bool) -> (SendRequest<Bytes>, Stream) {
+        self.load.under_way.set(self.load.under_way.get() + 1);
         self.since.set(now);
-        (self.sender.clone(), Stream(Rc::clone(&self.under_way)))
+        (self.sender.clone(), Stream::new(Place { of: Rc::clone(&self.load), is_kept }))
     }
 }
 
-impl Drop for Stream {
+impl Load {
+    fn of(connection: Connection<TcpStream>) -> Rc<Self> {
+        Rc::new(Load { connection: RefCell::new(Some(connection)), ..Load::default() })
+    }
+
+    /// Drives the connection to its end.
+    async fn drive(&self) {
+        poll_fn(|cx| {
+            *self.driver.borrow_mut() = Some(cx.waker().clone());
+            self.poll_connection(cx)
+        })
+        .await;
+    }
+
+    /// Sends what there is to send, and hears what was said.
+    fn poll_connection(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut connection = self.connection.borrow_mut();
+        if let Some(driven) = &mut *connection {
+            // How it ended, those on it were told one by one.
+            let _ = ready!(Pin::new(driven).poll(cx));
+            *connection = None;
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Place {
+    /// Tells the upstream now of the streams that have ended here. What begins goes out before that, and there more would be
+    /// under way than may be; so a slot comes back only when its end is on the way.
+    pub(super) fn tell_of_resets(&self) {
+        let driver = self.of.driver.borrow().clone();
+        if let Some(driver) = driver {
+            // Where it ends, its task hears of that.
+            let _ = self.of.poll_connection(&mut Context::from_waker(&driver));
+        }
+    }
+
+    pub(super) fn retire(&self) {
+        self.of.is_retired.set(true);
+    }
+
+    /// What it means for a request on this connection that there is no response to it (RFC 9113, 6.8 and 8.7).
+    pub(super) fn unanswered(&self, error: &h2::Error) -> Unanswered {
+        let is_refused = error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM);
+        if error.is_remote() && is_refused {
+            Unanswered::Untouched
+        } else if error.is_io() && self.is_kept {
+            Unanswered::Stale
+        } else {
+            Unanswered::Failed
+        }
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.of.under_way.set(self.of.under_way.get() - 1);
     }
 }
 
@@ -103,7 +176,7 @@ impl Pool {
     /// A place on a connection, which is opened where all are full.
     ///
     /// Cancel safety: dropped, no place is taken.
-    pub(in crate::gateway) async fn stream(&self) -> io::Result<(SendRequest<Upload>, Stream)> {
+    pub(in crate::gateway) async fn stream(&self) -> io::Result<(SendRequest<Bytes>, Stream)> {
         let now = self.now();
         if let Some(found) = self.streams.with_room(now) {
             return Ok(found);
@@ -113,42 +186,16 @@ impl Pool {
             return Ok(found);
         }
         let stream = self.connect().await?;
-        let mut builder = Builder::new(self.spawner.clone());
-        builder.max_header_list_size(LARGEST_HEAD);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        self.spawner.execute(async move {
-            // How it ended, those on it were told one by one.
-            let _ = connection.await;
-        });
-        let shared = Shared { sender, under_way: Rc::default(), since: Cell::new(now) };
-        let taken = shared.take(now);
+        let mut builder = Builder::new();
+        builder.max_header_list_size(LARGEST_HEAD).enable_push(false).initial_max_send_streams(MOST_STREAMS);
+        builder.initial_window_size(LARGEST_WINDOW).initial_connection_window_size(LARGEST_WINDOW_OF_ALL);
+        let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
+        let load = Load::of(connection);
+        let driven = Rc::clone(&load);
+        self.spawner.execute(async move { driven.drive().await });
+        let shared = Shared { sender, load, since: Cell::new(now) };
+        let taken = shared.take(now, false);
         self.streams.open.borrow_mut().push(shared);
         Ok(taken)
-    }
-}
-
-impl Stream {
-    /// Sends the request, taken from where it is, and waits for the head of the response.
-    ///
-    /// Cancel safety: dropped, the stream is reset.
-    pub(in crate::gateway) async fn ask(
-        &self,
-        mut sender: SendRequest<Upload>,
-        request: &mut Option<Request<Upload>>,
-        watch: &Watch,
-    ) -> Result<Response<Incoming>, Unanswered> {
-        let Some(sent) = request.take() else { return Err(Unanswered::Failed) };
-        let mut answer = pin!(sender.try_send_request(sent));
-        poll_fn(|cx| match answer.as_mut().poll(cx) {
-            Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
-            Poll::Ready(Err(mut failed)) => {
-                // It comes back if the connection was going away before anything of it was sent.
-                *request = failed.take_message();
-                Poll::Ready(Err(Unanswered::Failed))
-            }
-            Poll::Pending if watch.is_over() => Poll::Ready(Err(Unanswered::Late)),
-            Poll::Pending => Poll::Pending,
-        })
-        .await
     }
 }

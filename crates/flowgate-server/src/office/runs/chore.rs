@@ -102,6 +102,9 @@ async fn resolve(desk: &Desk, child: &str) -> Result<(), StoreError> {
     }
     let mut step = invoker.step.as_object().cloned().unwrap_or_default();
     step.insert("out".into(), json!(out.to_string()));
+    step.insert("invokedWorkflowRunId".into(), json!(run.id));
+    step.insert("invokedWorkflowUrl".into(), json!(head.url));
+    step.insert("invokedWorkflowCreatedAt".into(), json!(head.created));
     let body = body_of(&Value::Object(step));
     let read_step = match Step::read(&body) {
         Ok(step) => step,

@@ -10,7 +10,7 @@ use super::{Chore, RunRefused};
 use crate::{
     message::{Message, Part, Role},
     office::{Answered, Desk, posting},
-    workflow::{Failed, FailureCall, RunHead, result_text},
+    workflow::{CALLED, Failed, FailureCall, RunHead, result_text},
 };
 
 /// The end of a run by one of its messages.
@@ -75,7 +75,7 @@ impl Desk {
         Failing { task, error, answer, callback }: &Failing,
         sent: Option<&Message>,
     ) -> Result<Option<Vec<TaskId>>, StoreError> {
-        let state = if sent.is_some() { "CALLBACK_INPROGRESS" } else { "CALLBACK_FAIL" };
+        let state = if sent.is_some() { CALLED } else { "CALLBACK_FAIL" };
         self.close(name, RunState::Failed, |head| {
             let (error, answer) = (error.clone(), answer.clone());
             head.failed = Some(Failed { task: task.0, error, answer, has_letter: true, behind: None });
@@ -160,6 +160,16 @@ impl Desk {
                 outcome => return Ok(matches!(outcome, Some(RunOutcome::Written { .. }))),
             }
         }
+    }
+
+    /// What was to tell a workflow of its failure is cancelled: nobody tells it any more.
+    pub(crate) async fn cancel_failure_call(&self, name: &str) -> Result<(), StoreError> {
+        let canceled = |head: &mut RunHead| {
+            if let Some(call) = head.failure_call.as_mut().filter(|call| call.state == CALLED) {
+                "CALLBACK_CANCELED".clone_into(&mut call.state);
+            }
+        };
+        self.change_head(name, canceled).await.map(drop)
     }
 
     /// The part of the message that tells a workflow of its failure.

@@ -16,7 +16,7 @@ use crate::{
     delivery::{Answer, Fallen, NoAnswer, failure_message},
     message::{Head, Message, Part, Role},
     office::{Desk, Entry, Stage, posting},
-    workflow::{CallType, Failed, FailureCall, Kept, RunHead, from_init},
+    workflow::{CALLED, CallType, Failed, FailureCall, Kept, RunHead, from_init},
 };
 
 /// The lines of a message's log that are looked at for what it was sent with: the first of them is that.
@@ -33,8 +33,8 @@ pub(crate) enum Telling {
 }
 
 impl Desk {
-    /// A run whose next step cannot be stored has failed: it would wait for it for ever. The last message that was delivered shows
-    /// why in the log, and the run can go on behind it.
+    /// A run whose next step cannot be stored has failed: it would wait for it for ever. The last message that was
+    /// delivered shows why in the log, and the run can go on behind it.
     pub(crate) async fn give_up(&self, name: &str, error: String) -> Result<(), StoreError> {
         let Some((run, steps)) = self.store.run(name.to_owned()).await? else { return Ok(()) };
         // A call and its answer are of one delivery: from there nothing can begin again.
@@ -126,7 +126,7 @@ impl Desk {
             let mut message = failure_message(self, &fallen, &heard);
             if let Some(message) = &mut message {
                 message.head = self.traced(&head.above, std::mem::take(&mut message.head));
-                let state = if is_sent { "CALLBACK_INPROGRESS" } else { "CALLBACK_FAIL" }.to_owned();
+                let state = if is_sent { CALLED } else { "CALLBACK_FAIL" }.to_owned();
                 let url = message.head.url.clone();
                 let known = head.failure_call.take();
                 let (task, answer) = known.map(|call| (call.task, call.answer)).unwrap_or_default();

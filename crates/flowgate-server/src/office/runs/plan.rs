@@ -12,7 +12,7 @@ use super::RunRefused;
 use crate::{
     clock,
     delivery::UNKNOWN_SDK,
-    message::{Destination, Fault, Given, Head, Message, Part, Role, Spec, read},
+    message::{Destination, Fault, Given, Head, Message, Part, Role, Spec, read, without_halves},
     office::{
         Desk, Sending, posting, random_text,
         traced::{above, below},
@@ -126,6 +126,9 @@ impl Desk {
             }
             Kind::Call(number) => {
                 let (run, head) = self.live_run(&id).await?;
+                if spec.redact.is_empty() {
+                    spec.redact.clone_from(&head.spec.redact);
+                }
                 let message = self.message(&above.or(&head.above), url, spec, caller);
                 Ok(go_on(&run, Role::Call, format!("call/{number}"), message, body))
             }
@@ -217,7 +220,9 @@ impl Desk {
     async fn invocation(&self, body: &Bytes) -> Result<Invoked, RunRefused> {
         let wrong =
             |error| Fault::text(format!("the body is not an invocation ({error}); send {INVOCATION}"));
-        let map: Map<String, Value> = serde_json::from_slice(body).map_err(wrong)?;
+        let parse = |body: &[u8]| serde_json::from_slice::<Map<String, Value>>(body);
+        let whole = |error| without_halves(body).map_or(Err(error), |body| parse(&body));
+        let map = parse(body).or_else(whole).map_err(wrong)?;
         let body: Invocation = serde_json::from_value(Value::Object(map)).map_err(wrong)?;
         let step = serde_json::to_vec(&body.step).unwrap_or_default();
         Step::read(&step)?;

@@ -147,7 +147,8 @@ fn noted(steps: &[RunStep], head: &RunHead) -> Vec<TaskId> {
         steps.len() <= WHOLE || index >= last || !is_plain || is_failed(step.task)
     };
     let noted = steps.iter().enumerate().filter(|(index, step)| is_noted(*index, step));
-    noted.map(|(_, step)| step.task).collect()
+    let failure_call = head.failure_call.iter().map(|call| TaskId(call.task));
+    noted.map(|(_, step)| step.task).chain(failure_call).collect()
 }
 
 fn has_message(log: &Value, messages: &[String]) -> bool {

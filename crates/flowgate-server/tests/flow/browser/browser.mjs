@@ -67,7 +67,7 @@ export async function browse(work) {
     page.setDefaultTimeout(DEADLINE);
     await page.setViewport({ width: 1280, height: 820 });
     page.on("pageerror", (error) => wrong.push(error.message));
-    page.on("console", (message) => { if (message.type() === "error" && !message.text().includes("401")) wrong.push(message.text()); });
+    page.on("console", (message) => { if (message.type() === "error" && !message.text().includes("401")) wrong.push(`${message.text()}: ${message.location().url}`); });
     await work(page, browser);
     assert.deepEqual(wrong, [], "the page had nothing to complain of");
   } finally {

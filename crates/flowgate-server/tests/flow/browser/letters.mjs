@@ -43,7 +43,7 @@ await browse(async (page) => {
   await until("which fails as well", async () => (await left("&flowControlKey=mail")) === 20);
   assert.equal((await api("GET", `/v2/dlq?messageId=${one}`)).messages.length, 0);
   await page.goto(`${base}/console/letters?q=nothing`);
-  await reads(page, "no letter is like that", ".empty", /No dead letter is like that/);
+  await reads(page, "no letter is like that", ".empty", /No dead letter matches/);
 
   // All of them are sent again, once the endpoint is well.
   await page.click(".search");

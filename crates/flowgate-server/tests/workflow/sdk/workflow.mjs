@@ -59,6 +59,8 @@ const site = await endpoint((app) => {
       return await context.run("sum", () => all[0] + all[1] + all[3]);
     }),
   );
+  // An error that is final, with a name that is no text of one byte for each letter.
+  app.post("/odd", (request, response) => response.status(489).set({ "upstash-nonretryable-error": "true", "x-name": bytes("Łódź") }).json({ said: request.body }));
   app.post("/third", (request, response) => response.status(Number(request.query.status ?? 201)).json({ said: request.body }));
   app.use(
     "/call",
@@ -71,8 +73,13 @@ const site = await endpoint((app) => {
         flowControl: { key: "third-party", parallelism: 1 },
       });
       const bad = await context.call("bad", { url: `${context.url.replace("/call", "/third")}?status=418`, method: "POST", body: { ask: 2 } });
-      return [good.status, good.body.said, bad.status];
+      const odd = await context.call("odd", { url: `${context.url.replace("/call", "/odd")}`, method: "POST", body: "cut \ud83d", headers: { "content-type": "text/plain" }, retries: 2 });
+      return [good.status, good.body.said, bad.status, odd.status, odd.body.said, odd.header["X-Name"]];
     }),
+  );
+  app.use(
+    "/nowhere",
+    serve(async (context) => await context.call("nowhere", { url: context.url.replace("http://", "http://me:word@") })),
   );
   app.use(
     "/wait",
@@ -97,7 +104,8 @@ const site = await endpoint((app) => {
       await context.run("tell", () => (ran.hook = hook.webhookUrl));
       const first = await context.waitForWebhook("first", hook, "1m");
       const second = await context.waitForWebhook("second", hook, "1m");
-      return [await first.request.json(), second.request.method, first.request.url === hook.webhookUrl];
+      const name = Buffer.from(second.request.headers.get("x-name"), "latin1").toString();
+      return [await first.request.json(), second.request.method, first.request.url === hook.webhookUrl, name, second.request.url === hook.webhookUrl.replace("http:", "https:")];
     }),
   );
   app.use(
@@ -148,6 +156,8 @@ const site = await endpoint((app) => {
 });
 const start = (path, options = {}) => client.trigger({ url: `${site.url}${path}`, ...options });
 const names = (run) => run.steps.flatMap((group) => group.steps.map((step) => step.stepName));
+// Text as headers carry it.
+const bytes = (text) => Buffer.from(text).toString("latin1");
 const answer = (run) => JSON.parse(run.workflowRunResponse);
 
 const tests = {
@@ -223,7 +233,7 @@ const tests = {
   async "calls to others"() {
     const { workflowRunId } = await start("/call", { flowControl: { key: "caller", parallelism: 1 } });
     const run = await reached(workflowRunId, "RUN_SUCCESS");
-    assert.deepEqual(answer(run), [201, { ask: 1 }, 418]);
+    assert.deepEqual(answer(run), [201, { ask: 1 }, 418, 489, "cut \ufffd", [bytes("Łódź")]]);
     const [third] = site.of("/third");
     assert.equal(third.headers["x-third"], "yes");
     assert.equal(third.headers["upstash-workflow-runid"], undefined, "others are not told of the run");
@@ -241,6 +251,8 @@ const tests = {
     assert.equal(runs.length, 1);
     assert.equal(runs[0].invoker.workflowRunId, workflowRunId);
     assert.equal(runs[0].flowControlKey, "invoked");
+    const { stepType, invokedWorkflowRunId, invokedWorkflowUrl, invokedWorkflowCreatedAt } = run.steps[1].steps[0];
+    assert.deepEqual([stepType, invokedWorkflowRunId, invokedWorkflowUrl, invokedWorkflowCreatedAt], ["Invoke", runs[0].workflowRunId, runs[0].workflowUrl, runs[0].workflowRunCreatedAt]);
   },
   async "events"() {
     const event = "order/1 paid";
@@ -260,6 +272,9 @@ const tests = {
       never: { timeout: true },
       told: 0,
     });
+    const waits = run.steps.flatMap(({ steps }) => steps).filter((step) => step.stepType === "Wait");
+    assert.deepEqual(waits.map((step) => [step.waitEventId, step.waitTimeoutDuration, step.waitTimeout]), [[event, "1m", false], ["never-comes", "1s", true]]);
+    assert.ok(waits.every((step) => step.waitTimeoutDeadline > run.workflowRunCreatedAt));
     assert.deepEqual(await client.getWaiters({ eventId: event }), []);
     assert.deepEqual(await client.notify({ eventId: event }), [], "nobody waits any more");
   },
@@ -276,9 +291,10 @@ const tests = {
     const url = await until("there is a webhook", () => ran.hook);
     const hit = await fetch(url, { method: "POST", body: JSON.stringify({ from: "outside" }), headers: { "content-type": "application/json" } });
     assert.equal(hit.status, 200);
-    assert.equal((await fetch(url)).status, 200);
+    // By way of two others, each of which says how it was called.
+    assert.equal((await fetch(url, { headers: { "x-name": bytes("Łódź"), "x-forwarded-proto": "https,http" } })).status, 200);
     const run = await reached(workflowRunId, "RUN_SUCCESS");
-    assert.deepEqual(answer(run), [{ from: "outside" }, "GET", true]);
+    assert.deepEqual(answer(run), [{ from: "outside" }, "GET", true, "Łódź", true]);
     assert.equal((await fetch(url)).status, 404, "the run has ended");
   },
   async "failures, told, resumed and restarted"() {
@@ -288,6 +304,7 @@ const tests = {
     const next = run.steps.at(-1);
     assert.deepEqual([next.type, next.steps[0].state, next.steps[0].errors.length], ["next", "STEP_FAILED", 2]);
     assert.equal(next.steps[0].errors[0].status, 500);
+    assert.deepEqual([next.steps[0].stepName, next.steps[0].retryDelay, run.steps[1].steps[0].retryDelay], ["broken", "10", "10"]);
     const told = await until("the failure is told", () => failures[0]);
     assert.deepEqual([told.id, told.payload, told.failStatus, told.failResponse], [workflowRunId, { n: 1 }, 500, "it is broken"]);
     const done = await until("the failure function has ended", async () => {
@@ -339,6 +356,11 @@ const tests = {
     const { workflowRunId } = await start("/plain");
     const run = await reached(workflowRunId, "RUN_FAILED");
     assert.match(JSON.stringify(run.steps), /detected a non-workflow destination/);
+  },
+  async "a call that cannot be made fails the run and leaves none that waits"() {
+    const { workflowRunId } = await start("/nowhere", { retries: 0 });
+    const run = await reached(workflowRunId, "RUN_FAILED");
+    assert.match(run.failureFunction.failResponse, /the destination has a user before its host/);
   },
   async "cancelling by id, by URL and by label"() {
     const flowControl = { key: "long", parallelism: 1 };

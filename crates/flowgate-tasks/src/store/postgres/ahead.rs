@@ -14,27 +14,32 @@ use crate::{
 /// No claim ahead looks at more lanes than these.
 const MOST_LANES: i64 = 16;
 
-/// Of the lanes without a key, in the order in which they are served: those of queues of which the worker holds something, and that
-/// are not beyond a cap that was lowered.
+/// Of the lanes without a key, in the order in which they are served: those of queues of which the worker holds
+/// something, and that are not beyond a cap that was lowered.
 pub(super) const TAKE_AHEAD: &str = "WITH riding AS (\
     SELECT DISTINCT lanes.queue FROM leases CROSS JOIN LATERAL unnest(leases.lanes) AS held (lane) \
     JOIN lanes ON lanes.id = held.lane WHERE worker = $1 AND ahead_until IS NULL), \
-    ready AS MATERIALIZED (SELECT lanes.id, marks.low, row_number() OVER (ORDER BY queues.priority, lanes.priority, lanes.id) AS nr \
-    FROM lanes JOIN queues ON queues.id = lanes.queue JOIN riding ON riding.queue = queues.id LEFT JOIN marks ON marks.lane = lanes.id \
+    ready AS MATERIALIZED (SELECT lanes.id, marks.low, row_number() OVER (ORDER BY queues.priority, lanes.priority, \
+    lanes.id) AS nr \
+    FROM lanes JOIN queues ON queues.id = lanes.queue JOIN riding ON riding.queue = queues.id LEFT JOIN marks ON \
+    marks.lane = lanes.id \
     WHERE state = 1 AND key IS NULL AND NOT paused AND (max IS NULL OR in_use <= max) ORDER BY nr LIMIT $5), \
     picked AS MATERIALIZED (SELECT first.spot FROM ready CROSS JOIN LATERAL (\
     SELECT ctid AS spot, place, id FROM tasks WHERE lane = ready.id AND place >= coalesce(ready.low, 0) \
     AND (good_until IS NULL OR good_until > $3) ORDER BY place, id LIMIT $2 FOR UPDATE SKIP LOCKED) AS first \
     ORDER BY ready.nr, first.place, first.id \
     LIMIT $2 - (SELECT count(*) FROM leases WHERE worker = $1 AND ahead_until = $4)), \
-    taken AS (DELETE FROM tasks WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING id, lane, place, attempt, weight, good_until, record), \
+    taken AS (DELETE FROM tasks WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING id, lane, place, attempt, \
+    weight, good_until, record), \
     made AS (INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records, ahead_until) \
     SELECT $1, $3, ARRAY[taken.id], ARRAY[lane], ARRAY[attempt + 1], ARRAY[weight], ARRAY[coalesce(good_until, 0)], \
-    ARRAY[record], $4 FROM taken JOIN ready ON ready.id = taken.lane ORDER BY nr, place, taken.id RETURNING id, ids, lanes, attempts, weights, goods, records) \
-    SELECT made.id, ids, made.lanes, attempts, weights, goods, records, lanes.queue FROM made JOIN lanes ON lanes.id = made.lanes[1] ORDER BY made.id";
+    ARRAY[record], $4 FROM taken JOIN ready ON ready.id = taken.lane ORDER BY nr, place, taken.id RETURNING id, ids, \
+    lanes, attempts, weights, goods, records) \
+    SELECT made.id, ids, made.lanes, attempts, weights, goods, records, lanes.queue FROM made JOIN lanes ON lanes.id = \
+    made.lanes[1] ORDER BY made.id";
 
-/// Of these lanes, whose keys are full and locked, so that nobody else takes anything from them: where all that runs of the key runs in
-/// the worker, and nobody else has anything of it at hand, one for each that runs.
+/// Of these lanes, whose keys are full and locked, so that nobody else takes anything from them: where all that runs of
+/// the key runs in the worker, and nobody else has anything of it at hand, one for each that runs.
 pub(super) const TAKE_AHEAD_OF_KEYS: &str = "WITH riding AS (\
     SELECT lanes.key, lanes.queue, sum(held.weight) AS weight, count(*) AS count FROM leases \
     CROSS JOIN LATERAL unnest(ids, leases.lanes, weights) AS held (id, lane, weight) JOIN lanes ON lanes.id = held.lane \
@@ -50,11 +55,14 @@ pub(super) const TAKE_AHEAD_OF_KEYS: &str = "WITH riding AS (\
     picked AS MATERIALIZED (SELECT first.spot FROM ready CROSS JOIN LATERAL (\
     SELECT ctid AS spot FROM tasks WHERE lane = ready.lane AND place >= ready.low \
     AND (good_until IS NULL OR good_until > $3) ORDER BY place, id LIMIT greatest(room, 0)) AS first LIMIT $2), \
-    taken AS (DELETE FROM tasks WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING id, lane, place, attempt, weight, good_until, record), \
+    taken AS (DELETE FROM tasks WHERE ctid = ANY(ARRAY(SELECT spot FROM picked)) RETURNING id, lane, place, attempt, \
+    weight, good_until, record), \
     made AS (INSERT INTO leases (worker, since, ids, lanes, attempts, weights, goods, records, ahead_until) \
     SELECT $1, $3, ARRAY[id], ARRAY[lane], ARRAY[attempt + 1], ARRAY[weight], ARRAY[coalesce(good_until, 0)], \
-    ARRAY[record], $4 FROM (SELECT * FROM taken ORDER BY lane, place, id) AS taken RETURNING id, ids, lanes, attempts, weights, goods, records) \
-    SELECT made.id, ids, made.lanes, attempts, weights, goods, records, lanes.queue, lanes.key FROM made JOIN lanes ON lanes.id = made.lanes[1] ORDER BY made.id";
+    ARRAY[record], $4 FROM (SELECT * FROM taken ORDER BY lane, place, id) AS taken RETURNING id, ids, lanes, attempts, \
+    weights, goods, records) \
+    SELECT made.id, ids, made.lanes, attempts, weights, goods, records, lanes.queue, lanes.key FROM made JOIN lanes ON \
+    lanes.id = made.lanes[1] ORDER BY made.id";
 
 /// Those that are still the worker's, and whether they counted nowhere until now.
 pub(super) const START: &str = concat!(
@@ -73,7 +81,8 @@ pub(super) const REFUSE: &str = "UPDATE leases SET ahead_until = $2 WHERE id = A
 /// What did not start in time, and the lanes it came from; it goes back to the front of their lines.
 pub(super) const LATE: &str = "SELECT id, lanes[1] AS lane, ids[1] AS task FROM leases \
     WHERE ahead_until <= (SELECT now_ns($1)) ORDER BY ahead_until, id LIMIT $2 FOR UPDATE SKIP LOCKED";
-pub(super) const GIVE_UP: &str = "WITH late AS (DELETE FROM leases WHERE id = ANY($1) RETURNING id, ids, lanes, attempts, weights, goods, records) \
+pub(super) const GIVE_UP: &str = "WITH late AS (DELETE FROM leases WHERE id = ANY($1) RETURNING id, ids, lanes, \
+    attempts, weights, goods, records) \
     INSERT INTO tasks (id, lane, place, attempt, weight, good_until, record) \
     SELECT ids[1], lanes[1], greatest(ids[1], low), attempts[1] - 1, weights[1], nullif(goods[1], 0), records[1] \
     FROM late LEFT JOIN marks ON marks.lane = late.lanes[1]";

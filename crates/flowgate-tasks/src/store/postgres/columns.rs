@@ -18,9 +18,9 @@ use crate::{
 /// Lanes that get a task of more than one slot.
 pub(super) const HEAVY_LANES: &str = "UPDATE lanes SET heavy = true WHERE id = ANY($1) AND NOT heavy";
 
-/// Where a lane is gone, all are null, which is refused: then nothing is stored. $13: it is somebody else's transaction, who knows that it began. They are looked for once, not for each task. The time is no table to join, so that
-/// what comes in its order is not sorted. A number
-/// from before its lane was shared may be before the lane's mark.
+/// Where a lane is gone, all are null, which is refused: then nothing is stored. $13: it is somebody else's
+/// transaction, who knows that it began. They are looked for once, not for each task. The time is no table to join, so
+/// that what comes in its order is not sorted. A number from before its lane was shared may be before the lane's mark.
 pub(super) const ADD_TASKS: &str = concat!(
     "WITH clock AS MATERIALIZED (SELECT flowgate.now_ns($11) AS now), told AS MATERIALIZED (\
     SELECT coalesce(asked.id, nextval('flowgate.task_ids')) AS id, \
@@ -31,8 +31,10 @@ pub(super) const ADD_TASKS: &str = concat!(
     asked.id AS named, weight, record, noted_at, nr, \
     CASE WHEN due_from_now THEN (SELECT now FROM clock) + due ELSE due END AS due, \
     CASE WHEN good_from_now THEN (SELECT now FROM clock) + good ELSE good END AS good \
-    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], $8::bytea[], $10::bigint[]) \
-    WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, noted_at, nr) ORDER BY nr OFFSET 0), ",
+    FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bool[], $6::bigint[], $7::bool[], \
+    $8::bytea[], $10::bigint[]) \
+    WITH ORDINALITY AS asked (id, lane, weight, due, due_from_now, good, good_from_now, record, noted_at, nr) ORDER BY \
+    nr OFFSET 0), ",
     put_on_sheets!(
         "",
         "$9",
@@ -41,13 +43,15 @@ pub(super) const ADD_TASKS: &str = concat!(
     ),
     ", added AS (INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
     SELECT id, lane, CASE WHEN due IS NULL OR due <= (SELECT now FROM clock) THEN \
-    greatest(id, CASE WHEN named IS NOT NULL THEN (SELECT low FROM flowgate.marks WHERE marks.lane = told.lane) END) END, 0, weight, \
+    greatest(id, CASE WHEN named IS NOT NULL THEN (SELECT low FROM flowgate.marks WHERE marks.lane = told.lane) END) \
+    END, 0, weight, \
     CASE WHEN due > (SELECT now FROM clock) THEN due END, good, record FROM told RETURNING id) SELECT array_agg(id) FROM added",
 );
 
 /// Whoever had the keys may have said of their lanes that they are held. A statement sees what was there when it began, so
 /// the keys are waited for by one of its own, before the one that looks at the lanes.
-pub(super) const LOCK_SENT: &str = "SELECT FROM keys JOIN unnest($1::text[], $2::text[]) AS asked (name, limits) ON keys.name = asked.name \
+pub(super) const LOCK_SENT: &str = "SELECT FROM keys JOIN unnest($1::text[], $2::text[]) AS asked (name, limits) ON \
+    keys.name = asked.name \
     WHERE keys.sent <> asked.limits ORDER BY keys.id FOR NO KEY UPDATE OF keys";
 
 /// The newest limits sent for each key; where these govern, everything that waits is looked at anew.
@@ -151,8 +155,9 @@ impl Columns {
                 Ok(changed)
             }
         };
-        let (_, _, _, _, added) = flight!(
+        let (_, _, _, _, _, added) = flight!(
             begin,
+            session.carry(batch.tasks.iter().map(NewTask::size).sum()),
             session.query(SHARE_LANES, [&self.all_lanes]),
             limited,
             session.query_if(!self.heavy_lanes.is_empty(), HEAVY_LANES, [&self.heavy_lanes]),

@@ -1,7 +1,7 @@
 //! The store itself: its connections, and how they come back.
 //!
-//! Owns five connections: sends, turns, upkeep, renewals of leases, and everything else; and the one that listens. Each is made when it is
-//! first needed and made anew when it broke.
+//! Owns five connections: sends, turns, upkeep, renewals of leases, and everything else; and the one that listens. Each
+//! is made when it is first needed and made anew when it broke.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -72,6 +72,8 @@ pub(super) struct Shared {
     rest: Arc<Mutex<Slot>>,
     /// Up to which key those that hold nothing were swept away.
     pub(super) swept: AtomicI64,
+    /// The lease behind which the next round takes back what lost workers held: it was locked.
+    pub(super) recovered: AtomicI64,
     /// What time it was when upkeep looked last.
     pub(super) seen: std::sync::Mutex<Option<Look>>,
     pub(super) lanes: Lanes,
@@ -128,6 +130,7 @@ impl Postgres {
             beats: Arc::default(),
             rest: Arc::default(),
             swept: AtomicI64::new(0),
+            recovered: AtomicI64::new(0),
             seen: std::sync::Mutex::default(),
             lanes: Lanes::default(),
             turning: Memory::default(),
@@ -179,7 +182,10 @@ impl Shared {
             // A send may claim.
             Line::Sends => (&self.sends, &[&[send::STATEMENTS], turn::STATEMENTS][..], Plans::ByIndex),
             Line::Turns => (&self.turns, &[turn::STATEMENTS][..], Plans::ByIndex),
-            Line::Upkeep => (&self.upkeep, &[&[upkeep::STATEMENTS][..]][..], Plans::ByIndex),
+            // It settles what the lost left.
+            Line::Upkeep => {
+                (&self.upkeep, &[&[upkeep::STATEMENTS], turn::STATEMENTS][..], Plans::ByIndexSoon)
+            }
             Line::Beats => (&self.beats, &[][..], Plans::Any),
             // Among them are those that count everything.
             Line::Rest => (&self.rest, &[&[runs::READS][..]][..], Plans::Any),

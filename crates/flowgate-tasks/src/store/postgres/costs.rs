@@ -99,8 +99,8 @@ impl Asked {
         count("Shared Hit Blocks") + count("Shared Read Blocks") + rows(&plan[0]["Plan"])
     }
 
-    /// The same for everything that a claim looks for lanes with, the cursor being before all of them, at the first, in the middle, and
-    /// at the last.
+    /// The same for everything that a claim looks for lanes with, the cursor being before all of them, at the first, in
+    /// the middle, and at the last.
     async fn claim(&self) -> Vec<(&'static str, u64)> {
         let worker = self.worker;
         let mut looks = vec![
@@ -128,7 +128,8 @@ impl Asked {
         let ids = self.one("SELECT format('{%s}|{%s}', id, key) FROM lanes ORDER BY id LIMIT 1").await;
         let (lane, key) = ids.split_once('|').expect("a lane and its key");
         let of_a_key = format!(
-            "swap_keys ('{lane}', '{{1}}', '{{0}}', NULL, {}, '{{0}}', '{{}}', '{{}}', '{{}}', 1, '{key}', '{{\"\"}}', '{{\"\"}}', 1)",
+            "swap_keys ('{lane}', '{{1}}', '{{0}}', NULL, {}, '{{0}}', '{{}}', '{{}}', '{{}}', 1, '{key}', '{{\"\"}}', \
+                '{{\"\"}}', 1)",
             self.worker
         );
         vec![("a swap", self.looks(&swap).await), ("a swap of a key", self.looks(&of_a_key).await)]
@@ -202,10 +203,11 @@ fn rows(plan: &Value) -> u64 {
     below + (count("Actual Rows") + count("Rows Removed by Filter")) * count("Actual Loops")
 }
 
-// Seen to fail: with `priority > best OR id <= $1` for all lanes that are not behind the cursor, a claim before all looked at 1,153 pages
-// and rows of 1,000 keys, and at 10,333 of 10,000; with merge joins, one in the middle at 628 and 5,217; with `priority = best AND
-// id > $1 ORDER BY id`, one before all at 132, and with most lanes held at 315. With `state + 0 = 1` a swap looked at 1,047 and at 10,427,
-// and one of a key at 1,070 and at 10,450; without `lanes.id = ANY($1)`, at 1,067 and at 10,447.
+// Seen to fail: with `priority > best OR id <= $1` for all lanes that are not behind the cursor, a claim before all
+// looked at 1,153 pages and rows of 1,000 keys, and at 10,333 of 10,000; with merge joins, one in the middle at 628 and
+// 5,217; with `priority = best AND id > $1 ORDER BY id`, one before all at 132, and with most lanes held at 315. With
+// `state + 0 = 1` a swap looked at 1,047 and at 10,427, and one of a key at 1,070 and at 10,450; without `lanes.id =
+// ANY($1)`, at 1,067 and at 10,447.
 #[tokio::test]
 async fn t3_a_claim_reads_as_much_however_many_keys_there_are() {
     let (some, many) = (Asked::of(SOME).await, Asked::of(10 * SOME).await);
@@ -225,8 +227,8 @@ async fn t3_a_claim_reads_as_much_however_many_keys_there_are() {
     stays(&some.swap().await, &many.swap().await, "with ten times as many held");
 }
 
-// Seen to fail: with `worker = $2`, a start looked at 4 pages and rows, and behind 2,000 others at 44; without `leases.id = ANY($1)`, a
-// task's end at 10 and 55.
+// Seen to fail: with `worker = $2`, a start looked at 4 pages and rows, and behind 2,000 others at 44; without
+// `leases.id = ANY($1)`, a task's end at 10 and 55.
 #[tokio::test]
 async fn t5_a_lease_ends_as_fast_however_many_ended_while_a_transaction_is_open() {
     let asked = Asked::of(SOME).await;
@@ -249,8 +251,9 @@ async fn t5_a_lease_ends_as_fast_however_many_ended_while_a_transaction_is_open(
     stays(&before, &asked.settle().await, "behind 2,000 that ended");
 }
 
-// Seen to fail: with `<= now_ns($1)`, the time was asked for again for each row, and what starts later was looked at whole: 1,013 pages and
-// rows of 1,000, and 10,124 of 10,000; with `ORDER BY id` so were the lanes that wait for a rate, 1,042 and 10,403.
+// Seen to fail: with `<= now_ns($1)`, the time was asked for again for each row, and what starts later was looked at
+// whole: 1,013 pages and rows of 1,000, and 10,124 of 10,000; with `ORDER BY id` so were the lanes that wait for a
+// rate, 1,042 and 10,403.
 #[tokio::test]
 async fn t3_upkeep_reads_as_much_however_much_is_not_due_yet() {
     let (some, many) = (Asked::of(SOME).await, Asked::of(10 * SOME).await);

@@ -45,12 +45,13 @@ const LOCK_CLUSTER: &str = "SELECT cap, in_use FROM cluster WHERE cap IS NOT NUL
 /// One that the worker does not serve is as if it were paused: what comes back may have held its lanes, and those are looked at:
 /// see `serves`.
 const QUEUES: &str = "SELECT id, priority, max, in_use, \
-    paused OR NOT coalesce(id = ANY((SELECT queues FROM workers WHERE id = $1)::bigint[]), name <> 'flowgate:messages') AS paused FROM queues";
+    paused OR NOT coalesce(id = ANY((SELECT queues FROM workers WHERE id = $1)::bigint[]), name <> \
+    'flowgate:messages') AS paused FROM queues";
 const LOCK_QUEUES: &str = "SELECT FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE";
 const LOCK_KEYS: &str = "SELECT id, in_use, paused, pinned, sent, latest, rates FROM keys \
     WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE";
-/// Both tell which of a lease's tasks had been settled before. By `worker + 0`, so that they are found by their own numbers: the index by
-/// worker leads over all that it ever held, for as long as somebody's transaction keeps those.
+/// Both tell which of a lease's tasks had been settled before. By `worker + 0`, so that they are found by their own
+/// numbers: the index by worker leads over all that it ever held, for as long as somebody's transaction keeps those.
 pub(super) const GIVE_BACK: &str = concat!(
     "DELETE FROM leases WHERE id = ANY($1) AND worker + 0 = $2 AND ",
     begun!(),
@@ -64,16 +65,19 @@ pub(super) const GIVE_BACK_SOME: &str = concat!(
     begun!(),
     " FOR UPDATE OF leases) \
     UPDATE leases SET done = old.done || array(SELECT id FROM unnest(old.ids) AS fresh (id) WHERE id <> ALL(old.done)) \
-    FROM old WHERE leases.id = ANY($1) AND leases.id = old.id RETURNING leases.id, old.done AS done, leases.ahead_until IS NOT NULL AS is_ahead"
+    FROM old WHERE leases.id = ANY($1) AND leases.id = old.id RETURNING leases.id, old.done AS done, \
+    leases.ahead_until IS NOT NULL AS is_ahead"
 );
 
-/// Ready lanes with a key: those of the best priority after the cursor, then those up to it, then the others; each key locked, unless
-/// somebody else has it. In three parts, so that each is a piece of the index, and said by pairs, so that no other index looks as good:
-/// one over all lanes steps over those that may not run. Those that this turn has locked before are not looked up again.
+/// Ready lanes with a key: those of the best priority after the cursor, then those up to it, then the others; each key
+/// locked, unless somebody else has it. In three parts, so that each is a piece of the index, and said by pairs, so
+/// that no other index looks as good: one over all lanes steps over those that may not run. Those that this turn has
+/// locked before are not looked up again.
 pub(super) const KEYED_LANES: &str = concat!(
     "WITH ready AS MATERIALIZED (\
     SELECT lanes.* FROM queues CROSS JOIN LATERAL (\
-    SELECT priority AS best FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority LIMIT 1) AS first \
+    SELECT priority AS best FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority \
+    LIMIT 1) AS first \
     CROSS JOIN LATERAL (SELECT * FROM (\
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
     AND (priority, id) > (best, $1) AND priority <= best ORDER BY priority, id LIMIT $2) UNION ALL \
@@ -87,7 +91,8 @@ pub(super) const KEYED_LANES: &str = concat!(
     ") \
     SELECT * FROM (SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
     keys.id AS key, in_use, paused, pinned, sent, latest, rates \
-    FROM ready JOIN keys ON keys.id = ready.key WHERE ready.key <> ALL($5) FOR NO KEY UPDATE OF keys SKIP LOCKED) AS free UNION ALL \
+    FROM ready JOIN keys ON keys.id = ready.key WHERE ready.key <> ALL($5) FOR NO KEY UPDATE OF keys SKIP LOCKED) AS \
+    free UNION ALL \
     SELECT id, queue, priority, limits, heavy, key, 0, true, NULL, '', false, '' FROM ready WHERE key = ANY($5)"
 );
 pub(super) const PLAIN_LANES: &str = concat!(

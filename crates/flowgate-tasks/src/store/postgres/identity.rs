@@ -19,8 +19,10 @@ pub(super) const TABLES: &str = "SELECT concat_ws('/', (SELECT oid FROM pg_datab
 /// And which cluster they are in: in two new ones both may have the same.
 const CLUSTER: &str = "SELECT system_identifier FROM pg_control_system()";
 
-const REPLACED: &str = "its tables are not those that this process began with: they were restored, or dropped and made anew, or another \
-    cluster has taken the place of theirs (pg_upgrade, a logical replica). What it knows is of before, so it does nothing more with them: \
+const REPLACED: &str = "its tables are not those that this process began with: they were restored, or dropped and made \
+    anew, or another \
+    cluster has taken the place of theirs (pg_upgrade, a logical replica). What it knows is of before, so it does \
+    nothing more with them: \
     start it again (and stop what uses a database before you restore or upgrade it)";
 
 /// Which tables these are.
@@ -64,7 +66,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Whether the tables were others when somebody looked last. They may come back: another server may have had their address for a while.
+    /// Whether the tables were others when somebody looked last. They may come back: another server may have had their
+    /// address for a while.
     pub(super) fn is_replaced(&self) -> bool {
         self.is_replaced.load(Ordering::Acquire)
     }

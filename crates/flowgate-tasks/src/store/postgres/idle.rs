@@ -12,6 +12,8 @@ use std::{
     time::Duration,
 };
 
+use flowgate_core::backoff;
+
 use super::{
     connect::{Lease, Shared},
     marks,
@@ -77,13 +79,7 @@ pub(super) async fn settle(shared: Arc<Shared>, rest: Rest) {
 
 async fn make_idle(shared: &Shared, session: &mut Lease, lanes: &[i64]) -> Result<Found, StoreError> {
     let told = shared.told_time();
-    session.begin();
-    let (_, own) = flight!(
-        session.run("BEGIN; SET LOCAL synchronous_commit TO off"),
-        session.query(OWN_LANES, [&lanes])
-    )?;
-    let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
-    let lows = shared.turning.marks.of(&own);
+    let (own, lows) = marks::own(shared, session, OWN_LANES, lanes).await?;
     let (idle, _) = flight!(session.query(IDLE_LANES, [&own, &told, &lows]), session.run("COMMIT"))?;
     session.end();
     Ok(match (idle.len() == lanes.len(), idle.len() == own.len()) {
@@ -100,7 +96,7 @@ pub(super) struct Backoff(AtomicU32);
 impl Backoff {
     fn next(&self) -> Duration {
         let times = self.0.fetch_add(1, Ordering::Relaxed);
-        Duration::from_millis(1 << times.min(6)).min(Duration::from_millis(100))
+        backoff(Duration::from_millis(1), 2.0, Duration::from_millis(100), times.saturating_add(1))
     }
 
     /// A look found something, or nothing is left to look for.

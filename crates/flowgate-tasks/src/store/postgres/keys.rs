@@ -1,18 +1,13 @@
 //! Lists of keys. A page costs the same however many keys there are, and however long their lines.
 
-use flowgate_core::Limits;
 use tokio_postgres::Row;
 
 use super::{
     connect::Postgres,
-    rows::{self, tick},
+    rows::{key_look, tick},
     shelf::Values,
 };
-use crate::{
-    ledger::Ledger,
-    store::{Census, KeyLook, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, StoreError},
-    terms,
-};
+use crate::store::{Census, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED, StoreError};
 
 /// A page looks at so many names at most.
 const LOOKED_AT: i64 = 100_000;
@@ -59,7 +54,7 @@ impl Postgres {
     pub(super) async fn see_keys(&self, names: Vec<String>, most: u32) -> Result<Vec<KeySpent>, StoreError> {
         let now = self.shared.told_time();
         let values: Values = vec![Box::new(names), Box::new(i64::from(most)), Box::new(now)];
-        self.rows(KEYS, values).await?.iter().map(spent).collect()
+        Ok(self.rows(KEYS, values).await?.iter().map(spent).collect())
     }
 
     /// The names of a page, and where the rest begins.
@@ -105,7 +100,7 @@ impl Postgres {
     /// Those with the most to do.
     pub(super) async fn see_busiest(&self, most: u32) -> Result<Vec<KeySpent>, StoreError> {
         let values: Values = vec![Box::new(i64::from(most)), Box::new(self.shared.told_time())];
-        self.rows(BUSIEST, values).await?.iter().map(spent).collect()
+        Ok(self.rows(BUSIEST, values).await?.iter().map(spent).collect())
     }
 
     /// How much there is.
@@ -122,20 +117,6 @@ impl Postgres {
     }
 }
 
-fn spent(row: &Row) -> Result<KeySpent, StoreError> {
-    let key = KeyLook {
-        key: row.get("name"),
-        in_use: row.get::<_, i32>("in_use") as u32,
-        waiting: row.get::<_, i64>("waiting") as u64,
-        delayed: row.get::<_, i64>("delayed") as u64,
-        is_paused: row.get("paused"),
-        pinned: rows::limits(row, "pinned")?,
-        is_latest: row.get("latest"),
-        sent: terms::from_text(row.get("sent"))?,
-    };
-    let now = tick(row.get("now"));
-    let ledger = Ledger::read(row.get("rates"));
-    let limits = terms::in_force(key.pinned, key.sent);
-    let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
-    Ok(KeySpent { key, rate })
+fn spent(row: &Row) -> KeySpent {
+    KeySpent::of(key_look(row, row.get("name")), row.get("rates"), tick(row.get("now")))
 }

@@ -70,8 +70,8 @@ const ADD_LANES: &str = "INSERT INTO lanes (queue, key, priority, limits) \
     FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[]) AS asked (queue, key, priority, limits) \
     JOIN queues ON queues.name = asked.queue WHERE asked.key IS NULL \
     ORDER BY 1, 3, 4 ON CONFLICT DO NOTHING";
-/// Shares the keys' rows: one that is being swept away is waited for, and then it is gone and gets no lane; one that has got a lane
-/// is not swept away.
+/// Shares the keys' rows: one that is being swept away is waited for, and then it is gone and gets no lane; one that
+/// has got a lane is not swept away.
 const ADD_KEYED_LANES: &str = "INSERT INTO lanes (queue, key, priority, limits) \
     SELECT queues.id, keys.id, asked.priority, asked.limits \
     FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[]) AS asked (queue, key, priority, limits) \

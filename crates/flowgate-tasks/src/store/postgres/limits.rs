@@ -38,7 +38,8 @@ impl Postgres {
                 if transaction.query_one(is_so, &[&is_latest]).await?.get(0) {
                     return Ok(((), None));
                 }
-                // Turns first, which end with the cluster's row; then all who have keys, and those who make one by the rule so far.
+                // Turns first, which end with the cluster's row; then all who have keys, and those who make one by the
+                // rule so far.
                 transaction.batch_execute(ALONE).await?;
                 transaction.batch_execute("LOCK TABLE keys IN EXCLUSIVE MODE").await?;
                 transaction.execute("UPDATE cluster SET latest = $1 WHERE latest <> $1", &[&is_latest]).await?;
@@ -107,7 +108,7 @@ impl Postgres {
                     KeyChange::Halves { max, rate } => {
                         let sql = "SELECT pinned FROM keys WHERE name = $1 FOR NO KEY UPDATE";
                         let known: Option<String> = transaction.query_one(sql, &[&key]).await?.get(0);
-                        let known = known.and_then(|known| terms::from_text(&known).ok().flatten());
+                        let known = known.and_then(|known| terms::read(&known).0);
                         let pinned = pins::changed(known, *max, *rate).ok().flatten();
                         terms::to_text(pinned.as_ref())
                     }
@@ -134,7 +135,8 @@ impl Postgres {
                 let set = format!("UPDATE keys SET {set} WHERE name = $1 AND ($2::text IS NULL OR true) RETURNING id");
                 let id: i64 = transaction.query_one(&set, &[&key, &value]).await?.get(0);
                 // Everything of it that waits is looked at anew.
-                let ready = "WITH held AS (SELECT id FROM lanes WHERE key = $1 AND state IN (2, 3) ORDER BY id FOR NO KEY UPDATE) \
+                let ready = "WITH held AS (SELECT id FROM lanes WHERE key = $1 AND state IN (2, 3) ORDER BY id FOR NO \
+                    KEY UPDATE) \
                     UPDATE lanes SET state = 1, wake_at = NULL FROM held WHERE lanes.id = held.id";
                 transaction.execute(ready, &[&id]).await.map(|_| ((), Some(id)))
             })
@@ -142,8 +144,8 @@ impl Postgres {
         .await
     }
 
-    /// One transaction, after which everybody looks again, and whoever has something at hand of the key it tells, or of any, hands it back.
-    /// Told to give way to another one, it tries again.
+    /// One transaction, after which everybody looks again, and whoever has something at hand of the key it tells, or of
+    /// any, hands it back. Told to give way to another one, it tries again.
     async fn change<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,

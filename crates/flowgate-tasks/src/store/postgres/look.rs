@@ -1,41 +1,38 @@
 //! What is to be seen: keys, queues, tasks, and whether the counts are right.
 
-use std::collections::HashSet;
-
 use tokio_postgres::Row;
 
 use super::{
-    columns::nanos,
+    columns::HEAVY_LANES,
     connect::{Line, Postgres},
-    rows::{self, tick},
+    rows::{key_look, tick},
     send::{self, READY_LANES, SHARE_LANES},
     session::{BEGIN, failed, flight},
-    shelf::Values,
 };
 use crate::{
     record::Record,
-    store::{
-        CANCELLING, Cancelled, KeyLook, Leaving, QueueLimits, QueueLook, State, StoreError, TaskLook,
-        WorkerId,
-    },
+    store::{KeyLook, QueueLimits, QueueLook, State, StoreError, TaskLook, WorkerId},
     task::TaskId,
-    terms,
 };
 
 const QUEUES: &str = "SELECT name, queues.priority, max, paused, coalesce(held.count, 0) AS held, \
     coalesce(line.waiting, 0) AS waiting, coalesce(line.delayed, 0) AS delayed FROM queues \
     LEFT JOIN (SELECT lanes.queue, count(*) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) \
-    JOIN lanes ON lanes.id = held.lane WHERE held.id <> ALL(done) AND ahead_until IS NULL GROUP BY lanes.queue) AS held ON held.queue = queues.id \
+    JOIN lanes ON lanes.id = held.lane WHERE held.id <> ALL(done) AND ahead_until IS NULL GROUP BY lanes.queue) AS \
+    held ON held.queue = queues.id \
     LEFT JOIN (SELECT lanes.queue, sum(waiting)::bigint AS waiting, sum(delayed)::bigint AS delayed FROM (\
     SELECT lane, count(place) AS waiting, count(due_at) AS delayed FROM tasks GROUP BY lane) AS line \
     JOIN lanes ON lanes.id = line.lane GROUP BY lanes.queue) AS line ON line.queue = queues.id \
     ORDER BY queues.priority, name";
 /// The same, with each line counted up to so many.
-const QUEUES_COUNTED: &str = "SELECT name, queues.priority, max, paused, coalesce(held.count, 0) AS held, line.waiting, line.delayed FROM queues \
+const QUEUES_COUNTED: &str = "SELECT name, queues.priority, max, paused, coalesce(held.count, 0) AS held, \
+    line.waiting, line.delayed FROM queues \
     LEFT JOIN (SELECT lanes.queue, count(*) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) \
-    JOIN lanes ON lanes.id = held.lane WHERE held.id <> ALL(done) AND ahead_until IS NULL GROUP BY lanes.queue) AS held ON held.queue = queues.id \
+    JOIN lanes ON lanes.id = held.lane WHERE held.id <> ALL(done) AND ahead_until IS NULL GROUP BY lanes.queue) AS \
+    held ON held.queue = queues.id \
     CROSS JOIN LATERAL (SELECT count(place) AS waiting, count(due_at) AS delayed FROM (\
-    SELECT place, due_at FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.queue = queues.id LIMIT $1) AS counted) AS line \
+    SELECT place, due_at FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE lanes.queue = queues.id LIMIT $1) AS \
+    counted) AS line \
     ORDER BY queues.priority, name";
 /// Each lane is counted by itself: joined, the planner may read all tasks there are.
 const KEY: &str = "SELECT in_use, paused, pinned, sent, latest, coalesce(waiting, 0) AS waiting, coalesce(delayed, 0) AS delayed \
@@ -43,10 +40,12 @@ const KEY: &str = "SELECT in_use, paused, pinned, sent, latest, coalesce(waiting
     FROM lanes CROSS JOIN LATERAL (SELECT count(place) AS waiting, count(due_at) AS delayed FROM tasks \
     WHERE tasks.lane = lanes.id) AS line WHERE lanes.key = keys.id) AS lines WHERE name = $1";
 const WAITING: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
-    (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND (ahead.place, ahead.id) < (tasks.place, tasks.id)) AS ahead \
+    (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND (ahead.place, ahead.id) < (tasks.place, \
+    tasks.id)) AS ahead \
     FROM tasks JOIN lanes ON lanes.id = tasks.lane JOIN queues ON queues.id = lanes.queue \
     LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = $1";
-const HELD: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priority, held.attempt, held.record, worker, since, ahead_until IS NOT NULL AS at_hand \
+const HELD: &str = "SELECT queues.name AS queue, keys.name AS key, lanes.priority, held.attempt, held.record, worker, \
+    since, ahead_until IS NOT NULL AS at_hand \
     FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, records) AS held (id, lane, attempt, record) \
     JOIN lanes ON lanes.id = held.lane JOIN queues ON queues.id = lanes.queue \
     LEFT JOIN keys ON keys.id = lanes.key WHERE held.id = $1 AND held.id <> ALL(done)";
@@ -60,21 +59,25 @@ const AUDIT: [(&str, &str); 6] = [
     (
         "key",
         "SELECT name, in_use::bigint AS counted, held FROM (SELECT keys.name, keys.in_use, \
-         coalesce((SELECT sum(weight) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, weights) AS held (id, lane, weight) \
-         JOIN lanes ON lanes.id = held.lane WHERE lanes.key = keys.id AND held.id <> ALL(done) AND ahead_until IS NULL), 0)::bigint AS held FROM keys) AS all_keys \
+         coalesce((SELECT sum(weight) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, weights) AS held (id, \
+         lane, weight) \
+         JOIN lanes ON lanes.id = held.lane WHERE lanes.key = keys.id AND held.id <> ALL(done) AND ahead_until IS \
+         NULL), 0)::bigint AS held FROM keys) AS all_keys \
          WHERE in_use <> held",
     ),
     (
         "queue",
         "SELECT name, in_use::bigint AS counted, held FROM (SELECT queues.name, queues.in_use, \
          (SELECT count(*) FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes) AS held (id, lane) \
-         JOIN lanes ON lanes.id = held.lane WHERE lanes.queue = queues.id AND held.id <> ALL(done) AND ahead_until IS NULL) AS held \
+         JOIN lanes ON lanes.id = held.lane WHERE lanes.queue = queues.id AND held.id <> ALL(done) AND ahead_until IS \
+         NULL) AS held \
          FROM queues WHERE max IS NOT NULL) AS all_queues WHERE in_use <> held",
     ),
     (
         "cluster",
         "SELECT 'cluster' AS name, in_use::bigint AS counted, held FROM cluster CROSS JOIN (\
-         SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0)::bigint AS held FROM leases WHERE ahead_until IS NULL) AS all_leases \
+         SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0)::bigint AS held FROM leases WHERE ahead_until \
+         IS NULL) AS all_leases \
          WHERE cap IS NOT NULL AND in_use <> held",
     ),
     (
@@ -135,25 +138,21 @@ impl Postgres {
     pub(super) async fn see_key(&self, key: String) -> Result<Option<KeyLook>, StoreError> {
         self.job(Line::Rest, move |_, session| async move {
             let row = session.client().query_opt(KEY, &[&key]).await.map_err(failed("looked at a key"))?;
-            let look = |row: Row| {
-                Ok(KeyLook {
-                    in_use: row.get::<_, i32>("in_use") as u32,
-                    waiting: row.get::<_, i64>("waiting") as u64,
-                    delayed: row.get::<_, i64>("delayed") as u64,
-                    is_paused: row.get("paused"),
-                    pinned: rows::limits(&row, "pinned")?,
-                    is_latest: row.get("latest"),
-                    sent: terms::from_text(row.get("sent"))?,
-                    key,
-                })
-            };
-            row.map(look).transpose()
+            Ok(row.map(|row| key_look(&row, key)))
         })
         .await
     }
 
+    /// A task moves from line to lease to its end, and is looked for in that order. One that is to run again moves back,
+    /// perhaps between two of these looks: so what is nowhere is looked for once more.
     pub(super) async fn see_task(&self, id: TaskId) -> Result<Option<TaskLook>, StoreError> {
-        // A task moves from line to lease to its end, never back to an earlier place of this list without being in one of them.
+        match self.find_task(id).await? {
+            None => self.find_task(id).await,
+            found => Ok(found),
+        }
+    }
+
+    async fn find_task(&self, id: TaskId) -> Result<Option<TaskLook>, StoreError> {
         if let Some(row) = self.ask(WAITING, vec![id.0]).await?.first() {
             let state = match row.get::<_, Option<i64>>("due_at") {
                 Some(due) => State::Delayed { until: tick(due) },
@@ -191,52 +190,6 @@ impl Postgres {
         rows.iter().map(dead).collect()
     }
 
-    pub(super) async fn cancel_tasks(
-        &self,
-        ids: Vec<TaskId>,
-        leaving: Leaving,
-    ) -> Result<Vec<Cancelled>, StoreError> {
-        const WAITING: &str = "WITH found AS MATERIALIZED (SELECT id FROM tasks WHERE id = ANY($1) ORDER BY id FOR UPDATE), \
-            gone AS (DELETE FROM tasks USING found WHERE tasks.id = found.id RETURNING tasks.id, lane, attempt, weight, record), \
-            held AS (SELECT id FROM lanes WHERE id IN (SELECT lane FROM gone) AND heavy AND state = 2 ORDER BY id FOR NO KEY UPDATE), \
-            looked AS (UPDATE lanes SET state = 1 FROM held WHERE lanes.id = held.id AND lanes.state = 2), \
-            told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
-            SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns($2), record \
-            FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue \
-            LEFT JOIN keys ON keys.id = lanes.key WHERE $3) \
-            SELECT id, pg_notify('flowgate', 'e' || id), pg_notify('flowgate', 'w') FROM gone";
-        const RUNNING: &str = "WITH held AS (SELECT DISTINCT task FROM unnest($1::bigint[]) AS asked (task) \
-            JOIN leases ON task = ANY(ids) AND task <> ALL(done)), \
-            noted AS (INSERT INTO cancels SELECT task, now_ns($2) + $3::bigint FROM held \
-            ON CONFLICT (task) DO UPDATE SET until = excluded.until) SELECT task, pg_notify('flowgate', 'c' || task) FROM held";
-        let told = self.shared.told_time();
-        let found = |rows: Vec<Row>| rows.iter().map(|row| row.get(0)).collect::<HashSet<i64>>();
-        let numbers: Vec<i64> = ids.iter().map(|id| id.0).collect();
-        let are_dead = leaving == Leaving::Dead;
-        let values: Values = vec![Box::new(numbers.clone()), Box::new(told), Box::new(are_dead)];
-        let mut waiting = found(self.rows(WAITING, values).await?);
-        let left: Vec<i64> = numbers.iter().copied().filter(|id| !waiting.contains(id)).collect();
-        let running = if left.is_empty() {
-            HashSet::new()
-        } else {
-            let until = nanos(CANCELLING);
-            found(self.rows(RUNNING, vec![Box::new(left), Box::new(told), Box::new(until)]).await?)
-        };
-        // One that is named twice is there once.
-        let became = |id: &i64| match waiting.remove(id) {
-            true => Cancelled::Waiting,
-            false if running.contains(id) => Cancelled::Running,
-            false => Cancelled::Unknown,
-        };
-        Ok(numbers.iter().map(became).collect())
-    }
-
-    pub(super) async fn see_cancelled(&self, among: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
-        const SQL: &str = "SELECT task FROM cancels WHERE task = ANY($1)";
-        let among: Vec<i64> = among.iter().map(|task| task.0).collect();
-        Ok(self.rows(SQL, vec![Box::new(among)]).await?.iter().map(|row| TaskId(row.get(0))).collect())
-    }
-
     pub(super) async fn send_back(&self, id: TaskId) -> Result<bool, StoreError> {
         self.job(Line::Sends, move |shared, mut session| async move {
             let find = "SELECT queue, key, priority, limits, weight, record FROM dead WHERE id = $1";
@@ -253,10 +206,12 @@ impl Postgres {
             loop {
                 let lanes = shared.lanes.resolve(&session, std::slice::from_ref(&name)).await?;
                 session.begin();
-                let (_, gone, _, added, _) = flight!(
+                let (_, _, gone, _, _, added, _) = flight!(
                     session.run(BEGIN),
+                    session.carry(record.len()),
                     session.query(send::REMOVE_DEAD, [&id.0]),
                     session.query(SHARE_LANES, [&lanes]),
+                    session.query_if(weight > 1, HEAVY_LANES, [&lanes]),
                     session.query(send::ADD_REVIVED, [&id.0, &lanes[0], &weight, &record]),
                     session.query(READY_LANES, [&lanes]),
                 )?;

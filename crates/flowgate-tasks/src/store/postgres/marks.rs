@@ -20,8 +20,8 @@ use super::{
 };
 use crate::store::StoreError;
 
-/// After so many tasks, the marks are looked at of lanes that gave so many of them: at most so many lanes. Where the code is tested they
-/// are moved after every turn, so that whatever is put before one is lost at once.
+/// After so many tasks, the marks are looked at of lanes that gave so many of them: at most so many lanes. Where the
+/// code is tested they are moved after every turn, so that whatever is put before one is lost at once.
 const EVERY: u32 = if cfg!(debug_assertions) { 1 } else { 1_024 };
 const FROM_ONE: u32 = if cfg!(debug_assertions) { 1 } else { 16 };
 const MOST: usize = 512;
@@ -114,16 +114,25 @@ impl Marks {
     }
 }
 
+/// Begins a transaction that nobody waits for, which has those of these lanes alone that are to be had; and their marks.
+pub(super) async fn own(
+    shared: &Shared,
+    session: &mut Lease,
+    find: &'static str,
+    lanes: &[i64],
+) -> Result<(Vec<i64>, Vec<i64>), StoreError> {
+    session.begin();
+    let (_, own) =
+        flight!(session.run("BEGIN; SET LOCAL synchronous_commit TO off"), session.query(find, [&lanes]))?;
+    let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
+    let lows = shared.turning.marks.of(&own);
+    Ok((own, lows))
+}
+
 /// Moves the marks of those lanes that no sender is busy with. The others stay due.
 pub(super) async fn move_up(shared: &Shared, session: &mut Lease, lanes: &[i64]) -> Result<(), StoreError> {
     let times = shared.turning.marks.times();
-    session.begin();
-    let (_, own) = flight!(
-        session.run("BEGIN; SET LOCAL synchronous_commit TO off"),
-        session.query(OWN_LANES, [&lanes])
-    )?;
-    let own: Vec<i64> = own.iter().map(|row| row.get(0)).collect();
-    let lows = shared.turning.marks.of(&own);
+    let (own, lows) = own(shared, session, OWN_LANES, lanes).await?;
     let (moved, _) = flight!(session.query(MOVE_UP, [&own, &lows]), session.run("COMMIT"))?;
     session.end();
     shared.turning.marks.moved(times, moved.iter().map(|row| (row.get("lane"), row.get("low"))));

@@ -2,7 +2,10 @@
 
 use tokio_postgres::IsolationLevel;
 
-use super::{session::failed, tls::Address};
+use super::{
+    session::{failed, given_up},
+    tls::Address,
+};
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
@@ -26,8 +29,19 @@ const STEPS: [&str; 14] = [
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.
 const LOCK: i64 = 35_694_283;
 
+/// Those that keep any text.
+const ENCODINGS: [&str; 2] = ["UTF8", "SQL_ASCII"];
+
 pub(super) async fn run(address: &Address) -> Result<(), StoreError> {
     let (mut client, connection) = address.connect().await.map_err(failed("connected"))?;
+    // What it cannot keep (an error that a task ended with, say) would be refused with all that is settled together with it.
+    if let Some(encoding) = connection.parameter("server_encoding").filter(|known| !ENCODINGS.contains(known))
+    {
+        let why = format!(
+            "its encoding is {encoding}, which has no place for most of what is said; make one with ENCODING 'UTF8'"
+        );
+        return Err(StoreError::Database { doing: "connected", why });
+    }
     let connection = tokio::spawn(connection);
     let done = match steps(&mut client).await {
         Ok(done) if done > STEPS.len() => Err(StoreError::Database {
@@ -41,17 +55,28 @@ pub(super) async fn run(address: &Address) -> Result<(), StoreError> {
     done
 }
 
-/// Runs the steps that were not run yet. Gives how many were run in all, which is more than there are if a newer program was here.
+/// Runs the steps that were not run yet. Gives how many were run in all, which is more than there are if a newer
+/// program was here.
 async fn steps(client: &mut tokio_postgres::Client) -> Result<usize, tokio_postgres::Error> {
+    client.batch_execute(given_up!()).await?;
+    // Where nothing is left to do, a role will do that may use the tables and make none.
+    let there = "SELECT to_regclass('flowgate.migrations') IS NOT NULL";
+    if client.query_one(there, &[]).await?.get(0) {
+        let done: i64 = client.query_one("SELECT count(*) FROM flowgate.migrations", &[]).await?.get(0);
+        if done as usize >= STEPS.len() {
+            return Ok(done as usize);
+        }
+    }
     // Who waited for the lock has to see what was done meanwhile, whatever the database has for a default.
     let transaction =
         client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+    // `CREATE SCHEMA IF NOT EXISTS` asks for the right to make one, also where there is one.
     transaction
         .batch_execute(
             "SET LOCAL client_min_messages = warning;
              SET LOCAL jit TO off;
-             CREATE SCHEMA IF NOT EXISTS flowgate;
+             DO $$ BEGIN IF to_regnamespace('flowgate') IS NULL THEN CREATE SCHEMA flowgate; END IF; END $$;
              SET LOCAL search_path TO flowgate;
              CREATE TABLE IF NOT EXISTS migrations (step integer PRIMARY KEY)",
         )

@@ -10,6 +10,7 @@
 //! - [`turn`] settles and claims: [`gather`] reads and locks, [`scene`] is what the plan sees, [`settle`] and
 //!   `write` store the outcome. [`swap`] and [`swap_keys`] are turns of one statement, [`balance`] a turn
 //!   that changes no count.
+//! - [`cancel`] finds a task wherever it is.
 //! - [`upkeep`] is what time brings about; [`idle`] and [`marks`] tidy lanes behind a turn.
 //! - [`notify`] wakes other processes; [`identity`] and [`pooled`] see to it that the database is the one
 //!   that was meant.
@@ -23,7 +24,8 @@
 //! table of leases. A transaction that makes a lane shares its key, and a sweep takes only keys that nobody
 //! has: so no lane is without its key. A turn of one statement waits for the rows of its worker, of the keys
 //! that it settles and of its own leases, in this order, and for nothing after that. Should two transactions
-//! wait for each other all the same, the one that is told to give way tries again.
+//! wait for each other all the same, the one that is told to give way tries again. A cancellation takes tasks
+//! and leases only where nobody else has them, and looks again for the others with no lock in its hands.
 //!
 //! A send locks the keys whose newest limits it changes, in the order of their ids, then the idle lanes it
 //! fills, in theirs. A send that claims for a worker goes on as a turn that waits for nobody: the cluster's
@@ -33,6 +35,7 @@
 
 mod ahead;
 mod balance;
+mod cancel;
 mod columns;
 mod connect;
 #[cfg(test)]

@@ -22,8 +22,8 @@ use crate::{
     task::TaskId,
 };
 
-/// Puts notes on sheets, and their bodies into packs. `$from` has `task`, `at` and `seat`, which says in what order they were written; `$settings`
-/// is what the transaction is told. The packs are those of [`Packs`], as parameters.
+/// Puts notes on sheets, and their bodies into packs. `$from` has `task`, `at` and `seat`, which says in what order
+/// they were written; `$settings` is what the transaction is told. The packs are those of [`Packs`], as parameters.
 macro_rules! put_on_sheets {
     ($settings:literal, $seats:literal, $bodies:literal, $from:literal) => {
         concat!(
@@ -44,22 +44,24 @@ macro_rules! put_on_sheets {
 }
 pub(super) use put_on_sheets;
 
-/// A transaction of its own, whose commit nobody waits for: what is committed after it, the end of its tasks above all, is on disk
-/// after it.
+/// A transaction of its own, whose commit nobody waits for: what is committed after it, the end of its tasks above all,
+/// is on disk after it.
 pub(super) const ADD_NOTES: &str = concat!(
     "WITH ",
     put_on_sheets!(
         " FROM set_config('synchronous_commit', 'off', true)",
         "$3",
         "$4",
-        "(SELECT task, at, nr::int AS seat FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS asked (task, at, nr)) AS noted"
+        "(SELECT task, at, nr::int AS seat FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS asked (task, at, \
+            nr)) AS noted"
     ),
     " SELECT"
 );
 
-/// Notes before number `$1`, the newest `$2` of those that `$which` lets through. `$sheets` gives sheets of which each has such a note,
-/// and of each how many are `newer`, unless it may be more than one. What was written together may be on several sheets: so they are
-/// read as far as the end of such a batch. Bodies come last, so that no other is read: a pack with the first of its notes, which stand together.
+/// Notes before number `$1`, the newest `$2` of those that `$which` lets through. `$sheets` gives sheets of which each
+/// has such a note, and of each how many are `newer`, unless it may be more than one. What was written together may be
+/// on several sheets: so they are read as far as the end of such a batch. Bodies come last, so that no other is read: a
+/// pack with the first of its notes, which stand together.
 macro_rules! notes_on {
     ($sheets:literal, $which:literal) => {
         concat!(
@@ -71,7 +73,8 @@ macro_rules! notes_on {
             WHERE newer < $2::bigint AND (batch << 20) + line.seat < $1 AND ",
             $which,
             " ORDER BY 1 DESC LIMIT $2) AS found LEFT JOIN LATERAL (SELECT seat, bodies FROM packs WHERE found.bodies IS NULL \
-            AND packs.batch = found.batch AND packs.seat <= found.seat ORDER BY packs.seat DESC LIMIT 1) AS pack ON true ORDER BY id DESC"
+            AND packs.batch = found.batch AND packs.seat <= found.seat ORDER BY packs.seat DESC LIMIT 1) AS pack ON \
+            true ORDER BY id DESC"
         )
     };
 }
@@ -84,14 +87,15 @@ const ALL: &str = notes_on!(
     "true"
 );
 const SOME: &str = notes_on!(
-    "SELECT *, 0 AS newer FROM sheets WHERE block = ANY($4) AND batch <= $1::bigint >> 20 AND EXISTS (SELECT FROM unnest(seats, tasks) \
+    "SELECT *, 0 AS newer FROM sheets WHERE block = ANY($4) AND batch <= $1::bigint >> 20 AND EXISTS (SELECT FROM \
+        unnest(seats, tasks) \
     AS line (seat, task) WHERE line.task = ANY($3) AND (batch << 20) + line.seat < $1) \
     ORDER BY batch DESC FETCH FIRST ($2::bigint) ROWS WITH TIES",
     "line.task = ANY($3)"
 );
 
-/// Notes of what is alive or a dead letter stay. Others are looked for up to the first batch that is not old. A sheet that another server
-/// has just now is left to it: which of its lines stay is known of the sheet as it was.
+/// Notes of what is alive or a dead letter stay. Others are looked for up to the first batch that is not old. A sheet
+/// that another server has just now is left to it: which of its lines stay is known of the sheet as it was.
 const PRUNE: &str = "WITH old AS MATERIALIZED (SELECT batch, seat, cardinality(seats) AS lines, places FROM sheets \
     CROSS JOIN LATERAL (SELECT coalesce(array_agg(place), '{}') AS places \
     FROM unnest(tasks, ats) WITH ORDINALITY AS line (task, at, place) \
@@ -102,9 +106,11 @@ const PRUNE: &str = "WITH old AS MATERIALIZED (SELECT batch, seat, cardinality(s
     AND cardinality(places) < cardinality(seats) ORDER BY batch, seat LIMIT $2 FOR UPDATE OF sheets SKIP LOCKED), \
     emptied AS (DELETE FROM sheets USING old WHERE sheets.batch = old.batch AND sheets.seat = old.seat AND places = '{}'), \
     thinned AS (UPDATE sheets SET seat = (SELECT min(seats[place]) FROM unnest(places) AS place), \
-    seats = array(SELECT seats[place] FROM unnest(places) AS place), tasks = array(SELECT tasks[place] FROM unnest(places) AS place), \
+    seats = array(SELECT seats[place] FROM unnest(places) AS place), tasks = array(SELECT tasks[place] FROM \
+    unnest(places) AS place), \
     ats = array(SELECT ats[place] FROM unnest(places) AS place), \
-    bodies = CASE WHEN bodies IS NOT NULL THEN array(SELECT bodies[place] FROM unnest(places) AS place) END FROM old WHERE sheets.batch = old.batch AND sheets.seat = old.seat AND places <> '{}') \
+    bodies = CASE WHEN bodies IS NOT NULL THEN array(SELECT bodies[place] FROM unnest(places) AS place) END FROM old \
+    WHERE sheets.batch = old.batch AND sheets.seat = old.seat AND places <> '{}') \
     SELECT coalesce(sum(lines - cardinality(places)), 0)::bigint, coalesce(array_agg(DISTINCT batch), '{}') FROM old";
 /// Packs of batches that have no sheet any more.
 const PRUNE_PACKS: &str = "DELETE FROM packs WHERE batch = ANY($1) \

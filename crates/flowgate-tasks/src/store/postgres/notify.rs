@@ -11,7 +11,7 @@ use tokio::{sync::broadcast, task::JoinHandle};
 use tokio_postgres::{AsyncMessage, Client};
 
 use super::{
-    session::{failed, in_time},
+    session::{failed, given_up, in_time},
     tls::Address,
 };
 use crate::{
@@ -84,7 +84,9 @@ async fn listen(
             }
         }
     });
-    client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(failed("listened"))?;
+    // One that takes nothing any more would keep all that is said for all others, too.
+    let begin = format!("{}; LISTEN {CHANNEL}", given_up!());
+    client.batch_execute(&begin).await.map_err(failed("listened"))?;
     Ok(Listening { connection, _client: client })
 }
 

@@ -15,7 +15,8 @@ use tokio_postgres::{AsyncMessage, Error};
 
 use super::tls::Address;
 
-/// How long is waited for what comes by itself. A pooler has thrown it away by then; one who is slow tells it before it answers the next question.
+/// How long is waited for what comes by itself. A pooler has thrown it away by then; one who is slow tells it before it
+/// answers the next question.
 const QUIET: Duration = Duration::from_millis(500);
 
 impl Address {

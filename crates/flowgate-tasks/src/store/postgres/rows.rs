@@ -1,14 +1,14 @@
 //! Rows of the database as the plan sees them, and moments as it counts them.
 
-use flowgate_core::{Limits, Tick};
+use flowgate_core::Tick;
 use tokio_postgres::Row;
 
+use super::connect::Lease;
 use crate::{
-    ledger::Ledger,
     plan::{Candidate, Counter, Key, LaneState, Queue},
-    store::{Claimed, Place, StoreError},
+    store::{Claimed, KeyLook, Place, Unread},
     task::TaskId,
-    terms,
+    terms::KeyTerms,
 };
 
 pub(super) fn tick(nanos: i64) -> Tick {
@@ -28,16 +28,26 @@ fn cap(row: &Row, column: &str) -> Option<u32> {
 }
 
 /// Columns: id, in_use, paused, pinned, sent, latest, rates.
-pub(super) fn key(row: &Row, id: i64) -> Result<Key, StoreError> {
-    let sent = terms::from_text(row.get("sent"))?;
-    Ok(Key {
-        id,
+pub(super) fn key(row: &Row, id: i64) -> Key {
+    let terms = (row.get("pinned"), row.get("sent"), row.get("latest"));
+    Key::read(id, count(row, "in_use"), row.get("paused"), terms, row.get("rates"))
+}
+
+/// What is to be seen of a key. Columns: in_use, waiting, delayed, paused, pinned, sent, latest.
+pub(super) fn key_look(row: &Row, key: String) -> KeyLook {
+    let is_latest = row.get("latest");
+    let KeyTerms { pinned, sent, unread } = KeyTerms::read(row.get("pinned"), row.get("sent"), is_latest);
+    KeyLook {
+        key,
         in_use: count(row, "in_use"),
+        waiting: row.get::<_, i64>("waiting").unsigned_abs(),
+        delayed: row.get::<_, i64>("delayed").unsigned_abs(),
         is_paused: row.get("paused"),
-        pinned: row.get::<_, Option<&str>>("pinned").map(terms::from_text).transpose()?.flatten(),
-        latest: sent.filter(|_| row.get("latest")),
-        ledger: Ledger::read(row.get("rates")),
-    })
+        pinned,
+        is_latest,
+        sent,
+        unread,
+    }
 }
 
 /// Columns: id, priority, max, in_use, paused.
@@ -62,19 +72,20 @@ pub(super) fn cluster(row: &Row, is_locked: bool) -> Counter {
 }
 
 /// Columns: lane, queue, priority, limits.
-pub(super) fn candidate(row: &Row, key: Option<usize>) -> Result<Candidate, StoreError> {
-    Ok(Candidate {
-        id: row.get("lane"),
-        queue: row.get("queue"),
-        key,
-        priority: row.get("priority"),
-        own: terms::from_text(row.get("limits"))?,
-    })
+pub(super) fn candidate(row: &Row, key: Option<usize>) -> Candidate {
+    Candidate::read(row.get("lane"), row.get("queue"), key, row.get("priority"), row.get("limits"))
 }
 
-/// Limits of a column that may be null.
-pub(super) fn limits(row: &Row, column: &str) -> Result<Option<Limits>, StoreError> {
-    Ok(row.get::<_, Option<&str>>(column).map(terms::from_text).transpose()?.flatten())
+/// Whose limits these are that cannot be read. Asked when all is done, and seldom: whoever is not told now is told the next time.
+pub(super) async fn named(session: &Lease, unread: Vec<(i64, String)>) -> Vec<Unread> {
+    if unread.is_empty() {
+        return Vec::new();
+    }
+    let (ids, texts): (Vec<i64>, Vec<String>) = unread.into_iter().unzip();
+    let sql =
+        "SELECT name, text FROM unnest($1::bigint[], $2::text[]) AS unread (id, text) JOIN keys USING (id)";
+    let rows = session.client().query(sql, &[&ids, &texts]).await.unwrap_or_default();
+    rows.iter().map(|row| Unread { key: row.get(0), text: row.get(1) }).collect()
 }
 
 /// The number of a lane's state, and when it wakes by itself.

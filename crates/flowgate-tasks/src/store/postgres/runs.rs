@@ -163,6 +163,15 @@ fn tasks_of(change: &RunChange) -> impl Iterator<Item = &NewTask> {
     change.steps.iter().filter_map(|step| step.task.as_ref()).chain(&change.tasks)
 }
 
+/// About how many bytes the store is told of the run itself and of its steps.
+fn bytes_of(change: &RunChange) -> usize {
+    let head = match &change.write {
+        RunWrite::Start { head, .. } => head.len(),
+        RunWrite::Change { head, .. } => head.as_ref().map_or(0, Vec::len),
+    };
+    head + change.steps.iter().map(|step| step.body.len()).sum::<usize>()
+}
+
 fn run(row: &Row) -> Run {
     Run {
         name: row.get(0),
@@ -187,8 +196,9 @@ async fn write(
     let mut order: Vec<usize> = (0..changes.len()).collect();
     order.sort_by_key(|&index| &changes[index].name);
     // All in one flight: the statements arrive in this order.
-    let (_, written) = flight!(
+    let (_, _, written) = flight!(
         session.run(send::beginning(taken)),
+        session.carry(changes.iter().map(bytes_of).sum()),
         try_join_all(order.iter().map(|&index| write_one(session, &changes[index], told))),
     )?;
     let mut written: Vec<(usize, Written)> = order.into_iter().zip(written).collect();

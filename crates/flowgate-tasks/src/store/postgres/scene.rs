@@ -74,7 +74,7 @@ pub(super) async fn load(
         heavy: HashSet::new(),
     };
     for row in &locked {
-        builder.key(row, "id")?;
+        builder.key(row, "id");
     }
     let (started, whole, some) = given;
     let gone = || whole.iter().chain(&some);
@@ -90,8 +90,8 @@ pub(super) async fn load(
     let sees_all = plain.len() < MOST_PLAIN
         && any.len() < A_FEW
         && any.iter().all(|row| seen.contains(&row.get::<_, i64>("lane")));
-    let known = builder.lanes(plain, keyed, &held, asked.cursor)?;
-    let filled = builder.filled(&filled.0, &filled.1)?;
+    let known = builder.lanes(plain, keyed, &held, asked.cursor);
+    let filled = builder.filled(&filled.0, &filled.1);
     let were = known.into_iter().map(Some).chain(std::iter::repeat_n(None, filled)).collect();
     let loaded = Loaded {
         scene: builder.scene,
@@ -130,20 +130,21 @@ struct Builder {
 }
 
 impl Builder {
-    fn key(&mut self, row: &Row, id: &str) -> Result<usize, StoreError> {
+    fn key(&mut self, row: &Row, id: &str) -> usize {
         let id: i64 = row.get(id);
         if let Some(&place) = self.places.get(&id) {
-            return Ok(place);
+            return place;
         }
         let place = self.scene.keys.len();
-        let key = rows::key(row, id)?;
+        let key = rows::key(row, id);
         self.counted.push((key.in_use, key.ledger.clone()));
         self.scene.keys.push(key);
         self.places.insert(id, place);
-        Ok(place)
+        place
     }
 
-    /// What was claimed ahead holds slots of its key from its start on. Before what ended is given back: that may be some of these.
+    /// What was claimed ahead holds slots of its key from its start on. Before what ended is given back: that may be
+    /// some of these.
     fn count_starts(&mut self, starts: &[Claimed], known: &[Row]) {
         let new: HashSet<i64> =
             known.iter().filter(|row| row.get("is_new")).map(|row| row.get("id")).collect();
@@ -169,8 +170,8 @@ impl Builder {
         }
     }
 
-    /// What was claimed ahead counts from its start on, in the place of one that ended; one that has ended by now, in its own. Gives what was
-    /// lost before or takes nobody's place, and the leases of the latter.
+    /// What was claimed ahead counts from its start on, in the place of one that ended; one that has ended by now, in
+    /// its own. Gives what was lost before or takes nobody's place, and the leases of the latter.
     fn start(&mut self, asked: &Asked<'_>, known: &[Row]) -> (Vec<TaskId>, Vec<i64>) {
         let known: HashMap<i64, bool> = known.iter().map(|row| (row.get("id"), row.get("is_new"))).collect();
         let ended: HashSet<i64> = asked.settles.iter().map(|settle| settle.task.lease).collect();
@@ -214,13 +215,7 @@ impl Builder {
     }
 
     /// Lanes in the order in which they are served, and what was said of them.
-    fn lanes(
-        &mut self,
-        plain: Vec<Row>,
-        keyed: Vec<Row>,
-        held: &[Row],
-        cursor: i64,
-    ) -> Result<Vec<LaneState>, StoreError> {
+    fn lanes(&mut self, plain: Vec<Row>, keyed: Vec<Row>, held: &[Row], cursor: i64) -> Vec<LaneState> {
         let mut were = Vec::new();
         // With a key or without: one rotation, which goes on behind the lane that was served last.
         let plain = plain.into_iter().map(|row| (row, false));
@@ -231,40 +226,39 @@ impl Builder {
         });
         for (row, has_key) in &ready {
             if self.seen.insert(row.get("lane")) {
-                let key = if *has_key { Some(self.key(row, "key")?) } else { None };
-                self.lane(row, key)?;
+                let key = has_key.then(|| self.key(row, "key"));
+                self.lane(row, key);
                 were.push(LaneState::Ready);
             }
         }
         for row in held {
             if self.seen.insert(row.get("lane")) {
                 let key = self.places.get(&row.get::<_, i64>("key")).copied();
-                self.lane(row, key)?;
+                self.lane(row, key);
                 were.push(LaneState::Held);
             }
         }
-        Ok(were)
+        were
     }
 
     /// Lanes that were idle until the transaction filled them, and how many.
-    fn filled(&mut self, plain: &[Row], keyed: &[Row]) -> Result<usize, StoreError> {
+    fn filled(&mut self, plain: &[Row], keyed: &[Row]) -> usize {
         for row in plain {
-            self.lane(row, None)?;
+            self.lane(row, None);
         }
         for row in keyed {
-            let key = self.key(row, "key")?;
-            self.lane(row, Some(key))?;
+            let key = self.key(row, "key");
+            self.lane(row, Some(key));
         }
-        Ok(plain.len() + keyed.len())
+        plain.len() + keyed.len()
     }
 
-    fn lane(&mut self, row: &Row, key: Option<usize>) -> Result<(), StoreError> {
-        let lane: Candidate = rows::candidate(row, key)?;
+    fn lane(&mut self, row: &Row, key: Option<usize>) {
+        let lane: Candidate = rows::candidate(row, key);
         if key.is_some() && row.get("heavy") {
             self.heavy.insert(lane.id);
         }
         self.scene.lanes.push(lane);
-        Ok(())
     }
 }
 

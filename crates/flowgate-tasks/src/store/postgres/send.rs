@@ -248,7 +248,8 @@ pub(super) async fn add(
     let Batch { tasks, lanes, named, .. } = batch;
     let columns = Columns::of(tasks, lanes, named);
     let is_delayed = tasks.iter().any(|task| task.start.is_some());
-    let put = columns.put(shared, session, &batch);
+    // In a box, for it is most of what this future would be.
+    let put = Box::pin(columns.put(shared, session, &batch));
     let (added, turnout) = match taken {
         None => {
             let (added, ready, _, _) = flight!(

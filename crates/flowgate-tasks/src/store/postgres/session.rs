@@ -28,8 +28,8 @@ pub(super) use flight;
 /// How a transaction begins whose first flight changes something. That is on its way before anybody knows whether the transaction
 /// began; and if it did not, having been cancelled, say, each statement behind it would be committed by itself.
 pub(super) const BEGIN: &str = "BEGIN DEFERRABLE";
-/// Whether [`BEGIN`] was obeyed: a condition of every such statement. The word is a mark and nothing else, for it means something only to
-/// serializable transactions that read.
+/// Whether [`BEGIN`] was obeyed: a condition of every such statement. The word is a mark and nothing else, for it means
+/// something only to serializable transactions that read.
 macro_rules! begun {
     () => {
         "current_setting('transaction_deferrable') = 'on'"
@@ -44,15 +44,29 @@ pub(super) type Params<'a, const N: usize> = [&'a (dyn ToSql + Sync); N];
 /// transaction, and nothing but [`BEGIN`] marks a transaction.
 macro_rules! counted_on {
     () => {
-        "SET search_path TO flowgate; SET default_transaction_isolation TO 'read committed'; \
-         SET default_transaction_deferrable TO off; "
+        concat!(
+            "SET search_path TO flowgate; SET default_transaction_isolation TO 'read committed'; \
+             SET default_transaction_deferrable TO off; ",
+            given_up!(),
+            "; "
+        )
     };
 }
+/// When the server ends a session whose process stands still (frozen, cut off, or with its machine), be it in the middle of a
+/// transaction: until then it keeps what it locked, its worker's row and so its tasks among it. See also [`Session::carry`].
+macro_rules! given_up {
+    () => {
+        "SET idle_in_transaction_session_timeout TO '10s'; SET tcp_user_timeout TO '15s'; \
+         SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; SET tcp_keepalives_count TO 3"
+    };
+}
+pub(super) use given_up;
 /// Statements here take a millisecond; compiling one takes hundreds.
 const PLAIN: &str = concat!(counted_on!(), "SET jit TO off");
-/// The same where every statement finds its rows by an index. A plan is made for what a table holds on average: with a million
-/// tasks in ten lanes, to read all of them looks like the shortest way to the first of a lane, and an empty lane has none. And how many
-/// rows a `LIMIT $2` lets through it takes for a tenth of all: to twenty lanes of 100,000 it found their keys by reading all keys.
+/// The same where every statement finds its rows by an index. A plan is made for what a table holds on average: with a
+/// million tasks in ten lanes, to read all of them looks like the shortest way to the first of a lane, and an empty
+/// lane has none. And how many rows a `LIMIT $2` lets through it takes for a tenth of all: to twenty lanes of 100,000
+/// it found their keys by reading all keys.
 ///
 /// And planned once, whatever the parameters: there is but one way by an index, and to look for it anew with each statement took
 /// more than half of a claim.
@@ -63,6 +77,19 @@ const BY_INDEX: &str = concat!(
      SET plan_cache_mode TO force_generic_plan"
 );
 
+/// What carries more than so many bytes is given time for them, and how many there are in a second at the least.
+const MUCH: usize = 1024 * 1024;
+const SLOWEST: usize = 250_000;
+
+/// So long upkeep waits for a lock that somebody has: a transaction that is open elsewhere may have it for hours.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether a statement waited for a lock in vain: for as long as we wait, or as the administrator lets a statement last.
+pub(super) fn is_locked(error: &StoreError) -> bool {
+    let is_told = |why: &str| why.ends_with("(55P03)") || why.ends_with("(57014)");
+    matches!(error, StoreError::Database { why, .. } if is_told(why))
+}
+
 /// How the plans of a connection's statements are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plans {
@@ -70,6 +97,8 @@ pub(super) enum Plans {
     Any,
     /// By index, wherever there is one.
     ByIndex,
+    /// The same, and none waits long for others' locks.
+    ByIndexSoon,
 }
 
 /// A connection.
@@ -102,8 +131,12 @@ impl Session {
         tokio::spawn(async move {
             let _ = connection.await;
         });
-        let settings = if plans == Plans::ByIndex { BY_INDEX } else { PLAIN };
-        client.batch_execute(settings).await.map_err(failed("connected"))?;
+        let settings = match plans {
+            Plans::Any => PLAIN.to_owned(),
+            Plans::ByIndex => BY_INDEX.to_owned(),
+            Plans::ByIndexSoon => format!("{BY_INDEX}; SET lock_timeout TO '{}ms'", PATIENCE.as_millis()),
+        };
+        client.batch_execute(&settings).await.map_err(failed("connected"))?;
         let identity = Identity::of(&client).await.map_err(failed("connected"))?;
         known.judge(&identity)?;
         let statements: BTreeSet<&'static str> = statements.iter().copied().collect();
@@ -154,13 +187,26 @@ impl Session {
         if is_needed { self.run(sql).await } else { Ok(()) }
     }
 
+    /// The transaction is about to carry so many bytes to the server. To that it stands still until a statement is there to its
+    /// last byte, so it may for as long as these take. Else what is large would be refused on a slow line, whenever it is tried.
+    pub(super) async fn carry(&self, bytes: usize) -> Result<(), StoreError> {
+        if bytes <= MUCH {
+            return Ok(());
+        }
+        let seconds = 10 + bytes / SLOWEST;
+        let wait = format!("SET LOCAL idle_in_transaction_session_timeout TO '{seconds}s'");
+        // In a box: most flights carry little, and would be larger for it.
+        Box::pin(self.run(&wait)).await
+    }
+
     /// The connection itself, for statements that are not worth preparing.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
 }
 
-/// How long a new connection may take until it is ready for use. A pooler that has none left takes it in and lets it wait, as long as it likes.
+/// How long a new connection may take until it is ready for use. A pooler that has none left takes it in and lets it
+/// wait, as long as it likes.
 const OPENING: Duration = Duration::from_secs(15);
 
 /// What comes of opening a connection, if it does in time.
@@ -177,8 +223,9 @@ pub(super) async fn in_time<T>(
     tokio::time::timeout(OPENING, opening).await.unwrap_or_else(late)
 }
 
-/// A newer program changed what a prepared statement gives, or somebody between us and the server forgot it: it is prepared anew. Or a
-/// table is gone, and then another may be there soon. Or the server takes no writes any more: another one may.
+/// A newer program changed what a prepared statement gives, or somebody between us and the server forgot it: it is
+/// prepared anew. Or a table is gone, and then another may be there soon. Or the server takes no writes any more:
+/// another one may.
 fn is_stale(code: &SqlState) -> bool {
     [
         SqlState::FEATURE_NOT_SUPPORTED,
@@ -201,7 +248,8 @@ pub(super) fn failed(doing: &'static str) -> impl FnOnce(tokio_postgres::Error) 
     }
 }
 
-/// How often a transaction was tried that had to give way to another: 40P01, they waited for each other; 40001, they could not be told apart.
+/// How often a transaction was tried that had to give way to another: 40P01, they waited for each other; 40001, they
+/// could not be told apart.
 #[derive(Default)]
 pub(super) struct Tries(u32);
 

@@ -13,16 +13,18 @@ pub(super) const ADD_AGAIN: &str = "INSERT INTO tasks (id, lane, place, attempt,
     SELECT id, lane, CASE WHEN due_at IS NULL THEN greatest(id, low) END, attempt, weight, due_at, good_until, record \
     FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::bytea[]) \
     AS told (id, lane, attempt, weight, due_at, good_until, record) LEFT JOIN marks USING (lane)";
-/// Of those that have just gone back, the ones that were cancelled while they were held, and whose worker did not hear of it in time, do not
-/// run again.
-pub(super) const BURY_CANCELLED: &str = "WITH found AS MATERIALIZED (SELECT task FROM cancels WHERE task = ANY($1) AND until > now_ns($2)), \
+/// Of those that have just gone back, the ones that were cancelled while they were held, and whose worker did not hear
+/// of it in time, do not run again.
+pub(super) const BURY_CANCELLED: &str = "WITH found AS MATERIALIZED (SELECT task FROM cancels WHERE task = ANY($1) AND \
+    until > now_ns($2)), \
     gone AS (DELETE FROM tasks WHERE id = ANY(ARRAY(SELECT task FROM found)) RETURNING id, lane, attempt, weight, record), \
     told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
     SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns($2), record \
     FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key) \
     SELECT pg_notify('flowgate', 'e' || id) FROM gone";
 /// Tasks that will not run again.
-pub(super) const ADD_DEAD: &str = "INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
+pub(super) const ADD_DEAD: &str = "INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, \
+    at, record) \
     SELECT told.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, reason, error, $7, record \
     FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::text[], $6::text[], $8::bytea[]) \
     AS told (id, lane, attempt, weight, reason, error, record) \
@@ -79,7 +81,8 @@ impl Again {
         lanes
     }
 
-    /// Puts them back, if told to. Before anything is taken: what goes back to the front of its line is the first to be taken again.
+    /// Puts them back, if told to. Before anything is taken: what goes back to the front of its line is the first to be
+    /// taken again.
     pub(super) async fn put_back(&self, session: &Lease, is_time: bool) -> Result<(), StoreError> {
         let lanes = self.lanes_in_order();
         let Again { now, ids, lanes: to, attempts, weights, due, good, records } = self;
@@ -107,6 +110,12 @@ impl Ends {
             && self.awaited.is_empty()
     }
 
+    /// About how many bytes the store is told of them.
+    pub(super) fn bytes(&self) -> usize {
+        let bodies = [&self.again.records, &self.dead.records, &self.results.results];
+        bodies.into_iter().flatten().map(Vec::len).sum()
+    }
+
     pub(super) fn of<'a>(settles: impl Iterator<Item = &'a Settle>, now: Tick) -> Self {
         let mut ends =
             Ends { again: Again { now: Some(stored(now)), ..Again::default() }, ..Ends::default() };
@@ -131,7 +140,8 @@ impl Ends {
             ends.dead.attempts.push(task.attempt as i32);
             ends.dead.weights.push(task.weight as i32);
             ends.dead.reasons.push(reason);
-            ends.dead.errors.push(error);
+            // No text of PostgreSQL has one, and a turn that is refused settles nothing, however often it is tried.
+            ends.dead.errors.push(error.replace('\0', "\u{fffd}"));
             ends.awaited.extend(record.keep.map(|_| task.id.0));
         };
         match end {

@@ -12,10 +12,11 @@ use super::{
     session::failed,
 };
 use crate::{
+    record::{NUMBERS, beginning_of},
     store::{
-        Arrears, Cancelled, Census, Document, KeyPage, KeyQuery, KeySpent, Leaving, MOST_COUNTED, NewNote,
-        Note, NoteQuery, OLDEST_LOOKED_AT, Reply, Run, RunChange, RunOutcome, RunQuery, RunStep, Shelf,
-        State, StoreError, TaskLook, WorkerId,
+        Among, Arrears, BEGINNING, Cancelled, Census, Document, KeyPage, KeyQuery, KeySpent, KindOf, Leaving,
+        MOST_COUNTED, NewNote, Note, NoteQuery, OLDEST_LOOKED_AT, Reply, Run, RunChange, RunOutcome,
+        RunQuery, RunStep, Shelf, State, StoreError, TaskLook, WorkerId,
     },
     task::TaskId,
 };
@@ -23,7 +24,8 @@ use crate::{
 /// At most so many rows are removed at once.
 const BATCH: i64 = 2000;
 /// Both halves in one statement, so that a task that is just claimed is in one of them.
-const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, worker, since, at_hand \
+const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
+    worker, since, at_hand \
     FROM ((SELECT id, lane, attempt, record, due_at, NULL::bigint AS worker, NULL::bigint AS since, false AS at_hand FROM tasks \
     WHERE id > $1 ORDER BY id LIMIT $2) UNION ALL \
     (SELECT held.id, held.lane, held.attempt, held.record, NULL, worker, since, ahead_until IS NOT NULL FROM leases \
@@ -33,7 +35,8 @@ const LIVE: &str = "SELECT live.id, queues.name AS queue, keys.name AS key, lane
     ORDER BY live.id LIMIT $2";
 
 /// Both read the end of a table by its key, and no further than a bound.
-const DEAD: &str = "SELECT queue, count(*) FROM (SELECT queue FROM dead ORDER BY id DESC LIMIT $1) AS newest GROUP BY queue ORDER BY queue";
+const DEAD: &str = "SELECT queue, count(*) FROM (SELECT queue FROM dead ORDER BY id DESC LIMIT $1) AS newest GROUP BY \
+    queue ORDER BY queue";
 const OLDEST: &str = "SELECT first.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
     NULL::bigint AS worker, NULL::bigint AS since, false AS at_hand \
     FROM (SELECT id, lane, place, attempt, record, due_at FROM tasks ORDER BY id LIMIT $2) AS first \
@@ -55,6 +58,14 @@ impl Postgres {
         })
         .await
     }
+}
+
+/// What a record of this kind with these bytes in its place matches, in hexadecimal digits.
+fn pattern(KindOf { kind, from, .. }: &KindOf, bytes: &[u8]) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (kind, skipped) = (hex(&beginning_of(kind)), from * 2);
+    // A number ends with the first byte below 0x80.
+    format!("^{kind}(?:(?:[89a-f].)*[0-7].){{{NUMBERS}}}.{{{skipped}}}{}", hex(bytes))
 }
 
 impl Shelf for Postgres {
@@ -155,6 +166,36 @@ impl Shelf for Postgres {
         Box::pin(self.count_all(without))
     }
 
+    fn count_of(&self, kind: KindOf, among: Among) -> Reply<'_, u64> {
+        let (found, queue) = match among {
+            Among::Dead { queue } => {
+                let found = "SELECT record FROM (SELECT queue, reason, record FROM dead ORDER BY id DESC LIMIT $1) AS newest \
+                    WHERE queue = $2 AND reason <> 'cancelled'";
+                (found, queue)
+            }
+            Among::Keyless { queue } => {
+                let found = "SELECT record FROM lanes JOIN tasks ON tasks.lane = lanes.id WHERE key IS NULL AND place \
+                    IS NOT NULL \
+                    AND queue = (SELECT id FROM queues WHERE name = $2) LIMIT $1";
+                (found, queue)
+            }
+        };
+        // The beginning is taken once for both questions, and of a long record no more than that is fetched.
+        let sql = format!(
+            "SELECT count(*) FROM (SELECT encode(substring(record FOR {BEGINNING}), 'hex') AS first \
+             FROM ({found}) AS found OFFSET 0) AS found WHERE first ~ $3::text AND ($4::text IS NULL OR first !~ $4)"
+        );
+        let with = pattern(&kind, &kind.with);
+        let without =
+            Some(&kind.without).filter(|bytes| !bytes.is_empty()).map(|bytes| pattern(&kind, bytes));
+        let most = i64::from(MOST_COUNTED);
+        let values: Values = vec![Box::new(most), Box::new(queue), Box::new(with), Box::new(without)];
+        Box::pin(async move {
+            let rows = self.rows(sql, values).await?;
+            Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
+        })
+    }
+
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {
         Box::pin(async move {
             let dead = self.rows(DEAD, vec![Box::new(i64::from(MOST_COUNTED))]).await?;
@@ -170,7 +211,8 @@ impl Shelf for Postgres {
     }
 
     fn remove_all_dead(&self, ids: Vec<TaskId>) -> Reply<'_, u64> {
-        const SQL: &str = "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE id = ANY($1) ORDER BY id FOR UPDATE) RETURNING id";
+        const SQL: &str = "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE id = ANY($1) ORDER BY id FOR \
+            UPDATE) RETURNING id";
         let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
         Box::pin(async move { Ok(self.rows(SQL, vec![Box::new(ids)]).await?.len() as u64) })
     }

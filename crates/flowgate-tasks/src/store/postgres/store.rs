@@ -34,8 +34,8 @@ impl Store for Postgres {
         Some(self.shared.offers.post(offer))
     }
 
-    /// A transaction is seven statements, however many tasks it stores: with this the server's processes took 25 µs for a message, and 28
-    /// without. On SQLite, where jobs share a commit anyway, it was no gain.
+    /// A transaction is seven statements, however many tasks it stores: with this the server's processes took 25 µs for
+    /// a message, and 28 without. On SQLite, where jobs share a commit anyway, it was no gain.
     fn gathers_sends(&self) -> bool {
         true
     }

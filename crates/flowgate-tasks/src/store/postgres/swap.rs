@@ -41,8 +41,8 @@ use crate::{
     store::{Again, Claimed, Place, Settle, StoreError, Turn, Turned, WorkerId},
 };
 
-/// No more tasks than these: what is saved is the same for one and for many, and the statement locks what the ordinary turn only deletes. A
-/// drain of 500 at a time took the server 6.5 µs for a task, and 5.8 without.
+/// No more tasks than these: what is saved is the same for one and for many, and the statement locks what the ordinary
+/// turn only deletes. A drain of 500 at a time took the server 6.5 µs for a task, and 5.8 without.
 const MOST: u32 = SURE;
 
 /// $3: the worker has no slot but those that come back. $10: how many leases there are in $7.
@@ -191,7 +191,7 @@ pub(super) async fn swap(
         shared.turning.cursor.store(task.place.lane, Ordering::Relaxed);
     }
     let (now, again) = (rows::tick(row.get("since")), Again::WhenWoken);
-    let turned = Turned { claimed, ahead: Vec::new(), lost: Vec::new(), now, again };
+    let turned = Turned { claimed, now, again, ..Turned::default() };
     Ok(Some(Turnout { turned, ..Turnout::default() }))
 }
 
@@ -315,8 +315,8 @@ pub(super) mod tests {
         store.register(NewWorker { name, slots: 5, queues: Vec::new(), lease }).await.expect("a worker")
     }
 
-    // Seen to fail: with `done` left as it was, both that had ended were still there to be settled; with `ORDER BY place DESC`, the last of the lane
-    // came first.
+    // Seen to fail: with `done` left as it was, both that had ended were still there to be settled; with `ORDER BY
+    // place DESC`, the last of the lane came first.
     #[tokio::test]
     async fn t1_what_ended_is_replaced_by_the_next_of_its_lane_and_no_count_changes() {
         let mut busy = Busy::new(12).await;
@@ -335,8 +335,8 @@ pub(super) mod tests {
         assert_eq!(busy.turn(settles, 0).await.lost, [ended[0].id, ended[1].id], "the third had not ended");
     }
 
-    // Seen to fail: without `NOT paused`, `in_use <= cap`, `in_use <= max`, or what stands behind `$3`, a task was taken: of the paused queue, under
-    // the lowered cap, under that of the queue, and with room for more.
+    // Seen to fail: without `NOT paused`, `in_use <= cap`, `in_use <= max`, or what stands behind `$3`, a task was
+    // taken: of the paused queue, under the lowered cap, under that of the queue, and with room for more.
     #[tokio::test]
     async fn t1_a_swap_leaves_it_to_the_plan_where_a_cap_or_a_pause_came() {
         let mut busy = Busy::new(30).await;
@@ -360,8 +360,8 @@ pub(super) mod tests {
         busy.decides("the queue's cap was lowered", 1, 0).await;
     }
 
-    // Seen to fail: without either half of the ready lanes, or with those of one queue only, the other lane was passed over; without the count of
-    // those picked, one of two was replaced, and the audit found one less than was counted.
+    // Seen to fail: without either half of the ready lanes, or with those of one queue only, the other lane was passed
+    // over; without the count of those picked, one of two was replaced, and the audit found one less than was counted.
     #[tokio::test]
     async fn t3_a_swap_leaves_it_to_the_plan_where_another_lane_is_ready() {
         let limits = Limits::builder().max(1).build().expect("limits");
@@ -383,9 +383,9 @@ pub(super) mod tests {
         assert_eq!(busy.swap(&ended, 5).await, None, "but one is left in the lane");
     }
 
-    // Seen to fail: with one told twice let through, the audit found three under a cap of two; without `worker + 0 = $5`, `is_served` or
-    // `NOT done && $8`, what was another's, of a queue not served, or settled before was replaced; without `ahead_until IS NULL`, what had not counted
-    // was.
+    // Seen to fail: with one told twice let through, the audit found three under a cap of two; without `worker + 0 =
+    // $5`, `is_served` or `NOT done && $8`, what was another's, of a queue not served, or settled before was replaced;
+    // without `ahead_until IS NULL`, what had not counted was.
     #[tokio::test]
     async fn t5_a_swap_settles_only_what_is_still_the_workers() {
         let mut busy = Busy::new(30).await;
@@ -441,7 +441,8 @@ pub(super) mod tests {
         assert!(gives_way(&busy, &busy.running[0], "DELETE FROM workers").await);
     }
 
-    // Seen to fail: with `default_transaction_isolation` at `repeatable read`, where what a statement sees is settled before it waits, it took one.
+    // Seen to fail: with `default_transaction_isolation` at `repeatable read`, where what a statement sees is settled
+    // before it waits, it took one.
     #[tokio::test]
     async fn t1_a_swap_sees_the_cap_that_it_waited_for() {
         let busy = Busy::new(30).await;

@@ -28,14 +28,16 @@ use crate::{
 /// More lanes than these are forgotten, all at once.
 const REMEMBERED: usize = 10_000;
 
-/// Lanes and keys are said twice, so that they are looked up and not found among all that are held. $1 to $3 and $11 to $13 are columns: of each
-/// lane how many ended, what the max of its key is, the key, and which limits say so. $10: how many leases there are in $7. $14: how many ended.
+/// Lanes and keys are said twice, so that they are looked up and not found among all that are held. $1 to $3 and $11 to
+/// $13 are columns: of each lane how many ended, what the max of its key is, the key, and which limits say so. $10: how
+/// many leases there are in $7. $14: how many ended.
 pub(super) const SWAP_KEYS: &str = concat!(
     "WITH me AS MATERIALIZED (SELECT id, queues FROM workers WHERE id = $5 FOR KEY SHARE), \
      filled AS MATERIALIZED (SELECT keys.id FROM unnest($1::bigint[], $3::int[], $11::bigint[], $12::text[], $13::text[]) \
      AS told (lane, max, key, pinned, latest) CROSS JOIN me AS workers CROSS JOIN cluster \
      JOIN lanes ON lanes.id = told.lane JOIN queues ON queues.id = lanes.queue JOIN keys ON keys.id = told.key \
-     WHERE lanes.id = ANY($1) AND keys.id = ANY($11) AND lanes.key = told.key AND state = 2 AND NOT heavy AND NOT queues.paused AND ",
+     WHERE lanes.id = ANY($1) AND keys.id = ANY($11) AND lanes.key = told.key AND state = 2 AND NOT heavy AND NOT \
+     queues.paused AND ",
     is_served!(),
     " AND (cap IS NULL OR cluster.in_use <= cap) AND (queues.max IS NULL OR queues.in_use <= queues.max) \
      AND keys.in_use = told.max AND NOT keys.paused AND rates = '' \
@@ -51,7 +53,8 @@ pub(super) const SWAP_KEYS: &str = concat!(
     ") AND id = ANY($7) AND worker + 0 = $5 AND ahead_until IS NULL AND NOT done && $8 ORDER BY id FOR UPDATE), \
      taken AS (DELETE FROM tasks WHERE ctid = ANY((SELECT array_agg(spot) FROM (\
      SELECT first.spot FROM unnest($1::bigint[], $2::int[], $6::bigint[]) AS told (lane, count, low) CROSS JOIN LATERAL (\
-     SELECT ctid AS spot FROM tasks WHERE lane = told.lane AND place >= told.low AND (good_until IS NULL OR good_until > now_ns($4)) \
+     SELECT ctid AS spot FROM tasks WHERE lane = told.lane AND place >= told.low AND (good_until IS NULL OR good_until \
+     > now_ns($4)) \
      ORDER BY place, id LIMIT told.count FOR UPDATE SKIP LOCKED) AS first WHERE (SELECT count(*) FROM own) = $10) AS picked \
      HAVING count(*) = $14)::tid[]) RETURNING id, lane, place, attempt, weight, good_until, record), \
      ended AS (DELETE FROM leases WHERE id = ANY($9) AND EXISTS (SELECT FROM taken)), \
@@ -208,8 +211,8 @@ mod tests {
         assert_eq!(turned.claimed.len(), taken, "{why}");
     }
 
-    // Seen to fail: with `ORDER BY place DESC`, the last of each lane came first; with `done` left as it was, the audit found three of each key of
-    // two.
+    // Seen to fail: with `ORDER BY place DESC`, the last of each lane came first; with `done` left as it was, the audit
+    // found three of each key of two.
     #[tokio::test]
     async fn t1_what_ended_of_full_keys_is_replaced_by_the_next_of_each() {
         let busy = busy(6).await;
@@ -229,8 +232,9 @@ mod tests {
         assert_eq!(busy.turn(settles, 0).await.lost.len(), 4, "each had ended once");
     }
 
-    // Seen to fail: without the comparison of limits, `in_use = max`, `NOT keys.paused`, `NOT queues.paused` or `in_use <= cap`, a task was taken: under
-    // the max that another process had found lowered, under one that this process had, of the paused key and queue, and under the cluster's cap.
+    // Seen to fail: without the comparison of limits, `in_use = max`, `NOT keys.paused`, `NOT queues.paused` or `in_use
+    // <= cap`, a task was taken: under the max that another process had found lowered, under one that this process had,
+    // of the paused key and queue, and under the cluster's cap.
     #[tokio::test]
     async fn t1_a_swap_leaves_a_key_to_the_plan_whose_limits_changed() {
         for (why, change) in [
@@ -259,8 +263,9 @@ mod tests {
         decides(&mut busy, "more are out than the cluster's cap", 0).await;
     }
 
-    // Seen to fail: without the lanes that are ready, the one without a key was passed over; without the other lanes of the key, the urgent one was;
-    // without the count of those picked, one of two was replaced, and the audit found one less than was counted.
+    // Seen to fail: without the lanes that are ready, the one without a key was passed over; without the other lanes of
+    // the key, the urgent one was; without the count of those picked, one of two was replaced, and the audit found one
+    // less than was counted.
     #[tokio::test]
     async fn t3_a_swap_leaves_a_key_to_the_plan_where_another_lane_could_be_next() {
         for (why, other, taken) in [
@@ -290,7 +295,8 @@ mod tests {
         assert!(gives_way(&busy, &busy.running[0], "UPDATE keys SET pinned = 'max=1'").await);
     }
 
-    // Seen to fail: without `worker + 0 = $5`, what was another's was replaced; without `NOT done && $8`, the audit found three of a key of two.
+    // Seen to fail: without `worker + 0 = $5`, what was another's was replaced; without `NOT done && $8`, the audit
+    // found three of a key of two.
     #[tokio::test]
     async fn t5_a_swap_of_keys_settles_only_what_is_still_the_workers() {
         let mut busy = busy(12).await;

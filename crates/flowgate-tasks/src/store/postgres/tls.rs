@@ -80,7 +80,8 @@ impl Address {
         };
         config.ssl_mode(ssl_mode);
         notice_the_end(&mut config, &url);
-        // A standby answers, and takes nothing: kept, it would be asked in vain for as long as it lives, whoever is the primary by then.
+        // A standby answers, and takes nothing: kept, it would be asked in vain for as long as it lives, whoever is the
+        // primary by then.
         if !url.contains("target_session_attrs") {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }

@@ -68,7 +68,7 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
 impl Postgres {
     /// What was claimed may start as soon as it is committed: lanes that came up short are seen to after that.
     pub(super) async fn take_turn(&self, worker: WorkerId, turn: Turn) -> Result<Turned, StoreError> {
-        let mut turned = self.turn_of(worker, turn, None).await;
+        let mut turned = self.turn_of(Line::Turns, worker, turn, None).await;
         // Whoever has its number there is another one.
         if turned.is_err() && self.shared.known.is_replaced() {
             turned = Err(StoreError::Gone { worker });
@@ -79,19 +79,26 @@ impl Postgres {
         turned
     }
 
-    /// Settles all that was left of this lease when it was read; what was settled since stays as it is.
+    /// Settles all that was left of this lease when it was read; what was settled since stays as it is. It is upkeep's,
+    /// and waits as long as that for others' locks.
     pub(super) async fn end_lease(
         &self,
         worker: WorkerId,
         lease: i64,
         settles: Vec<Settle>,
     ) -> Result<Turned, StoreError> {
-        self.turn_of(worker, Turn { settles, ..Turn::default() }, Some(lease)).await
+        self.turn_of(Line::Upkeep, worker, Turn { settles, ..Turn::default() }, Some(lease)).await
     }
 
-    async fn turn_of(&self, worker: WorkerId, turn: Turn, ending: Option<i64>) -> Result<Turned, StoreError> {
+    async fn turn_of(
+        &self,
+        line: Line,
+        worker: WorkerId,
+        turn: Turn,
+        ending: Option<i64>,
+    ) -> Result<Turned, StoreError> {
         let (turned, rest) = self
-            .job(Line::Turns, move |shared, session| async move {
+            .job(line, move |shared, session| async move {
                 Box::pin(run(&shared, session, worker, turn, ending)).await
             })
             .await?;
@@ -155,8 +162,8 @@ pub(super) struct Turnout {
     pub(super) makes_room: bool,
 }
 
-/// The transaction, from however it begins to its commit. Of the leases that are `whole` everything that is left is settled. `sent` is
-/// what it stores, if a send began it.
+/// The transaction, from however it begins to its commit. Of the leases that are `whole` everything that is left is
+/// settled. `sent` is what it stores, if a send began it.
 pub(super) async fn transact(
     shared: &Shared,
     session: &Lease,
@@ -166,8 +173,7 @@ pub(super) async fn transact(
     begin: impl Future<Output = Result<Begun, StoreError>> + Send,
 ) -> Result<Turnout, StoreError> {
     let Turn { settles, starts, want, ahead } = turn;
-    let cursor = shared.turning.cursor.load(Ordering::Relaxed);
-    let told = shared.told_time();
+    let (cursor, told) = (shared.turning.cursor.load(Ordering::Relaxed), shared.told_time());
     let asked = Asked { worker, settles: &settles, starts: &starts, want, cursor, told, whole, sent };
     let (begun, loaded) = scene::load(session, &asked, begin).await?;
     let Loaded { mut scene, has_more, is_locked_out, sees_all, were, counted, heavy, back, missed, refused } =
@@ -177,7 +183,8 @@ pub(super) async fn transact(
     plan.has_more |= has_more && !(plan.grants.is_empty() && plan.held.is_empty());
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now);
     let weighs = plan.grants.iter().any(|grant| heavy.contains(&scene.lanes[grant.lane].id));
-    let ((), mut stuck) = flight!(
+    let ((), (), mut stuck) = flight!(
+        session.carry(ends.bytes()),
         ends.again.put_back(session, weighs),
         fit(session, &scene, &mut plan.grants, (&heavy, shared)),
     )?;
@@ -195,7 +202,7 @@ pub(super) async fn transact(
         session.run_if(way != Way::Written, "COMMIT"),
     )?;
     let (short, is_full, is_cut) = book(&mut scene, &plan.grants, &taken, &mut stuck);
-    let last = plan.grants.last().map(|grant| scene.lanes[grant.lane].id);
+    let last = last_served(&scene, &plan.grants, &taken, is_cut);
     let again = again(
         &plan,
         &scene,
@@ -226,12 +233,20 @@ pub(super) async fn transact(
     };
     shared.turning.steady.see(&scene, &plan.grants, way, &heavy);
     remember(shared, &asked, (last, rest), [&taken, &ahead]);
-    let lost = lost(&settles, &back, missed);
-    let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again };
+    let (lost, unread) = (lost(&settles, &back, missed), rows::named(session, scene.unread()).await);
+    let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again, unread };
     Ok(Turnout { turned, short, begun, makes_room })
 }
 
-/// What is good to know for the next turns, and for upkeep, once this one is over: the last lane that got something, and the shortest rest.
+/// The lane behind which the rotation goes on. Of a claim that was cut, with those that got nothing.
+fn last_served(scene: &Scene, grants: &[Grant], taken: &[Claimed], is_cut: bool) -> Option<i64> {
+    let got_some = |lane: i64| taken.iter().any(|task| task.place.lane == lane);
+    let mut lanes = grants.iter().rev().map(|grant| scene.lanes[grant.lane].id);
+    lanes.find(|lane| !is_cut || got_some(*lane))
+}
+
+/// What is good to know for the next turns, and for upkeep, once this one is over: the last lane that got something,
+/// and the shortest rest.
 fn remember(
     shared: &Shared,
     asked: &Asked<'_>,
@@ -252,8 +267,8 @@ fn remember(
     }
 }
 
-/// A send tells the workers of its own process itself; a worker that asks again finds what there is, but of a cap that its own lanes did not use
-/// it may leave something for lanes that it does not serve.
+/// A send tells the workers of its own process itself; a worker that asks again finds what there is, but of a cap that
+/// its own lanes did not use it may leave something for lanes that it does not serve.
 fn whom_to_call<'a>(changes: &Changes, is_short: bool, sent_by: Option<&'a str>, again: Again) -> Call<'a> {
     let Changes { makes_room, leaves_cap, .. } = *changes;
     match sent_by {
@@ -269,8 +284,8 @@ fn lost(settles: &[Settle], back: &BTreeSet<usize>, missed: Vec<TaskId>) -> Vec<
     settled.map(|(_, settle)| settle.task.id).chain(missed).collect()
 }
 
-/// When the worker should ask again. Lanes may be ready for long before something is in them, as somebody's transaction goes on: so a
-/// rotation that has come round is not begun again at once if nothing came of its end.
+/// When the worker should ask again. Lanes may be ready for long before something is in them, as somebody's transaction
+/// goes on: so a rotation that has come round is not begun again at once if nothing came of its end.
 fn again(
     plan: &Plan,
     scene: &Scene,
@@ -293,8 +308,9 @@ fn again(
     }
 }
 
-/// Books what was taken. Gives the lanes that had less than they were granted, whether one had all of it, and whether there may be more, but for the
-/// bytes of what was taken: then no lane came up short, nor was the next one of any too heavy.
+/// Books what was taken. Gives the lanes that had less than they were granted, whether one had all of it, and whether
+/// there may be more, but for the bytes of what was taken: then no lane came up short, nor was the next one of any too
+/// heavy.
 fn book(
     scene: &mut Scene,
     grants: &[Grant],
@@ -377,8 +393,8 @@ async fn fit(
     Ok(stuck)
 }
 
-/// Moves tasks into a lease: the second flight. Of lanes that were idle first: what a send of [few bytes](crate::store::Board::take) put there is
-/// taken, whatever else there is.
+/// Moves tasks into a lease: the second flight. Of lanes that were idle first: what a send of [few
+/// bytes](crate::store::Board::take) put there is taken, whatever else there is.
 async fn take(
     session: &Lease,
     scene: &Scene,

@@ -14,7 +14,7 @@ use super::{
     connect::{Lease, Line, Postgres, Shared},
     identity, rows,
     send::{READY_LANES, SHARE_LANES},
-    session::{failed, flight},
+    session::{failed, flight, is_locked},
     settle::BURY_CANCELLED,
 };
 use crate::clock::Look;
@@ -24,9 +24,14 @@ use crate::store::{
 
 /// No step handles more rows at once than these; what is left is handled at once again.
 const BATCH: i64 = 1000;
+/// In one round so many leases of lost workers are looked at.
+const MOST_ORPHANS: i64 = 100_000;
+/// And so many are waited for in vain: the rest of upkeep has to wait as long.
+const MOST_IN_VAIN: usize = 3;
 
 /// Here and below the time is asked for once (`SELECT now_ns`), and not for each row: only then an index finds what is before it.
-pub(super) const DUE: &str = "SELECT id, lane, id AS task FROM tasks WHERE due_at <= (SELECT now_ns($1)) ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
+pub(super) const DUE: &str = "SELECT id, lane, id AS task FROM tasks WHERE due_at <= (SELECT now_ns($1)) ORDER BY \
+    due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
 /// The numbers are from after the lanes were shared, so that they are behind the lanes' marks.
 const PLACE: &str = "WITH placed AS MATERIALIZED (SELECT id, nextval('task_ids') AS place \
     FROM unnest($1::bigint[]) WITH ORDINALITY AS due (id, nr) ORDER BY nr) \
@@ -36,14 +41,16 @@ pub(super) const WAKE_LANES: &str = "WITH waking AS (SELECT id FROM lanes WHERE 
     woken AS (UPDATE lanes SET state = 1, wake_at = NULL FROM waking WHERE lanes.id = waking.id RETURNING lanes.id) \
     SELECT pg_notify('flowgate', 'w') FROM woken LIMIT 1";
 /// All that wait for a rate or a rest until after $3, from a cursor on: what holds them is looked at anew.
-const WAKE_ALL: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND id > $1 AND wake_at > $3 ORDER BY id LIMIT $2 FOR NO KEY UPDATE), \
-    woken AS (UPDATE lanes SET state = 1, wake_at = NULL FROM waking WHERE lanes.id = waking.id AND lanes.state = 3 RETURNING lanes.id) \
+const WAKE_ALL: &str = "WITH waking AS (SELECT id FROM lanes WHERE state = 3 AND id > $1 AND wake_at > $3 ORDER BY id \
+    LIMIT $2 FOR NO KEY UPDATE), \
+    woken AS (UPDATE lanes SET state = 1, wake_at = NULL FROM waking WHERE lanes.id = waking.id AND lanes.state = 3 \
+    RETURNING lanes.id) \
     SELECT max(id) AS last, pg_notify('flowgate', 'w') FROM woken HAVING count(*) > 0";
 /// No lease lasts longer than from now on: one that seems to was renewed before the clock was set back.
 const CLAMP_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
     SELECT id FROM workers WHERE lease_until > now_ns($1) + lease FOR NO KEY UPDATE SKIP LOCKED)";
-/// Whoever had a lease before the clock was set forward, by $2, has one from now on; those as well whose turn is under way, which share
-/// their row.
+/// Whoever had a lease before the clock was set forward, by $2, has one from now on; those as well whose turn is under
+/// way, which share their row.
 const SPARE_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
     SELECT id FROM workers WHERE lease_until > now_ns($1) - $2::bigint FOR NO KEY UPDATE SKIP LOCKED)";
 pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= (SELECT now_ns($1)) \
@@ -57,10 +64,16 @@ pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_u
     RETURNING id) SELECT pg_notify('flowgate', 'e' || id) FROM told";
 const BURY: &str = "DELETE FROM workers WHERE id IN (\
     SELECT id FROM workers WHERE lease_until < (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)";
-const ORPHANS: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL AS is_ahead FROM leases \
-    WHERE NOT EXISTS (SELECT FROM workers WHERE workers.id = leases.worker) ORDER BY id LIMIT 4";
-const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL AS is_ahead FROM leases \
+const ORPHANS: &str = "SELECT id FROM leases WHERE NOT EXISTS (SELECT FROM workers WHERE workers.id = leases.worker) \
+    ORDER BY id LIMIT $1";
+const ORPHAN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL \
+    AS is_ahead FROM leases WHERE id = $1";
+const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL \
+    AS is_ahead FROM leases \
     WHERE worker = $1 AND id <> ALL($2)";
+/// Turns of a worker share its row until they are over. One may be under way still, though its connection broke and nobody waits
+/// for its answer: what it claims is seen by a statement behind this one.
+const AWAIT_TURNS: &str = "SELECT FROM workers WHERE id = $1 FOR UPDATE";
 const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 const NOW: &str = "SELECT now_ns($1)";
 pub(super) const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
@@ -69,7 +82,8 @@ pub(super) const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE 
     SELECT task FROM cancels WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
     old_dead AS (DELETE FROM dead WHERE id IN (\
     SELECT id FROM dead WHERE at <= (SELECT now_ns($1)) - $3::bigint ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)) \
-    DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)";
+    DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE \
+    SKIP LOCKED)";
 const NEXT: &str = "SELECT least((SELECT min(due_at) FROM tasks WHERE due_at IS NOT NULL), \
     (SELECT min(good_until) FROM tasks WHERE good_until IS NOT NULL), \
     (SELECT min(wake_at) FROM lanes WHERE state = 3), (SELECT min(lease_until) FROM workers), \
@@ -89,8 +103,10 @@ const SWEEP_LANES: &str = "WITH swept AS (DELETE FROM lanes WHERE key = ANY($1) 
     AND id NOT IN (SELECT leases.lanes[1] FROM leases WHERE ahead_until IS NOT NULL) \
     AND id IN (SELECT id FROM lanes WHERE key = ANY($1) FOR UPDATE SKIP LOCKED) RETURNING id) \
     DELETE FROM marks USING swept WHERE marks.lane = swept.id";
-/// Of keys that are in use, with more lanes than anybody needs: those with nothing in them, had alone; and of these, what no lease knows.
-const SPARE_LANES: &str = "SELECT lanes.id FROM lanes JOIN (SELECT key FROM lanes WHERE key = ANY($1) GROUP BY key HAVING count(*) > $2) \
+/// Of keys that are in use, with more lanes than anybody needs: those with nothing in them, had alone; and of these,
+/// what no lease knows.
+const SPARE_LANES: &str = "SELECT lanes.id FROM lanes JOIN (SELECT key FROM lanes WHERE key = ANY($1) GROUP BY key \
+    HAVING count(*) > $2) \
     AS crowded ON crowded.key = lanes.key ORDER BY lanes.id FOR UPDATE OF lanes SKIP LOCKED";
 const SWEEP_SPARE: &str = "WITH swept AS (DELETE FROM lanes WHERE id = ANY($1) \
     AND NOT EXISTS (SELECT FROM tasks WHERE tasks.lane = lanes.id) \
@@ -110,7 +126,9 @@ pub(super) const STATEMENTS: &[&str] = &[
     EXPIRE,
     BURY,
     ORPHANS,
+    ORPHAN,
     UNKNOWN,
+    AWAIT_TURNS,
     LANES,
     NOW,
     FORGET,
@@ -132,10 +150,14 @@ pub(super) const STATEMENTS: &[&str] = &[
 
 impl Postgres {
     pub(super) async fn keep_up(&self) -> Result<Kept, StoreError> {
-        let kept = self.job(Line::Upkeep, |shared, session| async move { keep_up(&shared, session).await });
-        let mut kept = kept.await?;
-        kept.recovered += self.recover().await?;
-        Ok(kept)
+        let kept =
+            self.job(Line::Upkeep, |shared, session| async move { keep_up(&shared, session).await }).await;
+        // Whatever had to wait there does not stop this.
+        let recovered = match &kept {
+            Err(error) if !is_locked(error) => 0,
+            _ => self.recover().await?,
+        };
+        kept.map(|kept| Kept { recovered: kept.recovered + recovered, ..kept })
     }
 
     pub(super) async fn wake_lanes(&self) -> Result<Option<Duration>, StoreError> {
@@ -148,30 +170,52 @@ impl Postgres {
         .await
     }
 
-    /// Takes back what workers held that are gone.
+    /// Takes back what workers held that are gone, each lease once. What somebody has locked is left to the next time,
+    /// which begins behind it; so is what shares a key with it, and when some were locked, all the others: each is waited
+    /// for.
     async fn recover(&self) -> Result<u32, StoreError> {
-        let mut recovered = 0;
-        loop {
-            let orphans = self.job(Line::Upkeep, |_, session| async move {
-                let leases = session.query(ORPHANS, []).await?;
-                settles(&session, &leases, &End::Lost).await
+        let orphans =
+            self.job(Line::Upkeep, |_, session| async move { session.query(ORPHANS, [&MOST_ORPHANS]).await });
+        let mut orphans: Vec<i64> = orphans.await?.iter().map(|row| row.get("id")).collect();
+        let tried = self.shared.recovered.swap(0, Ordering::Relaxed);
+        let behind = orphans.partition_point(|lease| *lease <= tried);
+        orphans.rotate_left(behind);
+        let (mut recovered, mut locked, mut locked_keys) = (0, Vec::new(), HashSet::new());
+        for lease in orphans {
+            let left = self.job(Line::Upkeep, move |_, session| async move {
+                let lease = session.query(ORPHAN, [&lease]).await?;
+                settles(&session, &lease, &End::Lost).await
             });
-            let orphans = orphans.await?;
-            if orphans.is_empty() {
-                return Ok(recovered);
+            // Somebody else may have taken it back by now.
+            let Some((worker, _, settles)) = left.await?.pop() else { continue };
+            let keys: Vec<i64> = settles.iter().filter_map(|settle| settle.task.place.key).collect();
+            if keys.iter().any(|key| locked_keys.contains(key)) {
+                continue;
             }
-            for (worker, lease, settles) in orphans {
-                let all = settles.len();
-                // Whatever this process remembers of it: nobody is left who would settle the rest.
-                let turned = self.end_lease(worker, lease, settles).await?;
-                recovered += (all - turned.lost.len()) as u32;
+            let all = settles.len();
+            // Whatever this process remembers of it: nobody is left who would settle the rest.
+            match self.end_lease(worker, lease, settles).await {
+                Ok(turned) => recovered += (all - turned.lost.len()) as u32,
+                Err(error) if is_locked(&error) => {
+                    if locked.is_empty() {
+                        self.shared.recovered.store(lease, Ordering::Relaxed);
+                    }
+                    locked.push(error);
+                    locked_keys.extend(keys);
+                    if locked.len() >= MOST_IN_VAIN {
+                        break;
+                    }
+                }
+                Err(error) => return Err(error),
             }
         }
+        locked.pop().map_or(Ok(recovered), Err)
     }
 
     pub(super) async fn take_back(&self, worker: WorkerId, known: Vec<i64>) -> Result<u32, StoreError> {
         let unknown = self.job(Line::Upkeep, move |_, session| async move {
-            let leases = session.query(UNKNOWN, [&worker.0, &known]).await?;
+            let turns = session.query(AWAIT_TURNS, [&worker.0]);
+            let (_, leases) = flight!(turns, session.query(UNKNOWN, [&worker.0, &known]))?;
             settles(&session, &leases, &End::Returned).await
         });
         let mut returned = 0;
@@ -209,8 +253,8 @@ impl Postgres {
     }
 
     pub(super) async fn renew(&self, worker: WorkerId) -> Result<bool, StoreError> {
-        // Not among the rest, where somebody may count a long line, nor with the upkeep, which waits for rows that others have: either may take
-        // longer than a lease lasts.
+        // Not among the rest, where somebody may count a long line, nor with the upkeep, which waits for rows that
+        // others have: either may take longer than a lease lasts.
         let renewed = self.job(Line::Beats, move |shared, mut session| async move {
             // A renewal that is lost with the server shortens a lease, and no more: nobody waits for the disk.
             let renew = format!(
@@ -244,7 +288,11 @@ impl Postgres {
             remove.map(drop).map_err(failed("made a worker unknown"))
         })
         .await?;
-        self.recover().await.map(drop)
+        match self.recover().await {
+            // That may be others' work, and whoever keeps up next sees to it.
+            Err(error) if !is_locked(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -252,16 +300,36 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
     let told = shared.told_time();
     let tables = session.query(identity::TABLES, []).await?;
     shared.known.judge_tables(tables.first().map_or("", |row| row.get(0)))?;
-    let due = join_lines(&mut session, (DUE, PLACE), told).await?;
-    let given_up = join_lines(&mut session, (LATE, GIVE_UP), told).await?;
-    let expired = session.query(EXPIRE, [&told, &BATCH]).await?.len() as u32;
-    session.query(WAKE_LANES, [&told, &BATCH]).await?;
-    mind_the_clock(shared, &session, told).await?;
-    session.query(BURY, [&told, &BATCH]).await?;
-    session.query(FORGET, [&told, &BATCH, &super::columns::nanos(DEAD_KEPT)]).await?;
-    sweep(shared, &mut session).await?;
+    let mut locked = None;
+    let due = later(join_lines(&mut session, (DUE, PLACE), told).await, &mut session, &mut locked).await?;
+    let given_up =
+        later(join_lines(&mut session, (LATE, GIVE_UP), told).await, &mut session, &mut locked).await?;
+    let expired = later(session.query(EXPIRE, [&told, &BATCH]).await, &mut session, &mut locked).await?;
+    later(session.query(WAKE_LANES, [&told, &BATCH]).await, &mut session, &mut locked).await?;
+    later(mind_the_clock(shared, &session, told).await, &mut session, &mut locked).await?;
+    later(session.query(BURY, [&told, &BATCH]).await, &mut session, &mut locked).await?;
+    let kept = super::columns::nanos(DEAD_KEPT);
+    later(session.query(FORGET, [&told, &BATCH, &kept]).await, &mut session, &mut locked).await?;
+    later(sweep(shared, &mut session).await, &mut session, &mut locked).await?;
     let next = wait(&session.query(NEXT, [&told]).await?);
-    Ok(Kept { due, expired, recovered: given_up, next })
+    let kept = Kept { due, expired: expired.len() as u32, recovered: given_up, next };
+    locked.map_or(Ok(kept), Err)
+}
+
+/// What came of a step. One that waited in vain for a lock that somebody has is left to the next round, and the others go on.
+async fn later<T: Default>(
+    came: Result<T, StoreError>,
+    session: &mut Lease,
+    locked: &mut Option<StoreError>,
+) -> Result<T, StoreError> {
+    match came {
+        Err(error) if is_locked(&error) => {
+            session.roll_back().await;
+            *locked = Some(error);
+            Ok(T::default())
+        }
+        came => came,
+    }
 }
 
 /// How long it is until a moment, if there is one.
@@ -270,13 +338,14 @@ fn wait(next: &[Row]) -> Option<Duration> {
     nanos.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()))
 }
 
-/// Moments that were reckoned before the clock was set back are not waited for. Whether it was while nobody looked, nobody knows: so those
-/// that are not soon are looked at when a process begins.
+/// Moments that were reckoned before the clock was set back are not waited for. Whether it was while nobody looked,
+/// nobody knows: so those that are not soon are looked at when a process begins.
 async fn mind_the_clock(shared: &Shared, session: &Lease, told: Option<i64>) -> Result<(), StoreError> {
     session.query(CLAMP_LEASES, [&told]).await?;
     let asked = shared.passed();
     let now: i64 = session.query(NOW, [&told]).await?.first().map_or(0, |row| row.get(0));
-    // However long the answer took, it took none of what passed before it: so a server that is slow is not taken for a clock that was set.
+    // However long the answer took, it took none of what passed before it: so a server that is slow is not taken for a
+    // clock that was set.
     let (look, answered) = (Look { showed: rows::tick(now), passed: asked }, shared.passed());
     let seen = || shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
     let (before, note) = (*seen(), |look: Look| *seen() = Some(look));

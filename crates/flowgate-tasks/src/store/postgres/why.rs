@@ -16,35 +16,45 @@ use crate::{
         Elsewhere, Holder, MOST_COUNTED, Of, Standing, State, StoreError, TaskLook, WorkerId, WorkerLook,
     },
     task::TaskId,
-    terms,
 };
 
 const OF: &str = "($1::text IS NULL OR queues.name = $1) AND ($2::text IS NULL OR keys.name = $2)";
-const HOLDERS: &str = "SELECT held.id, held.attempt, held.weight, held.record, queues.name AS queue, keys.name AS key, worker, now_ns($4::bigint) - since AS held_for, ahead_until IS NOT NULL AS at_hand \
-    FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, weights, records) AS held (id, lane, attempt, weight, record) \
+const HOLDERS: &str = "SELECT held.id, held.attempt, held.weight, held.record, queues.name AS queue, keys.name AS key, \
+    worker, now_ns($4::bigint) - since AS held_for, ahead_until IS NOT NULL AS at_hand \
+    FROM leases CROSS JOIN LATERAL unnest(ids, leases.lanes, attempts, weights, records) AS held (id, lane, attempt, \
+    weight, record) \
     JOIN lanes ON lanes.id = held.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     WHERE held.id <> ALL(done) AND ($5::bigint IS NULL OR $5 = ANY(ids)) AND ($5::bigint IS NULL OR held.id = $5) AND ";
-/// Of each lane no more than are asked for: what waits behind them is neither read nor sorted. Delayed ones where too few stand in line.
+/// Of each lane no more than are asked for: what waits behind them is neither read nor sorted. Delayed ones where too
+/// few stand in line.
 const LINE: &str = "SELECT tasks.id, queues.name AS queue, keys.name AS key, lanes.priority, attempt, record, due_at, \
-    (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND (ahead.place, ahead.id) < (tasks.place, tasks.id)) AS ahead, now_ns($4::bigint) AS now \
+    (SELECT count(*) FROM tasks AS ahead WHERE ahead.lane = tasks.lane AND (ahead.place, ahead.id) < (tasks.place, \
+    tasks.id)) AS ahead, now_ns($4::bigint) AS now \
     FROM lanes JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key CROSS JOIN LATERAL (\
     SELECT * FROM ((SELECT * FROM tasks WHERE lane = lanes.id AND place IS NOT NULL ORDER BY place, id LIMIT $3) UNION ALL \
-    (SELECT * FROM tasks WHERE lane = lanes.id AND place IS NULL ORDER BY due_at, id LIMIT $3)) AS parts LIMIT $3) AS tasks WHERE $5::bigint IS NULL AND ";
+    (SELECT * FROM tasks WHERE lane = lanes.id AND place IS NULL ORDER BY due_at, id LIMIT $3)) AS parts LIMIT $3) AS \
+    tasks WHERE $5::bigint IS NULL AND ";
 const STANDING: &str = "SELECT now_ns($2::bigint) AS now, tasks.weight, tasks.good_until, lanes.limits, lanes.key, \
     in_use, paused, pinned, sent, latest, rates, \
     (SELECT count(*) FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \
-    WHERE others.key = lanes.key AND (ahead.place, ahead.id) < (coalesce(tasks.place, 9223372036854775807), tasks.id)) AS ahead_in_key, \
+    WHERE others.key = lanes.key AND (ahead.place, ahead.id) < (coalesce(tasks.place, 9223372036854775807), tasks.id)) \
+    AS ahead_in_key, \
     (SELECT count(*) FROM (SELECT FROM lanes AS others JOIN tasks AS ahead ON ahead.lane = others.id \
     WHERE others.queue = lanes.queue AND ahead.place IS NOT NULL AND (others.priority < lanes.priority \
-    OR others.priority = lanes.priority AND (ahead.place, ahead.id) < (coalesce(tasks.place, 9223372036854775807), tasks.id)) LIMIT $3) AS counted) AS ahead_in_queue \
+    OR others.priority = lanes.priority AND (ahead.place, ahead.id) < (coalesce(tasks.place, 9223372036854775807), \
+    tasks.id)) LIMIT $3) AS counted) AS ahead_in_queue \
     FROM tasks JOIN lanes ON lanes.id = tasks.lane LEFT JOIN keys ON keys.id = lanes.key WHERE tasks.id = $1";
 /// What is ready in queues that are served before the task's own.
-const ELSEWHERE: &str = "SELECT name, ready FROM (SELECT queues.name, (SELECT count(*) FROM (SELECT FROM lanes JOIN tasks ON tasks.lane = lanes.id \
-    WHERE lanes.queue = queues.id AND lanes.state = 1 AND place IS NOT NULL LIMIT $2) AS counted) AS ready FROM queues WHERE NOT paused \
-    AND priority < (SELECT queues.priority FROM queues JOIN lanes ON lanes.queue = queues.id JOIN tasks ON tasks.lane = lanes.id WHERE tasks.id = $1)) AS better \
+const ELSEWHERE: &str = "SELECT name, ready FROM (SELECT queues.name, (SELECT count(*) FROM (SELECT FROM lanes JOIN \
+    tasks ON tasks.lane = lanes.id \
+    WHERE lanes.queue = queues.id AND lanes.state = 1 AND place IS NOT NULL LIMIT $2) AS counted) AS ready FROM queues \
+    WHERE NOT paused \
+    AND priority < (SELECT queues.priority FROM queues JOIN lanes ON lanes.queue = queues.id JOIN tasks ON tasks.lane \
+    = lanes.id WHERE tasks.id = $1)) AS better \
     WHERE ready > 0";
 const WORKERS: &str = "SELECT id, name, slots, lease_until, now_ns($1::bigint) AS now, \
-    coalesce((SELECT array_agg(queues.name ORDER BY queues.name) FROM queues WHERE queues.id = ANY(workers.queues)), '{}') AS served, \
+    coalesce((SELECT array_agg(queues.name ORDER BY queues.name) FROM queues WHERE queues.id = ANY(workers.queues)), \
+    '{}') AS served, \
     (SELECT coalesce(sum(cardinality(ids) - cardinality(done)), 0)::bigint FROM leases WHERE leases.worker = workers.id \
     AND ahead_until IS NULL) AS held, \
     (SELECT count(*) FROM leases WHERE leases.worker = workers.id AND ahead_until IS NOT NULL) AS ahead \
@@ -118,33 +128,19 @@ impl Postgres {
             let elsewhere = elsewhere.map_err(failed("looked at the queues before a task's"))?;
             let now = tick(row.get("now"));
             let weight = row.get::<_, i32>("weight").cast_unsigned();
-            let own = terms::from_text(row.get("limits"))?;
-            let (in_force, hold, in_use, resting, rate) = match row.get::<_, Option<i64>>("key") {
-                None => (None, None, 0, None, None),
-                Some(id) => {
-                    let key = rows::key(&row, id)?;
-                    let in_force = key.in_force(own);
-                    let hold = key.hold_weight(in_force.as_ref(), weight, now);
-                    let in_use = row.get::<_, i32>("in_use").cast_unsigned();
-                    let rate = key.rate_left(in_force.as_ref(), now);
-                    (in_force, hold, in_use, key.ledger.resting(now), rate)
-                }
-            };
+            let key = row.get::<_, Option<i64>>("key").map(|id| rows::key(&row, id));
+            let under = key.map(|key| key.holding(row.get("limits"), weight, now)).unwrap_or_default();
             Ok(Some(Standing {
                 now,
                 weight,
                 good_until: row.get::<_, Option<i64>>("good_until").map(tick),
-                in_force,
-                hold,
-                resting,
-                in_use,
+                under,
                 ahead_in_key: row.get::<_, i64>("ahead_in_key").cast_unsigned(),
                 ahead_in_queue: row.get::<_, i64>("ahead_in_queue").cast_unsigned(),
                 ahead_elsewhere: elsewhere
                     .iter()
                     .map(|row| Elsewhere { queue: row.get(0), ready: row.get::<_, i64>(1).cast_unsigned() })
                     .collect(),
-                rate,
             }))
         })
         .await

@@ -29,7 +29,8 @@ const WRITE_LANES: &str = "WITH told AS (SELECT lanes.id, told.state, told.wake_
     UPDATE lanes SET state = told.state, wake_at = told.wake_at FROM told WHERE lanes.id = told.id";
 const WRITE_CLUSTER: &str = "UPDATE cluster SET in_use = greatest(0, in_use + $1) WHERE cap IS NOT NULL";
 const WRITE_QUEUES: &str = "WITH told AS (SELECT queues.id, told.change FROM queues \
-    JOIN unnest($1::bigint[], $2::int[]) AS told (id, change) ON queues.id = told.id ORDER BY queues.id FOR NO KEY UPDATE OF queues) \
+    JOIN unnest($1::bigint[], $2::int[]) AS told (id, change) ON queues.id = told.id ORDER BY queues.id FOR NO KEY \
+    UPDATE OF queues) \
     UPDATE queues SET in_use = greatest(0, in_use + told.change) FROM told WHERE queues.id = told.id AND queues.max IS NOT NULL";
 const ENDED: &str = "SELECT pg_notify('flowgate', 'e' || id) FROM unnest($1::bigint[]) AS ended (id)";
 const WAKE: &str = "SELECT pg_notify('flowgate', 'w')";
@@ -144,8 +145,8 @@ impl Changes {
         self.rests_until.map(|until| until.since(now))
     }
 
-    /// Beside what was said of lanes and counted of keys. `stuck` are lanes whose head is too heavy for the room its key has, `left` those
-    /// that were idle and are not any more.
+    /// Beside what was said of lanes and counted of keys. `stuck` are lanes whose head is too heavy for the room its
+    /// key has, `left` those that were idle and are not any more.
     pub(super) fn of(
         scene: &Scene,
         (were, counted): (&[Option<LaneState>], &[(u32, Ledger)]),

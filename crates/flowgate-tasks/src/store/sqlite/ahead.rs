@@ -16,7 +16,6 @@ use crate::{
     plan::{Candidate, Counter, Grant, Key, Scene},
     store::{Ahead, Claimed, Place, WorkerId},
     task::TaskId,
-    terms,
 };
 
 /// No claim ahead looks at more lanes than these.
@@ -42,8 +41,8 @@ pub(super) fn take(
     Ok(taken)
 }
 
-/// Of the lanes without a key, in the order in which they are served: those of queues of which the worker holds something, and that
-/// are not beyond a cap that was lowered.
+/// Of the lanes without a key, in the order in which they are served: those of queues of which the worker holds
+/// something, and that are not beyond a cap that was lowered.
 fn plain(hand: &mut Hand<'_>, worker: WorkerId, most: u32) -> Result<Vec<Claimed>, Fault> {
     let riding = leases::queues_of(hand.db, worker)?;
     let sql = "SELECT lanes.id, lanes.queue, lanes.priority FROM lanes JOIN queues ON queues.id = lanes.queue
@@ -55,7 +54,14 @@ fn plain(hand: &mut Hand<'_>, worker: WorkerId, most: u32) -> Result<Vec<Claimed
     while let Some(row) = rows.next()? {
         let queue: i64 = row.get(1)?;
         if riding.contains(&queue) && found.len() < MOST_LANES as usize {
-            found.push(Candidate { id: row.get(0)?, queue, key: None, priority: row.get(2)?, own: None });
+            found.push(Candidate {
+                id: row.get(0)?,
+                queue,
+                key: None,
+                priority: row.get(2)?,
+                own: None,
+                unread: None,
+            });
         }
     }
     drop(rows);
@@ -81,8 +87,8 @@ fn take_all(hand: &Hand<'_>, scene: &Scene, lane: usize, count: u32) -> Result<c
     claim::take(hand, scene, Grant { lane, count, room: u32::MAX }, &mut usize::MAX.clone())
 }
 
-/// Where all that runs of a key runs in the worker, the key is full, and nobody else has anything of it at hand: one for each that
-/// runs, of one slot.
+/// Where all that runs of a key runs in the worker, the key is full, and nobody else has anything of it at hand: one
+/// for each that runs, of one slot.
 fn of_keys(hand: &mut Hand<'_>, worker: WorkerId, most: u32) -> Result<Vec<Claimed>, Fault> {
     let mut taken: Vec<Claimed> = Vec::new();
     for ((key, queue), riding) in leases::keys_of(hand.db, worker)? {
@@ -106,7 +112,9 @@ fn of_keys(hand: &mut Hand<'_>, worker: WorkerId, most: u32) -> Result<Vec<Claim
 
 /// The one lane of a full key, of which nothing runs but this much.
 fn full_lane(hand: &Hand<'_>, key: i64, queue: i64, weight: u32) -> Result<Option<(Scene, usize)>, Fault> {
-    let sql = "SELECT lanes.id, lanes.queue, lanes.limits, keys.in_use, keys.paused, keys.pinned, keys.sent, keys.latest, keys.rates,
+    let sql =
+        "SELECT lanes.id, lanes.queue, lanes.limits, keys.in_use, keys.paused, keys.pinned, keys.sent, \
+        keys.latest, keys.rates,
             lanes.priority, queues.paused
         FROM lanes JOIN keys ON keys.id = lanes.key JOIN queues ON queues.id = lanes.queue
         WHERE lanes.key = ?1 AND lanes.state <> 0";
@@ -120,8 +128,8 @@ fn full_lane(hand: &Hand<'_>, key: i64, queue: i64, weight: u32) -> Result<Optio
         if row.get(10)? || row.get::<_, i64>(1)? != queue {
             return Ok(None);
         }
-        let own = terms::from_text(row.get_ref(2)?.as_str().unwrap_or_default())?;
-        lanes.push(Candidate { id: row.get(0)?, queue, key: Some(0), priority: row.get(9)?, own });
+        let limits = row.get_ref(2)?.as_str().unwrap_or_default();
+        lanes.push(Candidate::read(row.get(0)?, queue, Some(0), row.get(9)?, limits));
     }
     drop(rows);
     let scene = scene(hand, keys, lanes);
@@ -188,8 +196,8 @@ pub(super) fn count(hand: &mut Hand<'_>, started: &Started) -> Result<(), Fault>
     Ok(())
 }
 
-/// Each that starts takes the place of one that ended, so that no count grows; one that has ended by now, its own. One that takes nobody's
-/// goes back to its line: gives those.
+/// Each that starts takes the place of one that ended, so that no count grows; one that has ended by now, its own. One
+/// that takes nobody's goes back to its line: gives those.
 pub(super) fn refuse(hand: &mut Hand<'_>, started: Started, settled: &Settled) -> Result<Vec<TaskId>, Fault> {
     let (mut queues, mut keys) = (settled.queues.clone(), settled.keys.clone());
     let left = |places: &BTreeMap<i64, u32>, of: i64| places.get(&of).copied().unwrap_or(0);

@@ -5,17 +5,15 @@
 
 use std::collections::HashMap;
 
-use flowgate_core::{Limits, Tick};
+use flowgate_core::Tick;
 use rusqlite::{Connection, Row};
 
 use super::error::Fault;
 use crate::{
     SERVER_QUEUE,
     clock::Look,
-    ledger::Ledger,
     plan::{Candidate, Counter, Key, Queue, Scene},
     store::Want,
-    terms,
 };
 
 /// At most so many lanes are looked at in a turn, and twice as many as it wants tasks: some may be held.
@@ -161,8 +159,8 @@ impl Loader<'_> {
                 0 => None,
                 key => Some(self.key(key, row)?),
             };
-            let own = terms::from_text(row.get_ref(2)?.as_str().unwrap_or_default())?;
-            self.scene.lanes.push(Candidate { id: row.get(0)?, queue, key, priority, own });
+            let limits = row.get_ref(2)?.as_str().unwrap_or_default();
+            self.scene.lanes.push(Candidate::read(row.get(0)?, queue, key, priority, limits));
         }
         Ok(())
     }
@@ -180,17 +178,8 @@ impl Loader<'_> {
 
 /// A key's row, from its fourth column on.
 pub(super) fn read_key(id: i64, row: &Row<'_>) -> Result<Key, Fault> {
-    let limits = |column: usize| -> Result<Option<Limits>, Fault> {
-        let text = row.get_ref(column)?.as_str_or_null().unwrap_or_default();
-        Ok(terms::from_text(text.unwrap_or_default())?)
-    };
-    let is_latest: bool = row.get(7)?;
-    Ok(Key {
-        id,
-        in_use: row.get(3)?,
-        is_paused: row.get(4)?,
-        pinned: limits(5)?,
-        latest: if is_latest { limits(6)? } else { None },
-        ledger: Ledger::read(row.get_ref(8)?.as_str().unwrap_or_default()),
-    })
+    let pinned = row.get_ref(5)?.as_str_or_null().unwrap_or(Some("not a text"));
+    let sent = row.get_ref(6)?.as_str().unwrap_or("not a text");
+    let rates = row.get_ref(8)?.as_str().unwrap_or_default();
+    Ok(Key::read(id, row.get(3)?, row.get(4)?, (pinned, sent, row.get(7)?), rates))
 }

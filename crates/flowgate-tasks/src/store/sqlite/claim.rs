@@ -11,7 +11,7 @@ use super::{candidates, error::Fault, lanes, lanes::moment, leases, settle::Back
 use crate::{
     ledger::Ledger,
     plan::{Grant, Key, LaneState, Plan, Scene},
-    store::{Again, Claimed, MOST_BYTES, Place, Wake, Want, WorkerId},
+    store::{Again, Claimed, MOST_BYTES, Place, Unread, Wake, Want, WorkerId},
     task::TaskId,
 };
 
@@ -32,8 +32,9 @@ pub(super) fn claim(
     worker: WorkerId,
     (served, want): (&[i64], Want),
     back: &mut Back,
-) -> Result<(Vec<Claimed>, Again), Fault> {
+) -> Result<(Vec<Claimed>, Again, Vec<Unread>), Fault> {
     let (mut scene, has_more) = candidates::load(hand.db, hand.cursors, hand.now, served, want)?;
+    let unread = named(hand.db, scene.unread())?;
     let mut claimed = Vec::new();
     let counted: Vec<(u32, Ledger)> = scene.keys.iter().map(|key| (key.in_use, key.ledger.clone())).collect();
     for key in &mut scene.keys {
@@ -59,7 +60,17 @@ pub(super) fn claim(
     let is_full = scene.budget == 0 || scene.queues.iter().any(|queue| queue.quota == 0);
     let is_worth_it = !claimed.is_empty() || scene.lanes.is_empty();
     let again = (has_more || is_cut_short || is_full && !scene.lanes.is_empty()) && is_worth_it;
-    Ok((claimed, if again { Again::Now } else { Again::WhenWoken }))
+    Ok((claimed, if again { Again::Now } else { Again::WhenWoken }, unread))
+}
+
+/// Whose limits these are that cannot be read.
+fn named(db: &Connection, unread: Vec<(i64, String)>) -> Result<Vec<Unread>, Fault> {
+    let named = |(key, text): (i64, String)| {
+        let name =
+            db.prepare_cached("SELECT name FROM keys WHERE id = ?1")?.query_row([key], |row| row.get(0));
+        Ok(Unread { key: name?, text })
+    };
+    unread.into_iter().map(named).collect()
 }
 
 /// One round, of so many bytes at most. Lanes that have nothing more to give now leave the scene.
@@ -107,8 +118,8 @@ fn carry_out(
     Ok(())
 }
 
-/// Takes what was granted from the head of a lane, while any of these bytes are left: the last one may be larger. A head that is too heavy waits,
-/// and nobody overtakes it.
+/// Takes what was granted from the head of a lane, while any of these bytes are left: the last one may be larger. A
+/// head that is too heavy waits, and nobody overtakes it.
 pub(super) fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant, bytes: &mut usize) -> Result<Taken, Fault> {
     let lane = &scene.lanes[grant.lane];
     let place = Place { lane: lane.id, queue: lane.queue, key: lane.key.map(|key| scene.keys[key].id) };
@@ -151,8 +162,8 @@ pub(super) fn take(hand: &Hand<'_>, scene: &Scene, grant: Grant, bytes: &mut usi
     Ok(Taken { tasks, state })
 }
 
-/// Writes down what the tasks taken hold of the cluster, of queues and of keys. Of a key that a busy worker settles and claims again nothing
-/// has changed.
+/// Writes down what the tasks taken hold of the cluster, of queues and of keys. Of a key that a busy worker settles and
+/// claims again nothing has changed.
 fn write(db: &Connection, scene: &Scene, counted: &[(u32, Ledger)]) -> Result<(), Fault> {
     if scene.cluster.cap.is_some() && scene.cluster.taken > 0 {
         let in_use = scene.cluster.in_use + scene.cluster.taken;

@@ -1,14 +1,10 @@
 //! Lists of keys. A page costs the same however many keys there are, and however long their lines.
 
-use flowgate_core::{Limits, Tick};
+use flowgate_core::Tick;
 use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
 
 use super::{error::Fault, look};
-use crate::{
-    ledger::Ledger,
-    store::{Census, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED},
-    terms,
-};
+use crate::store::{Census, KeyPage, KeyQuery, KeySort, KeySpent, MOST_COUNTED};
 
 /// A page looks at so many names at most.
 const LOOKED_AT: u32 = 100_000;
@@ -58,10 +54,7 @@ pub(super) fn spent(db: &Connection, name: &str, most: u32, now: Tick) -> Result
     let Some(key) = look::key_counted(db, name, most)? else { return Ok(None) };
     let rates: String =
         db.prepare_cached("SELECT rates FROM keys WHERE name = ?1")?.query_row([name], |row| row.get(0))?;
-    let ledger = Ledger::read(&rates);
-    let limits = terms::in_force(key.pinned, key.sent);
-    let rate = limits.as_ref().and_then(Limits::rate).map(|rate| rate.look(ledger.spent(rate, now), now));
-    Ok(Some(KeySpent { key, rate }))
+    Ok(Some(KeySpent::of(key, &rates, now)))
 }
 
 /// How much there is.

@@ -26,8 +26,8 @@ pub(super) fn tick(moment: i64) -> Tick {
     Tick::from_nanos(u64::try_from(moment).unwrap_or(0))
 }
 
-/// Takes `count` numbers and gives the one before them. There is one writer, so it may look first: what an update returns goes by a table
-/// of its own, which costs more than both.
+/// Takes `count` numbers and gives the one before them. There is one writer, so it may look first: what an update
+/// returns goes by a table of its own, which costs more than both.
 pub(super) fn take_numbers(db: &Connection, count: u32) -> Result<i64, Fault> {
     let last = db.prepare_cached("SELECT last FROM numbers")?.query_row([], |row| row.get(0))?;
     db.prepare_cached("UPDATE numbers SET last = last + ?1")?.execute([count])?;
@@ -104,8 +104,8 @@ pub(super) fn set(db: &Connection, lane: i64, state: i64, wake_at: Option<Tick>)
     Ok(())
 }
 
-/// Slots of a key came back: the lanes it held are looked at again. Mostly it held none, and to see that costs less than an update
-/// that finds nothing.
+/// Slots of a key came back: the lanes it held are looked at again. Mostly it held none, and to see that costs less
+/// than an update that finds nothing.
 pub(super) fn release(db: &Connection, key: i64) -> Result<(), Fault> {
     if db.prepare_cached("SELECT 1 FROM lanes WHERE key = ?1 AND state = 2")?.exists([key])? {
         db.prepare_cached("UPDATE lanes SET state = 1 WHERE key = ?1 AND state = 2")?.execute([key])?;

@@ -13,8 +13,8 @@ use crate::{
     terms,
 };
 
-/// Everybody looks again, and hands back what is at hand of this key, or of any. Other processes find it where they look for cancellations, under
-/// a number that no task has.
+/// Everybody looks again, and hands back what is at hand of this key, or of any. Other processes find it where they
+/// look for cancellations, under a number that no task has.
 fn tell(hand: &mut Hand<'_>, key: Option<i64>) -> Result<(), Fault> {
     let sql = "INSERT OR REPLACE INTO cancels (task, until) VALUES (?1, ?2)";
     let until = moment(hand.now.after(CANCELLING));
@@ -82,7 +82,7 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
         KeyChange::Halves { max, rate } => {
             let sql = "SELECT pinned FROM keys WHERE id = ?1";
             let known: Option<String> = hand.db.prepare_cached(sql)?.query_row([id], |row| row.get(0))?;
-            let known = known.map(|text| terms::from_text(&text)).transpose()?.flatten();
+            let known = known.and_then(|text| terms::read(&text).0);
             let pinned = pins::changed(known, *max, *rate)?.map(|limits| terms::to_text(Some(&limits)));
             set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &pinned)?;
             if matches!(rate, Half::Pin(_)) {

@@ -15,15 +15,15 @@ const GONE: [io::ErrorKind; 2] = [io::ErrorKind::NotFound, io::ErrorKind::NotADi
 /// Open for as long as the store is.
 pub(super) struct Log {
     file: File,
-    /// The store's own file, this one, and that by which processes agree on what is in this one, as they were found: with one of its own,
-    /// another process would write over what is here.
+    /// The store's own file, this one, and that by which processes agree on what is in this one, as they were found:
+    /// with one of its own, another process would write over what is here.
     found: Vec<(PathBuf, Identity)>,
 }
 
 impl Log {
-    /// That of the store in this file, whose name is as SQLite has it: where a link was given, what it leads to. It is there for as long as
-    /// a connection is open that has written, and no lock of SQLite is on it: those a process has on a file end when it closes that
-    /// file anywhere.
+    /// That of the store in this file, whose name is as SQLite has it: where a link was given, what it leads to. It is
+    /// there for as long as a connection is open that has written, and no lock of SQLite is on it: those a process has
+    /// on a file end when it closes that file anywhere.
     pub(super) fn of(store: &Path) -> io::Result<Self> {
         let beside = |end| {
             let mut name = store.as_os_str().to_owned();

@@ -10,7 +10,7 @@ use crate::{
     record::Record,
     store::{KeyLook, QueueLimits, QueueLook, State, TaskLook},
     task::TaskId,
-    terms,
+    terms::KeyTerms,
 };
 
 /// What is known of a key.
@@ -30,16 +30,19 @@ pub(super) fn key_counted(db: &Connection, name: &str, most: u32) -> Result<Opti
         (SELECT count(*) FROM (SELECT 1 FROM lanes JOIN tasks ON tasks.lane = lanes.id
             WHERE lanes.key = ?1 AND place IS NULL LIMIT ?2))";
     let (waiting, delayed) = db.prepare_cached(sql)?.query_row(params![id, most], counts)?;
-    let pinned: Option<String> = row.get(3)?;
+    let (pinned, sent): (Option<String>, String) = (row.get(3)?, row.get(4)?);
+    let is_latest = row.get(5)?;
+    let KeyTerms { pinned, sent, unread } = KeyTerms::read(pinned.as_deref(), &sent, is_latest);
     Ok(Some(KeyLook {
         key: name.to_owned(),
         in_use: row.get(1)?,
         waiting,
         delayed,
         is_paused: row.get(2)?,
-        pinned: terms::from_text(pinned.as_deref().unwrap_or_default())?,
-        is_latest: row.get(5)?,
-        sent: terms::from_text(&row.get::<_, String>(4)?)?,
+        pinned,
+        is_latest,
+        sent,
+        unread,
     }))
 }
 

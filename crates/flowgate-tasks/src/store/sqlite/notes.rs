@@ -108,8 +108,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads sheets from the newest on until there are enough. What was written together may be on several: so it is read as far as
-    /// the end of a batch.
+    /// Reads sheets from the newest on until there are enough. What was written together may be on several: so it is
+    /// read as far as the end of a batch.
     fn read(&self, db: &Connection, sql: &str, of: impl Params, all: &mut Vec<Note>) -> Result<(), Fault> {
         let enough = all.len() + self.most;
         let mut statement = db.prepare_cached(sql)?;
@@ -131,8 +131,8 @@ impl Reading {
     }
 }
 
-/// Removes notes of tasks that are neither alive nor dead letters. They are looked for up to the first batch that is not old: how far
-/// that is depends on what is kept, not on how long the log is.
+/// Removes notes of tasks that are neither alive nor dead letters. They are looked for up to the first batch that is
+/// not old: how far that is depends on what is kept, not on how long the log is.
 pub(super) fn prune(db: &Connection, before: i64) -> Result<usize, Fault> {
     let sql = "SELECT id, lines FROM sheets WHERE id < coalesce(
         ((SELECT id FROM sheets WHERE latest >= ?1 ORDER BY id LIMIT 1) >> 20) + 1 << 20, 9223372036854775807) ORDER BY id";

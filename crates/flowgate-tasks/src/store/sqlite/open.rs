@@ -23,13 +23,14 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/0009_sheets.sql"),
     include_str!("migrations/0010_short_sheets.sql"),
 ];
-/// Longer than any commit of another process.
+/// Longer than any commit of another process, for those who open the file and those who read it.
 const BUSY: Duration = Duration::from_secs(30);
 /// More than there are statements in this folder.
 const STATEMENTS: usize = 128;
 
-/// Bytes in a page of a new file; one that is there keeps its own. What is written together is large, sheets of notes and the tasks of a
-/// lease, and each page of it costs two calls of the system: with the 4096 bytes of the default, 1.3 of them for a message, and 7 % more of the server's processor time.
+/// Bytes in a page of a new file; one that is there keeps its own. What is written together is large, sheets of notes
+/// and the tasks of a lease, and each page of it costs two calls of the system: with the 4096 bytes of the default, 1.3
+/// of them for a message, and 7 % more of the server's processor time.
 const PAGE: u32 = 8192;
 /// So many bytes of transactions are moved into the file at once.
 const CHECKPOINT: u32 = 32 * 1024 * 1024;
@@ -37,9 +38,9 @@ const CHECKPOINT: u32 = 32 * 1024 * 1024;
 /// Everything about a connection that SQLite does not keep in the file. A commit is not on disk when it returns: see
 /// [`super::disk`].
 ///
-/// The cache is small on purpose: nearly every commit has split a page, and while it does so SQLite gives one the highest number there is,
-/// after which it walks over all of its cache to forget pages behind the end. Of 64 MiB that was an eighth of the writer's time; what is
-/// not in the cache is in the mapped file.
+/// The cache is small on purpose: nearly every commit has split a page, and while it does so SQLite gives one the
+/// highest number there is, after which it walks over all of its cache to forget pages behind the end. Of 64 MiB that
+/// was an eighth of the writer's time; what is not in the cache is in the mapped file.
 const SETTINGS: &str = "
     PRAGMA synchronous = NORMAL;
     PRAGMA temp_store = MEMORY;
@@ -76,8 +77,8 @@ pub(super) fn writer(path: &Path) -> Result<Opened, StoreError> {
     })
 }
 
-/// What about the path keeps it from being opened, where SQLite only says that it cannot. Nothing is opened to find out: who closes
-/// a file gives up all locks that its process has on it.
+/// What about the path keeps it from being opened, where SQLite only says that it cannot. Nothing is opened to find
+/// out: who closes a file gives up all locks that its process has on it.
 fn path_fault(path: &Path, fault: &Fault) -> Option<String> {
     let Fault::Sql(error) = fault else { return None };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -164,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_new_file_has_large_pages_and_an_older_one_keeps_its_own() {
-        // Seen to fail: with the page size told after the switch to WAL; and with the checkpoint left at its default of 1000 pages.
+        // Seen to fail: with the page size told after the switch to WAL; and with the checkpoint left at its default of
+        // 1000 pages.
         let file =
             |name: &str| std::env::temp_dir().join(format!("flowgate-{name}-{}.db", std::process::id()));
         let (new, old) = (file("new"), file("old"));

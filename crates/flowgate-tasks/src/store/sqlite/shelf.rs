@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowgate_core::Tick;
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, blob::Blob, params};
 
 use super::{
     error::Fault,
@@ -14,11 +14,11 @@ use super::{
     upkeep,
 };
 use crate::{
-    record::Record,
+    record::{Parts, Record},
     store::{
-        Arrears, Cancelled, Census, Document, KeyPage, KeyQuery, KeySpent, Leaving, MOST_COUNTED, NewNote,
-        Note, NoteQuery, OLDEST_LOOKED_AT, Reply, Run, RunChange, RunOutcome, RunQuery, RunStep, Shelf,
-        State, TaskLook, WorkerId,
+        Among, Arrears, BEGINNING, Cancelled, Census, Document, KeyPage, KeyQuery, KeySpent, KindOf, Leaving,
+        MOST_COUNTED, NewNote, Note, NoteQuery, OLDEST_LOOKED_AT, Reply, Run, RunChange, RunOutcome,
+        RunQuery, RunStep, Shelf, State, TaskLook, WorkerId,
     },
     task::TaskId,
 };
@@ -124,6 +124,10 @@ impl Shelf for Sqlite {
         self.threads.read("counted what there is", move |db, _| keys::census(db, &without))
     }
 
+    fn count_of(&self, kind: KindOf, among: Among) -> Reply<'_, u64> {
+        self.threads.read("counted tasks of a kind", move |db, _| count_of(db, &kind, &among))
+    }
+
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {
         self.threads.read("looked for what is left undone", move |db, _| arrears(db, &queue))
     }
@@ -178,7 +182,45 @@ fn put(db: &Connection, document: &Document) -> Result<bool, Fault> {
     Ok(db.prepare_cached(sql)?.execute(params![kind, name, body, version])? > 0)
 }
 
-/// Tasks that wait, are delayed or are held.
+/// Reads no more of a record than its first bytes, however long it is: a function of SQL would be given all of it.
+fn count_of(db: &Connection, meant: &KindOf, among: &Among) -> Result<u64, Fault> {
+    let (table, found, queue) = match among {
+        Among::Dead { queue } => {
+            let found = "SELECT id FROM (SELECT id, queue, reason FROM dead ORDER BY id DESC LIMIT ?1)
+                WHERE queue = ?2 AND reason <> 'cancelled'";
+            ("dead", found, queue)
+        }
+        Among::Keyless { queue } => {
+            let found = "SELECT tasks.id FROM lanes JOIN tasks ON tasks.lane = lanes.id WHERE key = 0 AND place IS NOT NULL
+                AND queue = (SELECT id FROM queues WHERE name = ?2) LIMIT ?1";
+            ("tasks", found, queue)
+        }
+    };
+    let mut statement = db.prepare_cached(found)?;
+    let mut rows = statement.query(params![MOST_COUNTED, queue])?;
+    let (mut records, mut bytes, mut count) = (None::<Blob<'_>>, [0; BEGINNING], 0);
+    while let Some(row) = rows.next()? {
+        let id = row.get(0)?;
+        let record = match &mut records {
+            Some(record) => {
+                record.reopen(id)?;
+                record
+            }
+            None => records.insert(db.blob_open("main", table, "record", id, true)?),
+        };
+        let length = record.read_at(&mut bytes, 0)?;
+        count += u64::from(is_meant(&bytes[..length], meant));
+    }
+    Ok(count)
+}
+
+/// Whether a record that begins so is one of these.
+fn is_meant(record: &[u8], KindOf { kind, from, with, without }: &KindOf) -> bool {
+    let Some(parts) = Parts::of(record).ok().filter(|parts| parts.kind == kind) else { return false };
+    let begins = |body: &[u8]| body.starts_with(with) && (without.is_empty() || !body.starts_with(without));
+    parts.body.get(*from..).is_some_and(begins)
+}
+
 /// Neither costs more the more there is: both read the end of a table by its key, and no further than a bound.
 fn arrears(db: &Connection, queue: &str) -> Result<Arrears, Fault> {
     let sql = "SELECT queue, count(*) FROM (SELECT queue FROM dead ORDER BY id DESC LIMIT ?1) GROUP BY queue ORDER BY queue";
@@ -207,6 +249,7 @@ fn unheld(db: &Connection, row: &Row<'_>) -> Result<TaskLook, Fault> {
     Ok(TaskLook { id, queue, key, priority, attempt, state, record })
 }
 
+/// Tasks that wait, are delayed or are held.
 fn live(db: &Connection, after: TaskId, most: u32) -> Result<Vec<TaskLook>, Fault> {
     let sql = "SELECT id, lane, attempt, due_at, record FROM tasks WHERE id > ?1 ORDER BY id LIMIT ?2";
     let mut statement = db.prepare_cached(sql)?;

@@ -45,7 +45,8 @@ pub(super) fn turn(hand: &mut Hand<'_>, worker: WorkerId, turn: Turn) -> Result<
         let queues: String = found.ok_or(StoreError::Gone { worker })?;
         let served: Vec<i64> = queues.split(',').filter_map(|id| id.parse().ok()).collect();
         lanes::wake_due(hand.db, hand.now)?;
-        (turned.claimed, turned.again) = claim::claim(hand, worker, (&served, want), &mut back)?;
+        (turned.claimed, turned.again, turned.unread) =
+            claim::claim(hand, worker, (&served, want), &mut back)?;
         settle::write_back(hand.db, &std::mem::take(&mut back))?;
         let is_full = turned.claimed.len() as u32 == want.slots;
         if let Some(ahead) = turn.ahead.filter(|ahead| ahead.most > 0) {

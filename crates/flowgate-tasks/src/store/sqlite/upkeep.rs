@@ -46,8 +46,8 @@ pub(super) fn upkeep(hand: &mut Hand<'_>) -> Result<Kept, Fault> {
     kept.recovered += ahead::give_up(hand, &late)?;
     kept.due = join(hand)?;
     let mut woken = lanes::wake_due(hand.db, hand.now)?;
-    // Moments that were reckoned before that are not waited for, either. Whether it was while nobody looked, nobody knows: so those
-    // that are not soon are looked at when a process begins.
+    // Moments that were reckoned before that are not waited for, either. Whether it was while nobody looked, nobody
+    // knows: so those that are not soon are looked at when a process begins.
     let doubted = match seen {
         None => Some(moment(hand.now.after(SOON))),
         Some(seen) => look.is_before(&seen).then_some(0),

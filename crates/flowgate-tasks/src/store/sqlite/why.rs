@@ -11,9 +11,8 @@ use super::{
 };
 use crate::{
     record::kind_of,
-    store::{Elsewhere, Holder, MOST_COUNTED, Of, Standing, State, TaskLook, WorkerId, WorkerLook},
+    store::{Elsewhere, Holder, MOST_COUNTED, Of, Standing, State, TaskLook, Under, WorkerId, WorkerLook},
     task::TaskId,
-    terms,
 };
 
 /// Of many lanes no more tasks are remembered than these, or twice as many as are asked for.
@@ -113,16 +112,10 @@ pub(super) fn standing(db: &Connection, id: TaskId, now: Tick) -> Result<Option<
     let Some(row) = rows.next()? else { return Ok(None) };
     let key_id: i64 = row.get(1)?;
     let weight: u32 = row.get(10)?;
-    let own = terms::from_text(row.get_ref(2)?.as_str().unwrap_or_default())?;
-    let (in_force, hold, in_use, resting, rate) = match key_id {
-        0 => (None, None, 0, None, None),
-        id => {
-            let key = read_key(id, row)?;
-            let in_force = key.in_force(own);
-            let hold = key.hold_weight(in_force.as_ref(), weight, now);
-            let rate = key.rate_left(in_force.as_ref(), now);
-            (in_force, hold, row.get(3)?, key.ledger.resting(now), rate)
-        }
+    let limits = row.get_ref(2)?.as_str().unwrap_or_default();
+    let under = match key_id {
+        0 => Under::default(),
+        id => read_key(id, row)?.holding(limits, weight, now),
     };
     let place = row.get::<_, Option<i64>>(9)?.unwrap_or(i64::MAX);
     let count = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<u64, Fault> {
@@ -137,17 +130,13 @@ pub(super) fn standing(db: &Connection, id: TaskId, now: Tick) -> Result<Option<
         now,
         weight,
         good_until: row.get::<_, Option<i64>>(11)?.map(tick),
-        in_force,
-        hold,
-        resting,
-        in_use,
+        under,
         ahead_in_key: if key_id == 0 { 0 } else { count(in_key, &[&key_id, &place])? },
         ahead_in_queue: count(
             in_queue,
             &[&row.get::<_, i64>(12)?, &row.get::<_, i64>(13)?, &place, &MOST_COUNTED],
         )?,
         ahead_elsewhere: elsewhere(db, row.get(12)?)?,
-        rate,
     }))
 }
 

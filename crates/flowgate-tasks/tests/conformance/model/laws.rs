@@ -56,8 +56,8 @@ pub(super) struct Laws {
     pub(super) cap: Option<u32>,
     pub(super) queues: [Queue; QUEUES.len()],
     pub(super) keys: [Key; KEYS.len()],
-    /// What goes back to its line in the turn that is judged. Others of its lane do not come before it; whether those of other lanes do is
-    /// the store's choice.
+    /// What goes back to its line in the turn that is judged. Others of its lane do not come before it; whether those
+    /// of other lanes do is the store's choice.
     pub(super) going_back: BTreeSet<TaskId>,
     last_id: i64,
     joined: u64,
@@ -178,6 +178,20 @@ impl Laws {
     /// Those that the laws would let start, of all.
     pub(super) fn startable(&self) -> Vec<TaskId> {
         self.tasks.keys().copied().filter(|id| self.hold(*id).is_none()).collect()
+    }
+
+    /// Those of its key that should start before it.
+    pub(super) fn overtaken_at_its_key(&self, id: TaskId) -> Vec<TaskId> {
+        let key = self.tasks[&id].sent.key;
+        let is_before = |other: &TaskId| {
+            self.tasks[other].sent.key == key
+                && self.rank(*other) < self.rank(id)
+                && !self.going_back.contains(other)
+        };
+        match key {
+            Some(_) => self.startable().into_iter().filter(is_before).collect(),
+            None => Vec::new(),
+        }
     }
 
     /// What falls due by now: tasks that join, tasks that are too late, and how many of those are both.

@@ -130,13 +130,13 @@ impl<'a> World<'a> {
             return;
         }
         let turned = offered.answer().await.expect("a claim");
-        assert!(turned.claimed.len() <= slots as usize, "more than offered");
-        let mut left = slots - turned.claimed.len() as u32;
-        self.judge(worker, turned.claimed);
+        let mut claimed = turned.claimed;
+        assert!(claimed.len() <= slots as usize, "more than offered");
+        let left = slots - claimed.len() as u32;
         if left > 0 && turned.again != Again::WhenWoken {
-            left -= self.claim(worker, Vec::new(), left).await;
+            claimed.extend(self.ask(self.workers[worker].id, Vec::new(), left).await);
         }
-        if left > 0 {
+        if self.judge(worker, claimed) < slots {
             let missed = self.laws.startable();
             assert_eq!(missed, [], "these may start, and were not claimed with a send\n{:#?}", self.laws);
         }
@@ -177,6 +177,8 @@ impl<'a> World<'a> {
         let mut worst = None;
         for task in &claimed {
             assert_eq!(self.laws.hold(task.id), None, "task {} was claimed\n{:#?}", task.id, self.laws);
+            let overtaken = self.laws.overtaken_at_its_key(task.id);
+            assert_eq!(overtaken, [], "these come before {} of their key\n{:#?}", task.id, self.laws);
             worst = worst.max(Some(self.laws.rank(task.id)));
             self.laws.start(task.id, worker);
             assert_eq!(task.attempt, self.laws.tasks[&task.id].attempt);

@@ -1,8 +1,12 @@
 //! How long to wait before the next attempt.
 //!
-//! Owns the exponential delays and their jitter. It reads no clock.
+//! Owns the jitter of delays that double. It reads no clock.
 
 use std::time::Duration;
+
+use flowgate_core::backoff;
+
+use crate::chance::sound;
 
 /// Delays that double, up to a cap.
 #[derive(Clone, Copy, Debug)]
@@ -16,11 +20,8 @@ impl Backoff {
     /// that those who were refused together do not come back together. It is never less than what the server asked for;
     /// then the chance comes on top, for the server tells all of them the same.
     pub(super) fn delay(&self, attempt: u32, at_least: Duration, random: f64) -> Duration {
-        let doublings = attempt.saturating_sub(1).min(31);
-        let delay = self.first.saturating_mul(1 << doublings).min(self.cap);
-        let half = delay / 2;
-        // A source of chance that says NaN, or more than 1, must not stop or panic anything.
-        let random = if random.is_finite() { random.clamp(0.0, 1.0) } else { 0.0 };
+        let half = backoff(self.first, 2.0, self.cap, attempt) / 2;
+        let random = sound(random);
         half.max(at_least).saturating_add(half.mul_f64(random))
     }
 }

@@ -64,131 +64,133 @@ impl ClientBuilder {
         }
     }
 
-    /// What limits are counted by: requests with the same key share them. Default: the authority (host and port) that the
-    /// request goes to. `None`: the request is passed on as it is, with no retry and no limit.
+    /// Sets what limits are counted by: requests with the same key share them. Default: the authority (host and port)
+    /// that a request goes to. A request for which the function returns `None` is passed on as it is, with no retry
+    /// and no limit.
     pub fn key(mut self, key: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.key = Box::new(key);
         self
     }
 
-    /// How often one request may be sent again: 0 to 100, default 5.
+    /// Sets how often one request may be sent again: 0 to 100, default 5.
     pub fn max_retries(mut self, max_retries: u32) -> Self {
         self.max_retries = max_retries;
         self
     }
 
-    /// The delay before the first retry, which doubles with each further one: 1 ms to 24 h, default 1 s. The upper half of
-    /// each delay is chance.
+    /// Sets the delay before the first retry, which doubles with each further one: 1 ms to 24 h, default 1 s. The
+    /// upper half of each delay is random.
     pub fn first_delay(mut self, first_delay: Duration) -> Self {
         self.backoff.first = first_delay;
         self
     }
 
-    /// The longest delay that doubling leads to: `first_delay` to 24 h, default 30 s. `Retry-After` may ask for more.
+    /// Sets the longest delay that doubling leads to: `first_delay` to 24 h, default 30 s. `Retry-After` may ask for
+    /// more.
     pub fn max_delay(mut self, max_delay: Duration) -> Self {
         self.backoff.cap = max_delay;
         self
     }
 
-    /// The longest wait that a server may ask for: 1 ms to 24 h, default 60 s. A refusal whose `Retry-After` or whose rate's
-    /// reset is further away is not retried; a request that would have to wait longer for a reset is sent then, for the server
-    /// to refuse.
+    /// Sets the longest wait that a server may ask for: 1 ms to 24 h, default 60 s. A refusal whose `Retry-After`, or
+    /// whose rate's reset, is further away is not retried. A request that would have to wait longer for a reset is
+    /// sent at once, for the server to refuse.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = max_wait;
         self
     }
 
-    /// How long all waiting for one request may take together: 1 ms to 24 h, default unlimited. What would end later is not
-    /// begun: a refusal is handed on, and a request that could not be sent at all is [`Error::Deadline`](super::Error). An
-    /// attempt that was sent is never cut short.
+    /// Limits how long all waiting for one request may take together: 1 ms to 24 h, default unlimited. A wait that
+    /// would end later is not begun: a refusal is handed on, and a request that could not be sent at all is
+    /// [`Error::Deadline`](super::Error). An attempt that was sent is never cut short.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// The retry budget: at most this percentage of the requests to a key may be sent again, over the last
-    /// ten seconds. 0 to 100, default 20.
+    /// Sets the retry budget: the share of the requests to a key, in percent over the last ten seconds, that may be
+    /// sent again. 0 to 100, default 20.
     pub fn retry_share(mut self, percent: u32) -> Self {
         self.terms.retry_share = percent;
         self
     }
 
-    /// This many retries in ten seconds are free of the budget, for callers that send little: 0 to 1,000,000,
-    /// default 10.
+    /// Sets how many retries in ten seconds do not count against the budget, for callers that send little: 0 to
+    /// 1,000,000, default 10.
     pub fn retry_reserve(mut self, retries: u32) -> Self {
         self.terms.retry_reserve = retries;
         self
     }
 
-    /// Drops requests before they are sent ([`Error::Throttled`](super::Error)) while a key refuses most of them, with the
-    /// probability (requests − 2 × accepts) / (requests + 1) over the last two minutes. Off by default.
+    /// Drops requests before they are sent ([`Error::Throttled`](super::Error)) while a key refuses most of them,
+    /// with the probability (requests − 2 × accepts) / (requests + 1) over the last two minutes. Off by default.
     pub fn throttle(mut self) -> Self {
         self.terms.is_throttled = true;
         self
     }
 
-    /// At most this many requests in flight for each key, whatever the server allows: 1 to 1,000,000,000.
-    /// Default: as many as the server says, and no limit until it says something. Tell what you know: it
-    /// spares the first burst its refusals.
+    /// Limits how many requests are in flight for each key, whatever the server allows: 1 to 1,000,000,000. Default:
+    /// as many as the server says, and no limit until it says something. If you know the limit, set it: that spares
+    /// the first burst its refusals.
     pub fn max_concurrent(mut self, max_concurrent: u32) -> Self {
         self.terms.pace.ceiling = max_concurrent;
         self
     }
 
-    /// Which share of the server's limit to leave free, in percent: 0 to 100, default 25. While less is left, this client
-    /// slows down; with 0 it only keeps to the limit.
+    /// Sets which share of the server's limit to leave free, in percent: 0 to 100, default 25. While less is left,
+    /// this client slows down; with 0 it only keeps to the limit.
     pub fn headroom(mut self, percent: u32) -> Self {
         self.terms.pace.headroom = percent;
         self
     }
 
-    /// At most this many requests wait for their turn, for each key: 1 to 1,000,000,000, default 10,000.
+    /// Limits how many requests wait for their turn, for each key: 1 to 1,000,000,000, default 10,000.
     pub fn max_queue(mut self, max_queue: u32) -> Self {
         self.terms.max_queue = max_queue;
         self
     }
 
-    /// No request waits longer for a slot than this: 1 ms to 24 h, default 30 s.
+    /// Limits how long a request waits for a slot: 1 ms to 24 h, default 30 s.
     pub fn queue_timeout(mut self, queue_timeout: Duration) -> Self {
         self.terms.queue_timeout = queue_timeout;
         self
     }
 
-    /// At most this many keys are known: 1 to 10,000, default 1,000. The least recently used idle key makes
-    /// room for a new one; if all are in use, a new key is refused.
+    /// Limits how many keys are known: 1 to 10,000, default 1,000. The least recently used idle key makes room for a
+    /// new one; if all are in use, a new key is refused.
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = max_keys;
         self
     }
 
-    /// The codes by which a JSON body says that its request was refused before it ran, in place of the default ones: `RC5026`,
-    /// `RC5013`, `PLATFORM.CONCURRENCY_LIMIT_EXCEEDED` and `PLATFORM.RATE_LIMIT_EXCEEDED`. They are looked for in the member
-    /// `code` of the document and of its member `error`, on responses 429 and 503.
+    /// Sets the codes by which a JSON body says that its request was refused before it ran. Default: `RC5026`,
+    /// `RC5013`, `PLATFORM.CONCURRENCY_LIMIT_EXCEEDED` and `PLATFORM.RATE_LIMIT_EXCEEDED`. They are looked for in the
+    /// member `code` of the document and of its member `error`, on responses 429 and 503.
     pub fn codes<C: Into<String>>(mut self, codes: impl IntoIterator<Item = (C, Limit)>) -> Self {
         self.codes = Codes::new(codes);
         self
     }
 
-    /// How many bytes of a body are read at most to find its code: up to 16 MiB, default 64 KiB. With 0, bodies are not read,
-    /// and only the header `flowgate-refusal` counts.
+    /// Limits how many bytes of a body are read to find its code: up to 16 MiB, default 64 KiB. With 0, bodies are
+    /// not read, and only the header `flowgate-refusal` counts.
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
         self
     }
 
-    /// Hears of every retry, before its wait.
+    /// Calls a function for every retry, before its wait.
     pub fn on_retry(mut self, on_retry: impl Fn(&Retry<'_>) + Send + Sync + 'static) -> Self {
         self.on_retry = Some(Box::new(on_retry));
         self
     }
 
-    /// Where chance comes from: numbers from 0 to 1. For tests that want to know what happens.
+    /// Replaces the random numbers, which are from 0 to 1; for tests.
     pub fn random(mut self, random: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         self.random = Arc::new(random);
         self
     }
 
-    /// The layer, or the first option that is wrong.
+    /// Builds the layer, or returns the first option that is wrong.
     pub fn build(self) -> Result<ClientLayer, OptionError> {
         let ClientBuilder { backoff, terms, .. } = self;
         number("max_retries", self.max_retries, 0..=MOST_RETRIES)?;

@@ -23,8 +23,8 @@ use super::{
 use crate::chance::Random;
 use crate::gate::Gate;
 
-/// A layer for callers of an API with limits: retries what was refused before it ran, as the server asks and within a budget,
-/// and slows down by itself before it comes to that.
+/// A layer for callers of an API with limits. It sends again what was refused before it ran, as the server asks and
+/// within a budget, and slows down by itself before it is refused.
 ///
 /// ```
 /// use flowgate::http::client::ClientLayer;
@@ -55,13 +55,13 @@ pub(super) struct Shared {
 pub(super) type KeyFn = Box<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 pub(super) type RetryFn = Box<dyn Fn(&Retry<'_>) + Send + Sync>;
 
-/// A request is about to be sent again; told before the wait.
+/// A request that is about to be sent again; told before the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry<'a> {
     /// The key of its destination.
     pub key: &'a str,
-    /// Which retry this is: 1 for the first.
+    /// The number of this retry, counted from 1.
     pub attempt: u32,
     /// How long it waits.
     pub delay: Duration,
@@ -72,12 +72,12 @@ pub struct Retry<'a> {
 }
 
 impl ClientLayer {
-    /// A layer with all defaults.
+    /// Creates a layer with default options.
     pub fn new() -> Self {
         ClientLayer::builder().build().expect("the defaults are accepted")
     }
 
-    /// Starts with all defaults.
+    /// Starts building a layer.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::new()
     }
@@ -86,8 +86,8 @@ impl ClientLayer {
         ClientLayer { shared: Arc::new(shared) }
     }
 
-    /// The gate before one destination, to look at or to listen to; `None` if nothing is known of this key. Its `max` is what
-    /// this client allows itself right now.
+    /// Returns the gate before one destination, to look at or to listen to, or `None` if nothing is known of this
+    /// key. Its `max` is what this client allows itself right now.
     pub fn gate(&self, key: &str) -> Option<Gate> {
         self.shared.places.gate(key)
     }

@@ -29,15 +29,14 @@ use crate::{
     shared::KeyedGate,
 };
 
-/// Bounds how many requests are in flight over all servers of a fleet: a plain [`Layer`] on a [shared
-/// gate](crate::shared), for what they have in common, such as a database, or what a client may have under
-/// way. To bound what one server can bear, use a [`ConcurrencyLimit`](super::ConcurrencyLimit).
+/// Limits how many requests are in flight over all servers of a fleet, as a plain [`Layer`] on a [shared
+/// gate](crate::shared): for something that all of them use, such as a database, or for what one client may have
+/// under way. To limit what one server can bear, use a [`ConcurrencyLimit`](super::ConcurrencyLimit).
 ///
-/// A slot is taken before the request's body is read, and held until the response's body has ended or the
-/// client is gone. The gate says who may wait, and for how long: `reject`, `queue` or `timeout`. A gate that
-/// says none of them is an error, for requests would wait in a line without end. While the store does not
-/// answer, requests get 503, or pass uncounted, as the gate's `on_outage` says. A request whose pass is lost
-/// meanwhile goes on.
+/// A slot is taken before the request's body is read, and held until the response's body has ended or the client is
+/// gone. The gate says who may wait, and for how long: `reject`, `queue` or `timeout`. A gate with none of them is an
+/// error, for requests would wait in a line without end. While the store does not answer, requests get 503, or pass
+/// uncounted, as the gate's `on_outage` says. A request whose pass is lost meanwhile goes on.
 ///
 /// ```no_run
 /// use flowgate::{
@@ -74,7 +73,8 @@ pub struct SharedConcurrencyLimitBuilder {
 }
 
 impl SharedConcurrencyLimit {
-    /// Starts with the defaults: one budget for all, 503 with `Retry-After: 1`. The gate has `max` and the line, and keeps the keys.
+    /// Starts building a layer: one budget for all, 503 with `Retry-After: 1`. The gate has `max` and the line, and
+    /// keeps the keys.
     pub fn builder(gate: KeyedGate) -> SharedConcurrencyLimitBuilder {
         let front = FrontBuilder::new(Scope::Global, Answer::default());
         SharedConcurrencyLimitBuilder { front, gate, release: ReleaseAt::Body }
@@ -84,13 +84,13 @@ impl SharedConcurrencyLimit {
 impl SharedConcurrencyLimitBuilder {
     front_options!();
 
-    /// When a slot is given back. Default: at the end of the response's body.
+    /// Sets when a slot is given back. Default: at the end of the response's body.
     pub fn release_at(mut self, release: ReleaseAt) -> Self {
         self.release = release;
         self
     }
 
-    /// The layer, or the first option that is wrong.
+    /// Builds the layer, or returns the first option that is wrong.
     #[track_caller]
     pub fn build(self) -> Result<SharedConcurrencyLimit, OptionError> {
         if self.gate.limits().max().is_none() {

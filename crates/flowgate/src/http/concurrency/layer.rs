@@ -27,9 +27,10 @@ use crate::{
     },
 };
 
-/// Bounds how many requests are in flight: a plain [`Layer`].
+/// Limits how many requests are in flight, as a plain [`Layer`].
 ///
-/// A slot is taken before the request's body is read, and held until the response's body has ended or the client is gone.
+/// A slot is taken before the request's body is read, and held until the response's body has ended or the client is
+/// gone.
 ///
 /// ```
 /// use flowgate::http::{ConcurrencyLimit, Scope};
@@ -61,7 +62,7 @@ pub enum ReleaseAt {
     Headers,
 }
 
-/// In which order those in line are let in.
+/// The order in which waiting requests are let in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Line {
@@ -116,8 +117,8 @@ pub struct ConcurrencyLimitBuilder {
 }
 
 impl ConcurrencyLimit {
-    /// Starts with the defaults: no line (`max_queue` 0), one budget for all, 503 with `Retry-After: 1`. `max_concurrent` has
-    /// to be set.
+    /// Starts building a layer: no line (`max_queue` 0), one budget for all, 503 with `Retry-After: 1`.
+    /// `max_concurrent` has to be set.
     pub fn builder() -> ConcurrencyLimitBuilder {
         ConcurrencyLimitBuilder {
             front: FrontBuilder::new(Scope::Global, Answer::default()),
@@ -129,7 +130,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// The layer's gate right now.
+    /// Returns the state of the layer's gate.
     pub fn look(&self) -> Look {
         match &self.shared.gate {
             Doors::One(gate) => gate.look(),
@@ -137,10 +138,10 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Other limits, at once, for those who wait as well.
+    /// Changes the limits at once, also for requests already waiting.
     ///
-    /// A layer's line has a bound, or there is none. So limits without a bound for it (neither `queue` nor `reject`) say nothing of the line, and what the
-    /// layer does with those it cannot let in stays as it is.
+    /// The line of a layer always has a bound. Limits that set none for it (neither `queue` nor `reject`) leave as it
+    /// is what the layer does with requests that it cannot let in.
     pub fn set_limits(&self, limits: Limits) -> Result<(), OptionError> {
         let limits = self.with_line(limits)?;
         match &self.shared.gate {
@@ -166,8 +167,8 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Pins limits to one key. An error for a layer with one budget for all; `false` if there is no room for another lane. Limits without a bound for
-    /// the line keep the layer's, as with [`set_limits`](Self::set_limits).
+    /// Gives one key limits of its own. An error for a layer with one budget for all; `false` if there is no room for
+    /// another lane. If they set no bound for the line, the layer's stays, as with [`set_limits`](Self::set_limits).
     pub fn pin(&self, key: &str, limits: Limits) -> Result<bool, OptionError> {
         match &self.shared.gate {
             Doors::One(_) => {
@@ -178,7 +179,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// The layer's limits hold for this key again. `false` if none were pinned.
+    /// Removes a key's own limits, so that the layer's apply again. Returns `false` if it had none.
     pub fn unpin(&self, key: &str) -> bool {
         match &self.shared.gate {
             Doors::One(_) => false,
@@ -191,52 +192,52 @@ impl ConcurrencyLimitBuilder {
     front_options!();
     gate_options!();
 
-    /// At most this many requests in flight at once (per key): 1 to 1,000,000,000.
+    /// Allows at most this many requests in flight at once (per key): 1 to 1,000,000,000.
     pub fn max_concurrent(mut self, max: u32) -> Self {
         self.gate = self.gate.max(max);
         self
     }
 
-    /// Lets a rule move the max between its floor and `max_concurrent`, by how long requests take. Responses 503 and 504 of
-    /// the inner service tell it of overload. For the scope `global` only.
+    /// Lets a rule adjust the max between its floor and `max_concurrent`, by how long requests take. Responses 503
+    /// and 504 of the inner service count as overload. Only for the scope `global`.
     pub fn adaptive(mut self, rule: Adaptive) -> Self {
         self.gate = self.gate.adaptive(rule);
         self
     }
 
-    /// At most this many requests may wait (per key). Default 0: a request that finds no free slot is refused
-    /// at once. A quarter of `max_concurrent` wins back nearly all the throughput that refusing alone loses.
+    /// Limits how many requests may wait (per key). Default 0: a request that finds no free slot is refused at once.
+    /// A quarter of `max_concurrent` wins back nearly all the throughput that refusing alone loses.
     pub fn max_queue(mut self, max_queue: u32) -> Self {
         self.max_queue = max_queue;
         self
     }
 
-    /// Nobody waits longer than this. Default: as long as it takes, or until the client is gone.
+    /// Limits how long a request may wait. Default: as long as it takes, or until the client is gone.
     pub fn queue_timeout(mut self, queue_timeout: Duration) -> Self {
         self.gate = self.gate.timeout(queue_timeout);
         self
     }
 
-    /// In which order those in line are let in. Default: first in, first out.
+    /// Sets the order in which waiting requests are let in. Default: first in, first out.
     pub fn line(mut self, line: Line) -> Self {
         self.line = line;
         self
     }
 
-    /// At most this many keys in use at once: 1 to 1,000,000, default 10,000. Not for the scope `global`,
-    /// which has no keys.
+    /// Limits how many keys may be in use at once: 1 to 1,000,000, default 10,000. Not for the scope `global`, which
+    /// has no keys.
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = Some(max_keys);
         self
     }
 
-    /// When a slot is given back. Default: at the end of the response's body.
+    /// Sets when a slot is given back. Default: at the end of the response's body.
     pub fn release_at(mut self, release: ReleaseAt) -> Self {
         self.release = release;
         self
     }
 
-    /// The layer, or the first option that is wrong.
+    /// Builds the layer, or returns the first option that is wrong.
     #[track_caller]
     pub fn build(self) -> Result<ConcurrencyLimit, OptionError> {
         let spot = Spot::here();

@@ -41,19 +41,22 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+    fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let front = &self.shared.front;
-        let (key, mut request) = match front.plain_key(&request) {
-            Some(key) => (Ok(Some(key)), request),
+        let key = match front.plain_key(&request) {
+            Some(key) => Some(key),
             None => {
                 let (parts, body) = request.into_parts();
-                (front.key(&parts), Request::from_parts(parts, body))
+                let key = front.key(&parts);
+                request = Request::from_parts(parts, body);
+                match key {
+                    Ok(key) => key,
+                    Err(response) => return ResponseFuture::refused(*response),
+                }
             }
         };
-        let key = match key {
-            Ok(Some(key)) if front.counts(request.extensions_mut()) => key,
-            Ok(_) => return ResponseFuture::free(&mut self.inner, request, None),
-            Err(response) => return ResponseFuture::refused(*response),
+        let Some(key) = key.filter(|_| front.counts(request.extensions_mut())) else {
+            return ResponseFuture::free(&mut self.inner, request, None);
         };
         // Asked for right here, so that the line is in the order of the calls; who has to wait leaves its waker later.
         match self.shared.enter(&key) {

@@ -28,10 +28,9 @@ use crate::{
     shared::KeyedGate,
 };
 
-/// Bounds how many requests start per period over all servers of a fleet: a plain [`Layer`] on a [shared
-/// gate](crate::shared). Nobody waits in line: a request that comes too early gets 429 and is told when to
-/// come back. While the store does not answer, requests get 503, or pass uncounted, as the gate's `on_outage`
-/// says.
+/// Limits how many requests start per period over all servers of a fleet, as a plain [`Layer`] on a [shared
+/// gate](crate::shared). Nobody waits: a request that comes too early gets 429 and is told when to come back. While
+/// the store does not answer, requests get 503, or pass uncounted, as the gate's `on_outage` says.
 ///
 /// ```no_run
 /// use flowgate::{
@@ -66,7 +65,7 @@ pub struct SharedRateLimitBuilder {
 }
 
 impl SharedRateLimit {
-    /// Starts with the defaults: one budget for all, 429. The gate has the rate, and keeps the keys.
+    /// Starts building a layer: one budget for all, 429. The gate has the rate, and keeps the keys.
     pub fn builder(gate: KeyedGate) -> SharedRateLimitBuilder {
         let answer = Answer::default().status(StatusCode::TOO_MANY_REQUESTS).unwrap_or_default();
         SharedRateLimitBuilder { front: FrontBuilder::new(Scope::Global, answer), gate }
@@ -76,7 +75,7 @@ impl SharedRateLimit {
 impl SharedRateLimitBuilder {
     front_options!();
 
-    /// The layer, or the first option that is wrong.
+    /// Builds the layer, or returns the first option that is wrong.
     pub fn build(self) -> Result<SharedRateLimit, OptionError> {
         if self.gate.limits().rate().is_none() {
             let accepted = "a gate with a `rate`: this layer counts starts alone";

@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// Bounds how many requests start per period: a plain [`Layer`]. Nobody waits: a request that comes too early
-/// gets 429 and is told when to come back.
+/// Limits how many requests start per period, as a plain [`Layer`]. Nobody waits: a request that comes too early gets
+/// 429 and is told when to come back.
 ///
 /// ```
 /// use flowgate::http::{Identity, RateLimit, Scope};
@@ -54,7 +54,7 @@ pub struct RateLimitBuilder {
 }
 
 impl RateLimit {
-    /// Starts with the defaults: one budget for all, 429. `rate` has to be set.
+    /// Starts building a layer: one budget for all, 429. `rate` has to be set.
     pub fn builder() -> RateLimitBuilder {
         let answer = Answer::default().status(StatusCode::TOO_MANY_REQUESTS).unwrap_or_default();
         RateLimitBuilder {
@@ -64,24 +64,24 @@ impl RateLimit {
         }
     }
 
-    /// The layer's gate right now.
+    /// Returns the state of the layer's gate.
     pub fn look(&self) -> Look {
         self.shared.gate.look()
     }
 
-    /// Another rate, at once. An error if the limits have none: then nothing would be limited.
+    /// Changes the rate at once. An error if the limits have no rate, for then nothing would be limited.
     pub fn set_limits(&self, limits: Limits) -> Result<(), OptionError> {
         has_rate(&limits)?;
         self.shared.gate.set_limits(limits)
     }
 
-    /// Pins limits to one key: another rate for one client. `false` if there is no room for another lane.
+    /// Gives one key a rate of its own. `false` if there is no room for another lane.
     pub fn pin(&self, key: &str, limits: Limits) -> Result<bool, OptionError> {
         has_rate(&limits)?;
         self.shared.gate.pin(key_of(key).as_str(), limits)
     }
 
-    /// The layer's limits hold for this key again. `false` if none were pinned.
+    /// Removes a key's own rate, so that the layer's applies again. Returns `false` if it had none.
     pub fn unpin(&self, key: &str) -> bool {
         self.shared.gate.unpin(key_of(key).as_str())
     }
@@ -100,7 +100,7 @@ impl RateLimitBuilder {
     front_options!();
     gate_options!();
 
-    /// At most `rate` requests (per key) per period, counted from the period's first.
+    /// Allows at most `rate` requests (per key) per period, counted from the period's first.
     pub fn rate<P>(mut self, rate: u32, period: P) -> Self
     where
         P: TryInto<Period>,
@@ -110,20 +110,20 @@ impl RateLimitBuilder {
         self
     }
 
-    /// Makes the rate a bucket: refilled steadily, at most `burst` at once.
+    /// Makes the rate a token bucket: it refills steadily, and at most `burst` may start at once.
     pub fn burst(mut self, burst: u32) -> Self {
         self.gate = self.gate.burst(burst);
         self
     }
 
-    /// At most this many keys remembered at once: 1 to 1,000,000, default 10,000. Not for the scope `global`,
-    /// which has no keys.
+    /// Limits how many keys are remembered at once: 1 to 1,000,000, default 10,000. Not for the scope `global`, which
+    /// has no keys.
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = Some(max_keys);
         self
     }
 
-    /// The layer, or the first option that is wrong.
+    /// Builds the layer, or returns the first option that is wrong.
     pub fn build(self) -> Result<RateLimit, OptionError> {
         let front = self.front.build()?;
         let gate = self.gate.scope(front.scope.word()).keyed();

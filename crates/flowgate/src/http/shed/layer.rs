@@ -22,8 +22,8 @@ use crate::{
     sync::{AtomicBool, Ordering},
 };
 
-/// Sheds a rising share of requests while the process is under pressure: a plain [`Layer`], answering 503. The signals are
-/// read on the runtime the first request comes on.
+/// Refuses a rising share of requests, with 503, while the process is under pressure; a plain [`Layer`]. The signals
+/// are read on the runtime that serves the first request.
 ///
 /// ```
 /// use flowgate::http::LoadShed;
@@ -60,64 +60,64 @@ pub struct LoadShedBuilder {
 }
 
 impl LoadShed {
-    /// Starts with nothing watched: at least one signal has to be.
+    /// Starts building a layer that watches nothing yet: at least one signal has to be set.
     pub fn builder() -> LoadShedBuilder {
         let front = FrontBuilder::new(Scope::Global, Answer::default());
         LoadShedBuilder { front, signals: Signals::default(), wrong: None }
     }
 
-    /// The share of requests that is shed right now, from 0 to 1.
+    /// Returns the share of requests that is refused right now, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.shared.share.now()
     }
 }
 
 impl LoadShedBuilder {
-    /// Watches how late the runtime wakes a task that is due: shedding begins at `soft`, and at `hard` all is shed.
+    /// Watches how late the runtime wakes a task: refusals begin at `soft`, and at `hard` everything is refused.
     pub fn runtime_delay(mut self, soft: Duration, hard: Duration) -> Self {
         let ramp = Ramp::new("runtime_delay", soft.as_secs_f64(), hard.as_secs_f64());
         self.signals.delay = self.keep(ramp);
         self
     }
 
-    /// Watches how many bytes of memory are resident, where the system tells (Linux).
+    /// Watches how many bytes of memory are resident, on systems that tell (Linux).
     pub fn rss(mut self, soft: u64, hard: u64) -> Self {
         let ramp = Ramp::new("rss", soft as f64, hard as f64);
         self.signals.rss = self.keep(ramp);
         self
     }
 
-    /// Watches what a function says: the share to shed, from 0 (healthy) to 1.
+    /// Watches what a function returns: the share to refuse, from 0 (healthy) to 1.
     pub fn health(mut self, health: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         self.signals.health = Some(Arc::new(health));
         self
     }
 
-    /// Requests for this path are never shed. `/internal/*` means all below `/internal/`.
+    /// Exempts this path: its requests are never refused. `/internal/*` means everything below `/internal/`.
     pub fn exempt_path(mut self, path: &str) -> Self {
         self.front.exempt_path(path);
         self
     }
 
-    /// Requests of which `is_exempt` says so are never shed.
+    /// Exempts requests for which `is_exempt` returns `true`.
     pub fn exempt(mut self, is_exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.front.exempt(is_exempt);
         self
     }
 
-    /// The status of a shed request. Default 503.
+    /// Sets the status of a refusal. Default: 503.
     pub fn status(mut self, status: StatusCode) -> Self {
         self.front.answer(|answer| answer.status(status));
         self
     }
 
-    /// How a shed request is answered; replaces what was said before.
+    /// Sets everything about how a request is refused, replacing what was set before.
     pub fn answer(mut self, answer: Answer) -> Self {
         self.front.answer(|_| Ok(answer));
         self
     }
 
-    /// The layer, or the first option that is wrong.
+    /// Builds the layer, or returns the first option that is wrong.
     pub fn build(self) -> Result<LoadShed, OptionError> {
         if let Some(error) = self.wrong {
             return Err(error);

@@ -9,14 +9,14 @@ use crate::route::{
     step::Outcome,
 };
 
-/// The route of the same context that has this id and begins with `direct()`. It is a new exchange there, with the same
-/// correlation and headers, and runs inside this one. Starting the context fails if there is no such route or its bodies are
-/// others.
+/// Sends to the route of the same context that has this id and begins with `direct()`. There it is a new exchange
+/// with the same correlation id and headers, and it runs inside this one. Starting the context fails if there is no
+/// such route, or if its bodies have other types.
 pub fn direct_to<I, O>(id: &str) -> DirectTo<I, O> {
     DirectTo { id: id.to_owned(), bodies: PhantomData }
 }
 
-/// See [`direct_to`].
+/// The destination that [`direct_to`] returns.
 #[derive(Clone, Debug)]
 pub struct DirectTo<I, O> {
     id: String,

@@ -17,10 +17,10 @@ const MAX_REPLY: usize = 1024 * 1024;
 /// The header by which a correlation is handed on.
 const CORRELATION: HeaderName = HeaderName::from_static("x-correlation-id");
 
-/// Sends the body to this address (`http://…`), by `POST` unless told otherwise, over connections that are
-/// kept for the next one. The answer is an [`HttpReply`]. A status of 400 or more is an error (RC5001), which
-/// is retryable for 408, 429 and from 500 on; a server that cannot be reached is RC5010. To bound how long it
-/// may take, put a `timeout` before it.
+/// Sends the body to this address (`http://…`), by `POST` unless told otherwise, over connections that are kept and
+/// used again. The answer is an [`HttpReply`]. A status of 400 or more is an error (RC5001), which is retryable for
+/// 408, 429 and from 500 on; a server that cannot be reached is RC5010. To limit how long it may take, put a
+/// `timeout` before it.
 pub fn http(url: &str) -> Http {
     let uri = url
         .parse::<Uri>()
@@ -40,7 +40,7 @@ pub fn http(url: &str) -> Http {
     }
 }
 
-/// See [`http`](fn@http).
+/// The destination that [`http`](fn@http) returns.
 #[derive(Clone)]
 pub struct Http {
     uri: Result<Uri, OptionError>,
@@ -51,7 +51,7 @@ pub struct Http {
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// What another service answered.
+/// What the other service answered.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpReply {
@@ -64,35 +64,35 @@ pub struct HttpReply {
 }
 
 impl HttpReply {
-    /// The body as text, with what is not UTF-8 replaced.
+    /// Returns the body as text, with invalid UTF-8 replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
 impl Http {
-    /// By another method than `POST`.
+    /// Uses another method than `POST`.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.method = method;
         self
     }
 
-    /// With one more header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
         self
     }
 
-    /// How many bytes the body of an answer may have: default 1 MiB.
+    /// Limits the bytes of an answer's body: default 1 MiB.
     #[must_use]
     pub fn max_reply(mut self, bytes: usize) -> Self {
         self.max_reply = bytes;
         self
     }
 
-    /// Takes every status for an answer.
+    /// Accepts every status as an answer.
     #[must_use]
     pub fn any_status(mut self) -> Self {
         self.takes_any_status = true;

@@ -4,13 +4,13 @@ use std::fmt;
 
 use crate::route::{cx::Cx, destination::Destination, exchange::Exchange, step::Outcome};
 
-/// Writes a line with the route, the exchange and the body to the context's log, standard error unless told otherwise; the
-/// body stays what it is.
+/// Writes a line with the route, the exchange and the body to the context's log, which is standard error unless set
+/// otherwise. The body stays as it is.
 pub fn log() -> Log {
     Log
 }
 
-/// See [`log`].
+/// The destination that [`log`] returns.
 #[derive(Clone, Copy, Debug)]
 pub struct Log;
 

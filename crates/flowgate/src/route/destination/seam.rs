@@ -4,11 +4,12 @@ use std::future::Future;
 
 use crate::route::{cx::Cx, error::Error, exchange::Exchange, plan::Link, step::Outcome};
 
-/// Where an exchange is sent, by `to`, `tap` and `enrich`.
+/// Where `to`, `tap` and `enrich` send an exchange.
 ///
 /// Cancel safety: as [`Step`](super::super::Step).
 pub trait Destination<B>: Send + Sync + 'static {
-    /// What it answers with; where there is nothing to say, the body that it was sent, so that steps after it can go on.
+    /// The body of the answer; if there is nothing to say, the body that was sent, so that later steps can go on with
+    /// it.
     type Reply: Send + 'static;
 
     /// Sends it.
@@ -18,7 +19,7 @@ pub trait Destination<B>: Send + Sync + 'static {
         cx: Cx<'a>,
     ) -> impl Future<Output = Outcome<Self::Reply>> + Send + 'a;
 
-    /// Checks the options, for `build` to tell.
+    /// Checks the options; `build` reports the error.
     fn check(&self) -> Result<(), Error> {
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::route::{
 
 type Test<B> = Box<dyn Fn(&Exchange<B>) -> bool + Send + Sync>;
 
-/// Collects the ways of a [`Steps::choice`]. The first that fits is gone.
+/// Collects the cases of a [`Steps::choice`]. The first that fits is taken.
 #[must_use = "end with `otherwise` or `otherwise_drop`"]
 pub struct Cases<B, T> {
     plan: Plan,
@@ -24,7 +24,7 @@ impl<B: Send + 'static, T: Send + 'static> Cases<B, T> {
         Cases { plan, cases: Vec::new() }
     }
 
-    /// Goes this way if the test says so and no case before did.
+    /// Adds a case: if `test` returns `true`, and no case before did, the exchange takes these steps.
     pub fn when<Q: Step<B, Out = T>>(
         self,
         test: impl Fn(&Exchange<B>) -> bool + Send + Sync + 'static,
@@ -36,7 +36,7 @@ impl<B: Send + 'static, T: Send + 'static> Cases<B, T> {
         Cases { plan: branch.plan, cases }
     }
 
-    /// Goes this way if no case fits.
+    /// Sets the steps to take if no case fits.
     pub fn otherwise<Q: Step<B, Out = T>>(
         self,
         steps: impl FnOnce(Steps<Branch, B, Start>) -> Steps<Branch, T, Q>,
@@ -46,13 +46,13 @@ impl<B: Send + 'static, T: Send + 'static> Cases<B, T> {
         Choice { plan: branch.plan, cases, otherwise: Some(Erased::new(branch.chain)) }
     }
 
-    /// Drops the exchange if none fits.
+    /// Drops the exchange if no case fits.
     pub fn otherwise_drop(self) -> Choice<B, T> {
         Choice { plan: self.plan, cases: self.cases, otherwise: None }
     }
 }
 
-/// Goes one of several ways.
+/// A step that takes one of several ways.
 pub struct Choice<B, T> {
     /// Until the route has it back.
     plan: Plan,

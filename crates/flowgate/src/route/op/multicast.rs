@@ -23,7 +23,7 @@ impl<B: Send + 'static, T: Send + 'static> Fan<B, T> {
         Fan { plan, branches: Vec::new() }
     }
 
-    /// One more branch.
+    /// Adds a branch.
     pub fn branch<Q: Step<B, Out = T>>(
         self,
         steps: impl FnOnce(Steps<Branch, B, Start>) -> Steps<Branch, T, Q>,
@@ -39,7 +39,7 @@ impl<B: Send + 'static, T: Send + 'static> Fan<B, T> {
     }
 }
 
-/// Takes copies through branches, all at once.
+/// A step that takes copies through several branches at the same time.
 pub struct Multicast<B, T> {
     branches: Vec<Erased<B, T>>,
 }

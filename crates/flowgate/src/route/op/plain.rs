@@ -9,7 +9,7 @@ use crate::route::{
     step::{Halt, Outcome, Step},
 };
 
-/// Makes another body.
+/// A step that replaces the body.
 #[derive(Clone, Copy, Debug)]
 pub struct Transform<F> {
     pub(crate) change: F,
@@ -26,7 +26,7 @@ where
     }
 }
 
-/// Goes on with the bodies that pass a test.
+/// A step that drops bodies that do not pass a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter<F> {
     pub(crate) passes: F,
@@ -43,7 +43,7 @@ where
     }
 }
 
-/// Goes on with valid bodies.
+/// A step that fails for invalid bodies.
 #[derive(Clone, Copy, Debug)]
 pub struct Validate<F> {
     pub(crate) check: F,

@@ -10,7 +10,7 @@ use crate::route::{
     step::{Halt, Outcome, Step},
 };
 
-/// Sends the exchange, and goes on with the answer.
+/// A step that sends the exchange, and goes on with the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct To<D> {
     pub(crate) destination: D,
@@ -30,7 +30,7 @@ impl<B: Send + 'static, D: Destination<B>> Step<B> for To<D> {
     }
 }
 
-/// Sends a copy, and goes on whatever came of it.
+/// A step that sends a copy, and goes on whatever came of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tap<D> {
     pub(crate) destination: D,
@@ -49,7 +49,7 @@ impl<B: Clone + Send + 'static, D: Destination<B>> Step<B> for Tap<D> {
     }
 }
 
-/// Sends a copy, and merges the answer.
+/// A step that sends a copy, and merges the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Enrich<D, F> {
     pub(crate) destination: D,

@@ -11,7 +11,7 @@ use crate::route::{
 
 const MOST_AT_ONCE: usize = 1_000;
 
-/// Takes the parts of a body through steps.
+/// A step that takes each part of a body through steps of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Split<F, Q> {
     pub(crate) parts: F,

@@ -15,8 +15,8 @@ use crate::{
     sync::{Mutex, lock},
 };
 
-/// A bounded channel: its sender for the program, and the source of the one route that reads it. Done when
-/// all senders are gone. Messages that were not taken in when intake stops stay in the channel: the next
+/// Creates a bounded channel: the sender is for the program, the receiver is the source of one route. The source ends
+/// when all senders are gone. Messages that were not taken in when intake stops stay in the channel, and the next
 /// context that starts the route goes on there.
 ///
 /// # Panics
@@ -27,7 +27,7 @@ pub fn channel<T: Send + 'static>(bound: usize) -> (mpsc::Sender<Exchange<T>>, C
     (sender, Channel(Arc::new(Mutex::new(Some(receiver)))))
 }
 
-/// See [`channel`].
+/// The source that [`channel`] returns.
 #[derive(Debug)]
 pub struct Channel<T>(Home<T>);
 

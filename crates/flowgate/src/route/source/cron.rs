@@ -19,14 +19,14 @@ const LONGEST_SLEEP: i128 = 3_600 * NANOS;
 /// due already is not due a second time.
 const SET_BACK: i64 = 3 * 3_600;
 
-/// One exchange at each moment of the schedule, in UTC; its body is that moment, in seconds since 1970.
-/// Moments that pass while there is no room are left out, not made up for. A clock that is set back by up to
-/// three hours makes nothing due twice; a clock that is set back further is followed.
+/// A source that gives one exchange at each moment of a schedule, in UTC. The body is that moment, in seconds since
+/// 1970. Moments that pass while there is no room are skipped. A clock that is set back by up to three hours makes
+/// nothing due twice; if it is set back further, the schedule follows it.
 pub fn cron(schedule: &str) -> CronSource {
     CronSource { schedule: schedule.parse() }
 }
 
-/// See [`cron`].
+/// The source that [`cron`] returns.
 #[derive(Clone, Debug)]
 pub struct CronSource {
     schedule: Result<Cron, OptionError>,

@@ -8,13 +8,14 @@ use crate::route::{
     source::{Feed, Source},
 };
 
-/// The route is called by its id, and answers: by [`Context::direct`](super::super::Context::direct) from the program, by
-/// [`direct_to`](super::super::direct_to) from other routes of its context.
+/// A source that is called by the route's id and answers: from the program by
+/// [`Context::direct`](super::super::Context::direct), from other routes of the context by
+/// [`direct_to`](super::super::direct_to).
 pub fn direct<T>() -> DirectSource<T> {
     DirectSource(PhantomData)
 }
 
-/// See [`direct`].
+/// The source that [`direct`] returns.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectSource<T>(PhantomData<fn() -> T>);
 

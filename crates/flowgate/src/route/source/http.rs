@@ -31,15 +31,15 @@ use crate::{
 const CORRELATION: &str = "x-correlation-id";
 const MAX_BODY: usize = 1024 * 1024;
 
-/// Requests of this method to this path, which is written as axum writes it (`/orders/{id}`). The exchange
-/// runs inside of the request: a client that hangs up cancels it. The body that the route leaves is the
+/// A source of HTTP requests with this method and path, which is written as axum writes it (`/orders/{id}`). The
+/// exchange runs inside of the request: a client that hangs up cancels it. The body that the route leaves is the
 /// response; a dropped exchange is answered with 204, a failed one with a problem document.
-/// [`Context::router`](super::super::Context::router) has them all.
+/// [`Context::router`](super::super::Context::router) serves them all.
 pub fn http_in(method: Method, path: &str) -> HttpSource {
     HttpSource { method, path: path.to_owned(), max_body: MAX_BODY }
 }
 
-/// See [`http_in`].
+/// The source that [`http_in`] returns.
 #[derive(Clone, Debug)]
 pub struct HttpSource {
     method: Method,
@@ -48,7 +48,7 @@ pub struct HttpSource {
 }
 
 impl HttpSource {
-    /// How many bytes the body of a request may have: default 1 MiB. Beyond it, 413.
+    /// Limits the bytes of a request's body: default 1 MiB. A longer one is answered with 413.
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;

@@ -4,37 +4,37 @@ use std::{fmt, future::Future};
 
 use crate::route::{error::Error, intake::Intake, step::BoxFuture};
 
-/// Where the exchanges of a route come from. `O` is what the route answers with.
+/// Where the exchanges of a route come from. `O` is the body that the route answers with.
 ///
-/// A source that has to be claimed from (a durable queue) implements this from outside: its feed waits for a place
-/// ([`Intake::place`]), claims, and launches the exchange as [`admitted`](super::super::Exchange::admitted), with the claim
-/// settled by what came of it. Then the pass at the route *is* the claim's own slot, and no second line stands in memory;
+/// A durable queue can implement this outside of the crate: its feed waits for a place ([`Intake::place`]), claims a
+/// task, and launches the exchange as [`admitted`](super::super::Exchange::admitted); the exchange's outcome settles
+/// the claim. The claim is then the pass of the route's own limit, so there is no second line in memory.
 /// [`Intake::limits`] says how many the route wants at once.
 pub trait Source<O>: Send + Sync + 'static {
-    /// What it gives.
+    /// The body that it gives.
     type Body: Send + 'static;
 
-    /// Checks the options, for `build` to tell.
+    /// Checks the options; `build` reports the error.
     fn check(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Begins. Set up here what is ready at once, such as an address to call; the feed is the part that goes
-    /// on.
+    /// Opens the source. Set up here what is ready at once, such as an address to call, and leave everything that
+    /// goes on to the feed: it begins when all routes are there.
     fn open(&self, intake: Intake<Self::Body, O>) -> Result<Feed, Error>;
 }
 
-/// What a source does for as long as its context runs. It is dropped at any await when intake stops.
+/// The part of a source that goes on for as long as its context runs. It is dropped, at any await, when intake stops.
 #[must_use = "a feed does nothing until a context runs it"]
 pub struct Feed(pub(crate) Option<BoxFuture<'static, Result<(), Error>>>);
 
 impl Feed {
-    /// Goes on until the source is spent.
+    /// Creates a feed that runs until the source has ended.
     pub fn new(feed: impl Future<Output = Result<(), Error>> + Send + 'static) -> Self {
         Feed(Some(Box::pin(feed)))
     }
 
-    /// Nothing goes on: exchanges come when somebody calls.
+    /// For a source that does nothing by itself: exchanges come when somebody calls.
     pub fn none() -> Self {
         Feed(None)
     }

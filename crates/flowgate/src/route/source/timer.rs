@@ -11,13 +11,13 @@ use crate::route::{
     source::{Feed, Source},
 };
 
-/// One exchange every `period`, the first after one period; its body is how many there were before. Moments that pass while
-/// there is no room are left out, not made up for.
+/// A source that gives one exchange every `period`, the first after one period. The body counts from 0. Moments that
+/// pass while there is no room are skipped.
 pub fn timer(period: Duration) -> TimerSource {
     TimerSource { period }
 }
 
-/// See [`timer`].
+/// The source that [`timer`] returns.
 #[derive(Clone, Copy, Debug)]
 pub struct TimerSource {
     period: Duration,

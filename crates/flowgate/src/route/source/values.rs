@@ -7,12 +7,12 @@ use crate::route::{
     source::{Feed, Source},
 };
 
-/// Gives these values, one exchange each, and is done.
+/// A source that gives each of these values once, and ends.
 pub fn values<T: Clone + Send + Sync + 'static>(values: impl IntoIterator<Item = T>) -> Values<T> {
     Values(values.into_iter().collect())
 }
 
-/// See [`values`].
+/// The source that [`values`] returns.
 #[derive(Clone, Debug)]
 pub struct Values<T>(Vec<T>);
 

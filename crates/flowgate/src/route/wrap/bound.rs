@@ -141,8 +141,9 @@ where
             panic!("an exchange was polled after it was done")
         };
         let _held = passes.hold(*spot);
-        // The last thing done, so that the answer is written where it is wanted. Work and passes go when this is dropped, as whoever
-        // awaits it does at once: `InTurn` before it begins the next step, a flight before it tells that it has landed.
+        // The last thing done, so that the answer is written where it is wanted. Work and passes go when this is
+        // dropped, as whoever awaits it does at once: `InTurn` before it begins the next step, a flight before it tells
+        // that it has landed.
         work.poll(task)
     }
 }

@@ -21,7 +21,7 @@ use crate::route::{
 
 const MOST: u32 = 10_000;
 
-/// When to stop asking, and for how long: the options of `circuit_breaker`. `T` is the body that a fallback gives.
+/// The options of `circuit_breaker`: when to stop trying, and for how long. `T` is the body that a fallback returns.
 ///
 /// ```
 /// use flowgate::route::CircuitBreaker;
@@ -49,7 +49,7 @@ impl<T> Default for CircuitBreaker<T> {
 }
 
 impl<T> CircuitBreaker<T> {
-    /// Opens after 5 failures within a minute, for 30 seconds; then one trial decides.
+    /// Opens after 5 failures within a minute, and stays open for 30 seconds; then one trial decides.
     pub fn new() -> Self {
         let terms = Terms {
             failure_threshold: 5,
@@ -60,37 +60,38 @@ impl<T> CircuitBreaker<T> {
         CircuitBreaker { terms, counts_shed: false, fallback: None }
     }
 
-    /// How many failures within the window open it: 1 to 10,000, default 5.
+    /// Sets how many failures within the window open it: 1 to 10,000, default 5.
     pub fn failure_threshold(mut self, failures: u32) -> Self {
         self.terms.failure_threshold = failures;
         self
     }
 
-    /// For how long a failure counts. Default 60 s.
+    /// Sets how long a failure counts. Default: 60 s.
     pub fn window(mut self, window: Duration) -> Self {
         self.terms.window = window;
         self
     }
 
-    /// How long it stays open before a trial. Default 30 s.
+    /// Sets how long it stays open before a trial. Default: 30 s.
     pub fn cooldown(mut self, cooldown: Duration) -> Self {
         self.terms.cooldown = cooldown;
         self
     }
 
-    /// How many trials may be under way at once: 1 to 10,000, default 1. The first that ends decides.
+    /// Sets how many trials may be under way at once: 1 to 10,000, default 1. The first to end decides.
     pub fn half_open_max(mut self, trials: u32) -> Self {
         self.terms.half_open_max = trials;
         self
     }
 
-    /// Counts what our own limits shed (RC5026, RC5013) as failures too. Default: it says nothing about the other side.
+    /// Counts refusals by the route's own limits (RC5026, RC5013) as failures too. By default they do not count, for
+    /// they say nothing about the other side.
     pub fn count_shed(mut self) -> Self {
         self.counts_shed = true;
         self
     }
 
-    /// What to give while it is open, instead of RC5025.
+    /// Sets what to return while it is open, instead of RC5025.
     pub fn fallback<E: Into<BoxError>>(
         mut self,
         fallback: impl Fn(Error) -> Result<T, E> + Send + Sync + 'static,
@@ -132,7 +133,7 @@ impl<T> fmt::Debug for CircuitBreaker<T> {
     }
 }
 
-/// A step that is not asked while it keeps failing.
+/// A step behind a circuit breaker.
 pub struct Broken<T, S = ()> {
     index: usize,
     scope: Scope,

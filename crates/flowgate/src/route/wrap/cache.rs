@@ -25,7 +25,7 @@ use crate::{
 
 const MOST_ENTRIES: usize = 1_000_000;
 
-/// What is remembered, and for how long: the options of `cache`.
+/// The options of `cache`: what is remembered, and for how long.
 ///
 /// ```
 /// use flowgate::route::{Cache, Exchange};
@@ -43,7 +43,7 @@ pub struct Cache<B> {
 type CacheKey<B> = Arc<dyn Fn(&Exchange<B>) -> String + Send + Sync>;
 
 impl<B> Cache<B> {
-    /// Remembers the outcome of each key for this long.
+    /// Remembers the outcome of each key for `ttl`.
     pub fn ttl<K: Into<String>>(
         ttl: Duration,
         key: impl Fn(&Exchange<B>) -> K + Send + Sync + 'static,
@@ -51,8 +51,7 @@ impl<B> Cache<B> {
         Cache { ttl, max_entries: 1_000, key: Arc::new(move |exchange| key(exchange).into()) }
     }
 
-    /// At most this many outcomes are remembered: 1 to 1,000,000, default 1,000. The least recently used
-    /// leaves first.
+    /// Limits how many outcomes are remembered: 1 to 1,000,000, default 1,000. The least recently used makes room.
     pub fn max_entries(mut self, max_entries: usize) -> Self {
         self.max_entries = max_entries;
         self
@@ -84,7 +83,7 @@ impl<B> fmt::Debug for Cache<B> {
     }
 }
 
-/// A step that is not done again while its answer is known.
+/// A step whose outcomes are remembered.
 pub struct Cached<B, T, S = ()> {
     cache: Cache<B>,
     index: usize,
@@ -151,7 +150,7 @@ struct Inside<T> {
     uses: u64,
 }
 
-/// Shared, so that it is copied with no lock held.
+/// Shared, so that it is copied with no lock held. Nor is one dropped under it: both are the user's code.
 struct Entry<T> {
     value: Arc<T>,
     until: Tick,
@@ -170,7 +169,9 @@ impl<T> Store<T> {
         let entry = entries.get_mut(key)?;
         by_use.remove(&entry.used);
         if entry.until <= now {
-            entries.remove(key);
+            let over = entries.remove(key);
+            drop(guard);
+            drop(over);
             return None;
         }
         *uses += 1;
@@ -184,15 +185,14 @@ impl<T> Store<T> {
         let Inside { entries, by_use, uses } = &mut *guard;
         *uses += 1;
         let before = entries.insert(key.clone(), Entry { value, until, used: *uses });
-        if let Some(before) = before {
+        if let Some(before) = &before {
             by_use.remove(&before.used);
         }
         by_use.insert(*uses, key);
-        if entries.len() > self.max
-            && let Some((_, oldest)) = by_use.pop_first()
-        {
-            entries.remove(&oldest);
-        }
+        let oldest = if entries.len() > self.max { by_use.pop_first() } else { None };
+        let least = oldest.and_then(|(_, oldest)| entries.remove(&oldest));
+        drop(guard);
+        drop((before, least));
     }
 }
 
@@ -214,5 +214,28 @@ mod tests {
         store.keep(Key::new("c"), Arc::new(4), at(20));
         let inside = lock(&store.inside);
         assert_eq!((inside.entries.len(), inside.by_use.len()), (1, 1));
+    }
+
+    /// Looks whether its store is locked, as it is dropped.
+    struct Looks(Arc<Store<Looks>>, Arc<Mutex<Vec<bool>>>);
+
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            lock(&self.1).push(self.0.inside.try_lock().is_err());
+        }
+    }
+
+    #[test]
+    fn no_value_is_dropped_under_the_lock() {
+        // Seen to fail: with what is replaced, over or too much dropped where it was taken out. A value that asks the cache as it
+        // is dropped would have waited for itself.
+        let (store, were_locked) = (Arc::new(Store::new(1)), Arc::new(Mutex::new(Vec::new())));
+        let value = || Arc::new(Looks(Arc::clone(&store), Arc::clone(&were_locked)));
+        let at = |seconds| Tick::ZERO.after(Duration::from_secs(seconds));
+        for key in ["a", "a", "b"] {
+            store.keep(Key::new(key), value(), at(10));
+        }
+        assert!(store.find(&Key::new("b"), at(10)).is_none());
+        assert_eq!(*lock(&were_locked), [false; 3]);
     }
 }

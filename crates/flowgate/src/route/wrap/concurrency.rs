@@ -16,7 +16,7 @@ use crate::route::{
     step::{Outcome, Step},
 };
 
-/// How many exchanges may run at once: the options of `concurrency`.
+/// The options of `concurrency`: how many exchanges may run at once.
 ///
 /// ```
 /// use flowgate::route::{Concurrency, Exchange};
@@ -37,36 +37,38 @@ pub struct Concurrency<B> {
 }
 
 impl<B> Concurrency<B> {
-    /// At most `max` at once (per key): 1 to 1,000,000,000. The others wait in line, first in first out, however many.
+    /// Allows at most `max` at once (per key): 1 to 1,000,000,000. Any number of others may wait in line, first in,
+    /// first out.
     pub fn max(max: u32) -> Self {
         Concurrency { limits: Limits::builder().max(max), key: None, max_keys: None, label: None }
     }
 
-    /// Nobody waits: an exchange that finds no free slot fails with RC5026 (`busy`).
+    /// Fails with RC5026 (`busy`) instead of waiting if no slot is free.
     pub fn reject(mut self) -> Self {
         self.limits = self.limits.reject();
         self
     }
 
-    /// At most this many exchanges wait (per key), 1 to 1,000,000,000; the next one fails with RC5026
-    /// (`queue-full`). Not set: any number.
+    /// Limits how many exchanges may wait (per key): 1 to 1,000,000,000. The next one fails with RC5026
+    /// (`queue-full`). Default: any number.
     pub fn max_queue(mut self, max_queue: u32) -> Self {
         self.limits = self.limits.queue(max_queue);
         self
     }
 
-    /// Nobody waits longer than this: RC5026 (`queue-timeout`). Not set: as long as it takes.
+    /// Limits how long an exchange may wait: RC5026 (`queue-timeout`). Default: as long as it takes.
     pub fn queue_timeout(mut self, queue_timeout: Duration) -> Self {
         self.limits = self.limits.timeout(queue_timeout);
         self
     }
 
-    /// A pool of its own for each key. Asked for once per exchange.
+    /// Gives each key a pool of its own. The function is called once per exchange.
     pub fn key<K: Into<String>>(self, key: impl Fn(&Exchange<B>) -> K + Send + Sync + 'static) -> Self {
         self.try_key(move |exchange| Ok::<_, BoxError>(key(exchange)))
     }
 
-    /// The same with a function that may fail; then the exchange fails with RC5003 and no slot is touched.
+    /// Like [`key`](Self::key), with a function that may fail. Then the exchange fails with RC5003, and no slot is
+    /// touched.
     pub fn try_key<K: Into<String>, E: Into<BoxError>>(
         mut self,
         key: impl Fn(&Exchange<B>) -> Result<K, E> + Send + Sync + 'static,
@@ -76,14 +78,14 @@ impl<B> Concurrency<B> {
         self
     }
 
-    /// At most this many keys in use at once: 1 to 1,000,000, default 10,000. A further one fails with RC5026
+    /// Limits how many keys may be in use at once: 1 to 1,000,000, default 10,000. One more fails with RC5026
     /// (`keys-full`).
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = Some(max_keys);
         self
     }
 
-    /// Tells this limiter from its siblings, in events and errors.
+    /// Sets a label that tells this limit from others, in events and errors.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self

@@ -12,7 +12,7 @@ use crate::route::{
     step::{Outcome, Step},
 };
 
-/// A step that is done after a while.
+/// A step that begins after a while.
 #[derive(Debug)]
 pub struct Delayed<S = ()> {
     pub(crate) span: Duration,

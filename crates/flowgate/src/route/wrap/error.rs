@@ -14,19 +14,19 @@ use crate::route::{
     step::{BoxFuture, Halt, Outcome, Step},
 };
 
-/// What an error handler is asked about.
+/// What an error handler gets.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// What went wrong.
+    /// The error.
     pub error: Error,
-    /// In which route.
+    /// The route.
     pub route: String,
-    /// With which exchange.
+    /// The exchange.
     pub exchange: ExchangeId,
-    /// And the name that it shares with others.
+    /// The exchange's correlation id.
     pub correlation_id: String,
-    /// The headers that it had when it came to what failed.
+    /// The headers that it had before what failed.
     pub headers: Headers,
 }
 

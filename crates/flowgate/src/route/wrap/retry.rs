@@ -5,21 +5,24 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use flowgate_core::OptionError;
+use flowgate_core::{OptionError, backoff};
 
 use super::stack::Wrap;
-use crate::route::{
-    cx::Cx,
-    error::Error,
-    event::{Scope, What},
-    exchange::Exchange,
-    step::{Halt, Outcome, Step},
+use crate::{
+    chance::sound,
+    route::{
+        cx::Cx,
+        error::Error,
+        event::{Scope, What},
+        exchange::Exchange,
+        step::{Halt, Outcome, Step},
+    },
 };
 
 const MOST_ATTEMPTS: u32 = 1_000;
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often, and after which pauses: the options of `retry`.
+/// The options of `retry`: how often to try again, and after which pauses.
 ///
 /// ```
 /// use flowgate::route::{Jitter, Retry};
@@ -40,14 +43,14 @@ pub struct Retry {
 
 type RetryOn = dyn Fn(&Error) -> bool + Send + Sync;
 
-/// How much of a pause is left to chance, so that exchanges that failed together do not come back together.
+/// How much of a pause is random, so that exchanges that failed together do not come back together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Jitter {
     /// None of it.
     #[default]
     None,
-    /// All of it: anything from nothing to the whole pause.
+    /// All of it: anything from zero to the whole pause.
     Full,
     /// This share of it, from 0 to 1: a pause is shortened by at most as much.
     Fraction(f64),
@@ -60,7 +63,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Three attempts in all, a second apart, for errors that say that trying again can help.
+    /// Makes three attempts in all, a second apart, for errors that say that trying again can help.
     pub fn new() -> Self {
         Retry {
             max_attempts: 3,
@@ -72,37 +75,37 @@ impl Retry {
         }
     }
 
-    /// How many attempts there may be, the first one included: 1 to 1,000, default 3.
+    /// Sets how many attempts there may be, including the first: 1 to 1,000, default 3.
     pub fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = max_attempts;
         self
     }
 
-    /// The pause after the first attempt: 0 to 24 h, default 1 s.
+    /// Sets the pause after the first attempt: 0 to 24 h, default 1 s.
     pub fn backoff(mut self, backoff: Duration) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// By what each pause is longer than the one before: 1 to 100, default 1.
+    /// Sets the factor by which each pause grows: 1 to 100, default 1.
     pub fn factor(mut self, factor: f64) -> Self {
         self.factor = factor;
         self
     }
 
-    /// No pause is longer than this: `backoff` to 24 h, default 24 h.
+    /// Sets the longest pause: `backoff` to 24 h, default 24 h.
     pub fn max_backoff(mut self, max_backoff: Duration) -> Self {
         self.max_backoff = Some(max_backoff);
         self
     }
 
-    /// How much of each pause is chance. Default: none.
+    /// Sets how much of each pause is random. Default: none.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Which errors are tried again. Default: those that are retryable.
+    /// Sets which errors are tried again. Default: those that are retryable.
     pub fn retry_on(mut self, retry_on: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.retry_on = Some(Arc::new(retry_on));
         self
@@ -134,20 +137,13 @@ impl Retry {
 
     /// The pause after this attempt, the first being 1.
     fn pause(&self, attempt: u32, random: f64) -> Duration {
-        let most = self.max_backoff.unwrap_or(LONGEST);
-        // Nothing stays nothing, though it grows beyond all numbers.
-        if self.backoff.is_zero() {
-            return Duration::ZERO;
-        }
-        let grown = self.backoff.as_secs_f64() * self.factor.powi(attempt.saturating_sub(1) as i32);
-        let whole = Duration::try_from_secs_f64(grown).map_or(most, |pause| pause.min(most));
+        let whole = backoff(self.backoff, self.factor, self.max_backoff.unwrap_or(LONGEST), attempt);
         let share = match self.jitter {
             Jitter::None => 0.0,
             Jitter::Full => 1.0,
             Jitter::Fraction(share) => share,
         };
-        // A source of chance that says NaN, or more than 1, must not stop or panic anything.
-        let random = if random.is_finite() { random.clamp(0.0, 1.0) } else { 0.0 };
+        let random = sound(random);
         whole.mul_f64(1.0 - share * random)
     }
 

@@ -4,7 +4,7 @@
 
 use crate::route::step::Step;
 
-/// What stands around a step that takes `B` and leaves `T`.
+/// Something that can stand around a step that takes a `B` and leaves a `T`.
 pub trait Wrap<B, T> {
     /// The step with this around it.
     type Around<S: Step<B, Out = T>>: Step<B, Out = T>;
@@ -13,7 +13,7 @@ pub trait Wrap<B, T> {
     fn around<S: Step<B, Out = T>>(self, step: S) -> Self::Around<S>;
 }
 
-/// Nothing.
+/// No wrapper.
 #[derive(Clone, Copy, Debug)]
 pub struct Bare;
 

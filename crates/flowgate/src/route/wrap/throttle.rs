@@ -16,7 +16,7 @@ use crate::route::{
     step::{Outcome, Step},
 };
 
-/// How many exchanges may start per period: the options of `throttle`.
+/// The options of `throttle`: how many exchanges may start per period.
 ///
 /// ```
 /// use flowgate::route::Throttle;
@@ -33,8 +33,8 @@ pub struct Throttle<B> {
 }
 
 impl<B> Throttle<B> {
-    /// At most `rate` starts (per key) per period, counted from the period's first start. An exchange that
-    /// comes too early waits. The period is text like `"1m"`, milliseconds, or a [`Duration`].
+    /// Allows at most `rate` starts (per key) per period, counted from the period's first start. An exchange that
+    /// comes too early waits. The period is text like `"1m"`, a number of milliseconds, or a [`Duration`].
     pub fn rate<P>(rate: u32, per: P) -> Self
     where
         P: TryInto<Period>,
@@ -43,36 +43,37 @@ impl<B> Throttle<B> {
         Throttle { limits: Limits::builder().rate(rate, per), key: None, max_keys: None, label: None }
     }
 
-    /// Makes the rate a bucket: refilled steadily, at most `burst` starts at once.
+    /// Makes the rate a token bucket: it refills steadily, and at most `burst` may start at once.
     pub fn burst(mut self, burst: u32) -> Self {
         self.limits = self.limits.burst(burst);
         self
     }
 
-    /// Nobody waits: an exchange that comes too early fails with RC5013. Default: it waits its turn.
+    /// Fails with RC5013 instead of waiting if an exchange comes too early.
     pub fn reject(mut self) -> Self {
         self.limits = self.limits.reject();
         self
     }
 
-    /// At most this many exchanges wait (per key). Not set: any number.
+    /// Limits how many exchanges may wait (per key). Default: any number.
     pub fn max_queue(mut self, max_queue: u32) -> Self {
         self.limits = self.limits.queue(max_queue);
         self
     }
 
-    /// Nobody waits longer than this. Not set: as long as it takes.
+    /// Limits how long an exchange may wait. Default: as long as it takes.
     pub fn queue_timeout(mut self, queue_timeout: Duration) -> Self {
         self.limits = self.limits.timeout(queue_timeout);
         self
     }
 
-    /// A rate of its own for each key. Asked for once per exchange.
+    /// Gives each key a rate of its own. The function is called once per exchange.
     pub fn key<K: Into<String>>(self, key: impl Fn(&Exchange<B>) -> K + Send + Sync + 'static) -> Self {
         self.try_key(move |exchange| Ok::<_, BoxError>(key(exchange)))
     }
 
-    /// The same with a function that may fail; then the exchange fails with RC5003 and no start is spent.
+    /// Like [`key`](Self::key), with a function that may fail. Then the exchange fails with RC5003, and no start is
+    /// used.
     pub fn try_key<K: Into<String>, E: Into<BoxError>>(
         mut self,
         key: impl Fn(&Exchange<B>) -> Result<K, E> + Send + Sync + 'static,
@@ -81,13 +82,13 @@ impl<B> Throttle<B> {
         self
     }
 
-    /// At most this many keys remembered at once: 1 to 1,000,000, default 10,000.
+    /// Limits how many keys are remembered at once: 1 to 1,000,000, default 10,000.
     pub fn max_keys(mut self, max_keys: u32) -> Self {
         self.max_keys = Some(max_keys);
         self
     }
 
-    /// Tells this limiter from its siblings, in events and errors.
+    /// Sets a label that tells this limit from others, in events and errors.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self

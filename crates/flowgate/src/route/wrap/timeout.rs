@@ -21,7 +21,7 @@ use crate::route::{
     step::{Outcome, Step},
 };
 
-/// A step that may take so long and no longer.
+/// A step with a time limit.
 #[derive(Debug)]
 pub struct Timed<S = ()> {
     pub(crate) after: Duration,

@@ -22,8 +22,8 @@ use crate::shared::{
     store::{Loaded, Reply, Seen, Store, StoreError, Swap, Wake},
 };
 
-/// KEYS: the lanes. ARGV: the beginning of members' keys, the one who asks, names. Answers the time, whether the one who asks lives, and for
-/// each name what is kept, who is dead, and how soon the next of the others may be.
+/// KEYS: the lanes. ARGV: the beginning of members' keys, the one who asks, names. Answers the time, whether the one
+/// who asks lives, and for each name what is kept, who is dead, and how soon the next of the others may be.
 const LOAD: &str = r"
     local answer = redis.call('TIME')
     answer[3] = redis.call('EXISTS', ARGV[1] .. ARGV[2])
@@ -44,8 +44,9 @@ const LOAD: &str = r"
     end
     return answer";
 
-/// KEYS: the lanes. ARGV: the beginning of members' channels, the version of the limits, until when any of it has to be kept, then for each
-/// swap its name, what is expected, what to keep, whom to wake. All of it goes when nobody has started the gate for so long.
+/// KEYS: the lanes. ARGV: the beginning of members' channels, the version of the limits, until when any of it has to be
+/// kept, then for each swap its name, what is expected, what to keep, whom to wake. All of it goes when nobody has
+/// started the gate for so long.
 const SWAP: &str = r"
     local function is_kept(name, version)
         local kept = redis.call('HGET', KEYS[1], name)
@@ -73,8 +74,8 @@ const SWAP: &str = r"
     end
     return answer";
 
-/// KEYS: the lanes. ARGV: the beginning of members' keys, where to go on. Answers where to go on next. The limits stay, and so does all
-/// of it, for as long as somebody comes by.
+/// KEYS: the lanes. ARGV: the beginning of members' keys, where to go on. Answers where to go on next. The limits stay,
+/// and so does all of it, for as long as somebody comes by.
 const SWEEP: &str = r"
     local time = redis.call('TIME')
     local page = redis.call('HSCAN', KEYS[1], ARGV[2], 'COUNT', 1000)
