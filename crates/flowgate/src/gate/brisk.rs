@@ -12,7 +12,9 @@ use flowgate_core::{Decision, Hold, Lane, Tick};
 
 use super::{
     line::Waiter,
+    lone,
     name::Name,
+    pass::Standing,
     seat::{Fate, Seat},
     state::{Place, State},
     wait::Ready,
@@ -46,10 +48,33 @@ impl State {
     #[inline]
     pub(super) fn enter_brisk(&mut self, key: &Name<'_>, hash: u32, weight: u32) -> Option<(u32, u32)> {
         let max = self.brisk?.get();
+        let lone = &mut self.lanes.lone;
+        let is_new = lone.is_vacant();
+        if !is_new && !lone.is_of(hash, key) {
+            return self.enter_among(max, key, hash, weight);
+        }
+        if !lone.lane().has_room(max, weight) {
+            return None;
+        }
+        debug_assert_eq!(lone.lane().decide(&self.limits, weight, Tick::ZERO), Decision::Admit);
+        if is_new {
+            self.spare = self.spare.checked_sub(1)?;
+            lone.begin(hash, key);
+        }
+        lone.take(weight);
+        Some((lone::PLACE, lone.in_use()))
+    }
+
+    /// The same where there are others, or come to be.
+    #[inline(never)]
+    fn enter_among(&mut self, max: u32, key: &Name<'_>, hash: u32, weight: u32) -> Option<(u32, u32)> {
         let index = match self.lanes.find(hash, key.as_bytes()) {
             Some(index) if self.lanes[index].lane.has_room(max, weight) => index,
             None if Lane::default().has_room(max, weight) => {
                 self.spare = self.spare.checked_sub(1)?;
+                if self.lanes.lone.is_there() {
+                    self.lanes.move_in();
+                }
                 self.lanes.insert(hash, key)
             }
             _ => return None,
@@ -57,8 +82,9 @@ impl State {
         let lane = &mut self.lanes[index].lane;
         debug_assert_eq!(lane.decide(&self.limits, weight, Tick::ZERO), Decision::Admit);
         lane.take(weight);
-        self.in_use += u64::from(weight);
-        Some((index, lane.in_use()))
+        let in_use = lane.in_use();
+        self.lanes.taken += u64::from(weight);
+        Some((index, in_use))
     }
 
     /// Spends one start of a key's lane that remembers others, and stands in the list of idle lanes: then nothing else
@@ -134,6 +160,11 @@ impl State {
     /// A pass of a key's lane comes back where nobody waits; `false` if it has to be done another way, and nothing has changed.
     #[inline(always)]
     pub(super) fn settle_brisk(&mut self, index: u32, weight: u32) -> bool {
+        if self.lanes.lone.is_there() {
+            debug_assert!(self.brisk.is_some() && index == lone::PLACE, "nothing unusual goes on");
+            self.spare += u32::from(self.lanes.lone.settle(weight));
+            return true;
+        }
         if self.brisk.is_none() || !self.is_keyed {
             return false;
         }
@@ -142,11 +173,20 @@ impl State {
             return false;
         }
         slot.lane.settle(weight);
-        self.in_use -= u64::from(weight);
-        if slot.lane.is_idle() {
+        let is_idle = slot.lane.is_idle();
+        self.lanes.taken -= u64::from(weight);
+        if is_idle {
             self.forget(index);
         }
         true
+    }
+
+    /// How the lone lane stands, if it is there: then `max` is all that holds.
+    #[inline]
+    pub(super) fn lone_standing(&self) -> Option<Standing> {
+        let lone = &self.lanes.lone;
+        let standing = || Standing { max: self.limits.max(), in_use: lone.in_use(), waiting: 0 };
+        lone.is_there().then(standing)
     }
 
     /// A pass comes back, to the head of the row.

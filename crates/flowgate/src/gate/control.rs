@@ -34,7 +34,6 @@ impl State {
             lanes: Lanes::new(),
             line: Line::new(),
             pins: Default::default(),
-            in_use: 0,
             spare: 0,
             closers: Vec::new(),
             knots: Knots::default(),
@@ -151,7 +150,7 @@ impl State {
 
     /// Whether nothing is in flight and nobody waits.
     pub(crate) fn is_drained(&self) -> bool {
-        self.in_use == 0 && self.line.waiting() == 0
+        self.lanes.in_use() == 0 && self.line.waiting() == 0
     }
 
     /// Wakes those who wait for the drain, if it is over.

@@ -90,7 +90,8 @@ impl Desk {
         wakes
     }
 
-    /// Looks at the desk, with the lock held. Where all counts are there already, nothing has to be put in order after it.
+    /// Looks at the desk, with the lock held. Where all counts are there already, nothing has to be put in order after it. A lone
+    /// lane stays what it is, and is not found by its key.
     #[inline]
     pub(crate) fn see<R>(&'static self, look: impl FnOnce(&State) -> R) -> R {
         let state = lock(&self.state);
@@ -277,6 +278,9 @@ impl Desk {
         if state.is_behind {
             state.catch_up();
         }
+        if state.lanes.lone.is_there() {
+            state.lanes.move_in();
+        }
     }
 
     /// Leaves the lock with everything in order, then wakes whoever has to be woken.
@@ -313,7 +317,7 @@ impl Desk {
 
     #[inline(never)]
     fn finish_slowly(&'static self, mut state: MutexGuard<'_, State>) {
-        let is_free = state.is_orphan && state.in_use == 0 && state.owner.is_some();
+        let is_free = state.is_orphan && state.lanes.in_use() == 0 && state.owner.is_some();
         let gone = is_free.then(|| state.vacate());
         let wakes = std::mem::take(&mut state.wakes);
         drop(state);
@@ -325,13 +329,14 @@ impl Desk {
     }
 
     fn fetch(&self, state: &mut State) {
-        let lane = &mut state.lanes[0].lane;
         if let (Some(free), Some(max)) = (self.express.fetch_slots(), state.limits.max()) {
             let in_use = max - free;
+            state.lanes.taken = u64::from(in_use);
+            let lane = &mut state.lanes[0].lane;
             *lane = Lane::with_counts(in_use, lane.rate());
-            state.in_use = u64::from(in_use);
         }
         if let Some(rate) = self.express.fetch_rate() {
+            let lane = &mut state.lanes[0].lane;
             *lane = Lane::with_counts(lane.in_use(), rate);
         }
         state.is_out = false;

@@ -3,9 +3,15 @@
 //! Owns the map from keys to lanes. A lane is put in on its first entry and taken out when it is idle and its rate has
 //! rested, so an idle key costs nothing. It never decides who starts.
 
-use flowgate_core::{Key, Lane, Tick};
+use flowgate_core::{Key, Lane, RateState, Tick};
 
-use super::{line::Row, name::Name, slab::NONE, table::Table};
+use super::{
+    line::Row,
+    lone::{self, Lone},
+    name::Name,
+    slab::NONE,
+    table::Table,
+};
 
 /// So many places stay allocated where there are no lanes. A gate may have many desks.
 const KEEP: usize = 4;
@@ -14,12 +20,13 @@ const SHARE: usize = 4;
 /// So few lanes are found without a table.
 const FEW: usize = 2;
 
-/// In this order in memory: what a lane that comes and goes changes stands beside the desk's lock, in the same cache
-/// line. Lanes are found in a table only while there are more than a [`FEW`]: most desks never have more in use at
-/// once, and then a table would be one more cache line to fetch from the other processor.
+/// In this order in memory: a lone lane stands beside the desk's lock, in the same cache line, and what comes and goes with
+/// others in the next. They are found in a table only while there are more than a [`FEW`]: most desks never have more in
+/// use at once, and then a table would be one more cache line to fetch from the other processor.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Lanes {
+    pub(super) lone: Lone,
     few: [Known; FEW],
     /// How many of `few` are taken; [`TABLED`] if all lanes are in the table.
     known: u16,
@@ -27,7 +34,10 @@ pub(crate) struct Lanes {
     /// The first place that is free, and leads to the next.
     free: u32,
     len: u32,
+    /// The first place is the lone lane's.
     slots: Vec<Slot>,
+    /// How many slots are taken, over all lanes but the lone one.
+    pub(super) taken: u64,
     table: Table,
 }
 
@@ -114,13 +124,38 @@ impl Slot {
 
 impl Lanes {
     pub(crate) const fn new() -> Self {
-        let few = [Known { hash: 0, index: 0 }; FEW];
-        Lanes { few, known: 0, serial: 0, free: NONE, len: 0, slots: Vec::new(), table: Table::new() }
+        Lanes {
+            lone: Lone::new(),
+            few: [Known { hash: 0, index: 0 }; FEW],
+            known: 0,
+            serial: 0,
+            free: NONE,
+            len: 0,
+            slots: Vec::new(),
+            taken: 0,
+            table: Table::new(),
+        }
     }
 
-    #[inline]
+    /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.len as usize
+        self.len as usize + usize::from(self.lone.is_there())
+    }
+
+    /// How many slots are taken, over all lanes.
+    pub(crate) fn in_use(&self) -> u64 {
+        self.taken + u64::from(self.lone.in_use())
+    }
+
+    /// The lone lane takes its place among the others.
+    #[inline(never)]
+    pub(crate) fn move_in(&mut self) {
+        let (key, hash, in_use) = self.lone.go();
+        let slot = self.take_first(hash);
+        slot.key = key;
+        slot.lane = Lane::with_counts(in_use, RateState::default());
+        self.taken += u64::from(in_use);
+        self.know(hash, lone::PLACE);
     }
 
     #[inline]
@@ -143,8 +178,18 @@ impl Lanes {
     /// Puts in an idle lane.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u32, key: &Name<'_>) -> u32 {
+        debug_assert!(!self.lone.is_there(), "it moves in before another comes");
+        if self.lone.is_vacant() {
+            self.lone.go();
+        }
         let (index, slot) = self.take(hash);
         key.write_to(&mut slot.key);
+        self.know(hash, index);
+        index
+    }
+
+    #[inline]
+    fn know(&mut self, hash: u32, index: u32) {
         match self.few.get_mut(usize::from(self.known)) {
             Some(place) => {
                 *place = Known { hash, index };
@@ -152,7 +197,6 @@ impl Lanes {
             }
             None => self.insert_tabled(hash, index),
         }
-        index
     }
 
     #[inline(never)]
@@ -168,7 +212,8 @@ impl Lanes {
 
     /// Puts in a lane that no key leads to: the one lane of a gate without keys.
     pub(crate) fn insert_unlisted(&mut self) {
-        self.take(0);
+        self.lone.go();
+        self.take_first(0);
     }
 
     /// Takes a place.
@@ -178,19 +223,38 @@ impl Lanes {
             self.grow();
         }
         let index = self.free;
-        let slot = &mut self.slots[index as usize];
-        self.free = slot.hash;
+        self.free = self.slots[index as usize].hash;
+        (index, self.take_at(index, hash))
+    }
+
+    /// Takes the place that is the lone lane's.
+    fn take_first(&mut self, hash: u32) -> &mut Slot {
+        self.have_first();
+        self.take_at(lone::PLACE, hash)
+    }
+
+    #[inline]
+    fn take_at(&mut self, index: u32, hash: u32) -> &mut Slot {
         self.len += 1;
         self.serial = self.serial.wrapping_add(1);
+        let slot = &mut self.slots[index as usize];
         slot.serial = self.serial;
         slot.hash = hash;
         slot.marks = TAKEN;
-        (index, slot)
+        slot
+    }
+
+    fn have_first(&mut self) {
+        if self.slots.is_empty() {
+            self.slots.reserve_exact(KEEP);
+            self.slots.push(Slot::free(NONE));
+        }
     }
 
     /// One more place, which is free.
     #[inline(never)]
     fn grow(&mut self) {
+        self.have_first();
         let index = self.slots.len();
         if index == self.slots.capacity() {
             self.slots.reserve_exact((index / SHARE).max(KEEP));
@@ -207,10 +271,23 @@ impl Lanes {
         } else {
             self.remove_among(index);
         }
-        self.slots[index as usize].clear(self.free);
-        self.free = index;
+        if index == lone::PLACE {
+            self.slots[0].clear(NONE);
+        } else {
+            self.slots[index as usize].clear(self.free);
+            self.free = index;
+        }
         self.len -= 1;
-        if self.len == 0 && self.slots.capacity() > KEEP {
+        if self.len == 0 {
+            self.forget_all();
+        }
+    }
+
+    /// The next to come is the lone one.
+    #[inline]
+    fn forget_all(&mut self) {
+        self.lone.come_back();
+        if self.slots.capacity() > KEEP {
             self.slots = Vec::new();
             self.free = NONE;
         }

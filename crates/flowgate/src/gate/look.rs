@@ -146,7 +146,7 @@ impl Engine {
             Look {
                 limits: first.limits,
                 phase: phase(desks, now),
-                in_use: desks.iter().map(|desk| desk.in_use).sum(),
+                in_use: desks.iter().map(|desk| desk.lanes.in_use()).sum(),
                 waiting: desks.iter().map(|desk| desk.line.waiting()).sum(),
                 oldest_wait: oldest.map(|since| now.since(since)),
                 rate,
@@ -163,7 +163,7 @@ impl Engine {
         let name = Name::Text(key);
         let (desk, hash) = self.locate(&name);
         let ask = Ask::of(desk, Some((&name, hash)));
-        desk.see(|state| state.find(&ask).map(|index| state.look_at(&state.lanes[index], now)))
+        desk.at(|state| state.find(&ask).map(|index| state.look_at(&state.lanes[index], now)))
     }
 
     /// The rate of a key's lane, and what is left of it where the lane has any state.

@@ -37,6 +37,7 @@ mod handle;
 mod holding;
 mod lanes;
 mod line;
+mod lone;
 mod look;
 mod meta;
 mod name;

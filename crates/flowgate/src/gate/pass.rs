@@ -156,9 +156,11 @@ impl Pass {
         let Slot { desk, lane, .. } = self.slot();
         desk.express.standing().unwrap_or_else(|| {
             desk.see(|state| {
-                let max = state.limits_at(Some(lane)).max();
-                let lane = &state.lanes[lane].lane;
-                Standing { max, in_use: lane.in_use(), waiting: lane.waiting() }
+                state.lone_standing().unwrap_or_else(|| {
+                    let max = state.limits_at(Some(lane)).max();
+                    let lane = &state.lanes[lane].lane;
+                    Standing { max, in_use: lane.in_use(), waiting: lane.waiting() }
+                })
             })
         })
     }

@@ -3,7 +3,7 @@
 //! Owns entering, leaving, waiting and handing over. Who may start is asked of [`Lane::decide`] and [`Lane::hold`] only.
 //! No user code runs here: wakers to wake or to drop are collected and dealt with when the lock is gone.
 
-use std::{collections::BTreeMap, num::NonZeroU32, ops::Range, sync::Arc, task::Waker, time::Duration};
+use std::{collections::BTreeMap, mem, num::NonZeroU32, ops::Range, sync::Arc, task::Waker, time::Duration};
 
 use flowgate_core::{
     AdaptiveState, Decision, Hold, Key, Lane, Limits, Outcome, Rate, RateState, Reason, Sample, Spot, Tick,
@@ -17,6 +17,7 @@ use super::{
     holding,
     lanes::{Lanes, Slot},
     line::{Line, Waiter},
+    lone::Lone,
     meta::Meta,
     name::Name,
     reentry::{Hands, Knots},
@@ -25,14 +26,16 @@ use super::{
     wakes::Wakes,
 };
 
-/// In this order in memory: what every step writes stands together beside the lock, so that a step on another processor
-/// has few cache lines to fetch.
+/// In this order in memory, a cache line after the other, so that a step on another processor has few of them to fetch: with
+/// the desk's lock what entries and exits of a lone lane write; what those of several lanes write; what is only read
+/// where nothing unusual goes on; what those who wait and those who hand over write.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) in_use: u64,
     /// Lanes this desk may add before it has to ask for more.
     pub(crate) spare: u32,
+    /// `max`, where steps may take the short way: [`State::max_if_brisk`], as of the last step that took the long one.
+    pub(super) brisk: Option<NonZeroU32>,
     /// Whether the counts are out on the express lane.
     pub(crate) is_out: bool,
     /// Whether the lane of a gate without keys does not say who waits in it, as the line does: steps that take the short way
@@ -46,20 +49,17 @@ pub(crate) struct State {
     pub(super) is_codel: bool,
     /// No handle is left: when the last pass is back, the desk can serve another gate.
     pub(crate) is_orphan: bool,
-    pub(crate) lanes: Lanes,
     /// While `spare` is one of these, what other desks look for is as it was shown to them.
     pub(super) shown: Range<u32>,
-    /// `max`, where steps may take the short way: [`State::max_if_brisk`], as of the last step that took the long one.
-    pub(super) brisk: Option<NonZeroU32>,
+    pub(crate) lanes: Lanes,
     /// What the next pass carries along that somebody hears of, where the last has left it.
     pub(super) full: Option<Box<Full>>,
-    /// From here on what those who wait and those who hand over write: another cache line, which the keys' own steps only read.
-    pub(crate) line: Line,
-    pub(crate) wakes: Wakes,
     /// The gate this desk belongs to; `None` while it waits in the pool for one.
     pub(crate) owner: Option<Arc<Meta>>,
     /// Until when those in line may still start, once the gate is closed.
     pub(crate) closing: Option<Tick>,
+    pub(crate) line: Line,
+    pub(crate) wakes: Wakes,
     /// When the desk's alarm rings next.
     pub(crate) armed: Tick,
     /// When idle lanes are looked after next.
@@ -75,6 +75,13 @@ pub(crate) struct State {
     /// The rate the express lane was built for.
     pub(crate) express_rate: Option<Rate>,
 }
+
+/// Where the lines of the cache begin, a lock's word and its flag before the first.
+#[cfg(all(target_pointer_width = "64", not(loom)))]
+const _: () = {
+    assert!(8 + mem::offset_of!(State, lanes) + size_of::<Lone>() == 64);
+    assert!(8 + mem::offset_of!(State, line) == 192);
+};
 
 /// One who asks to enter.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +173,7 @@ impl State {
                 lane.admit(limits, ask.weight, now);
                 let Some(index) = self.put(found, ask, lane) else { return Entry::NoRoom };
                 self.lanes[index].used_at = now;
-                self.in_use += u64::from(ask.weight);
+                self.lanes.taken += u64::from(ask.weight);
                 let (weight, in_use) = (ask.weight, lane.in_use());
                 Entry::In(Admission { lane: index, weight, in_use, started: now, waited: Duration::ZERO })
             }
@@ -192,9 +199,9 @@ impl State {
     pub(crate) fn check(&mut self, ask: &Ask<'_>) -> Entry {
         let entry = self.enter(ask, None);
         if let Entry::In(Admission { lane, weight, started, .. }) = entry {
+            self.lanes.taken -= u64::from(weight);
             let slot = &mut self.lanes[lane];
             slot.lane.settle(weight);
-            self.in_use -= u64::from(weight);
             let is_resting = self.is_keyed && slot.lane.is_idle() && !slot.is_pinned();
             match self.limits.rate() {
                 Some(_) if is_resting => self.rest_at(lane, started),
@@ -210,9 +217,9 @@ impl State {
         if !self.is_plain || self.line.waiting() > 0 {
             return self.leave_slowly(index, weight, started, outcome);
         }
+        self.lanes.taken -= u64::from(weight);
         let slot = &mut self.lanes[index];
         slot.lane.settle(weight);
-        self.in_use -= u64::from(weight);
         if self.is_keyed && slot.lane.is_idle() {
             self.forget(index);
         }
@@ -228,7 +235,7 @@ impl State {
         }
         let in_use = self.lanes[index].lane.in_use();
         self.lanes[index].lane.settle(weight);
-        self.in_use -= u64::from(weight);
+        self.lanes.taken -= u64::from(weight);
         // One that went out before the gate adapted has no start to count from.
         if self.adaptive.is_some() && started != Tick::ZERO {
             let sample = Sample { started, ended: self.now(), in_use, outcome };
@@ -307,8 +314,8 @@ impl State {
                 None => {
                     slot.lane.admit(limits, weight, now);
                     slot.used_at = now;
-                    self.in_use += u64::from(weight);
                     let (spent, in_use) = (slot.lane.rate(), slot.lane.in_use());
+                    self.lanes.taken += u64::from(weight);
                     self.dismiss(ticket, Fate::Granted { at: now, spent, in_use });
                 }
                 Some(Hold::Slots) if self.is_knotted(index) => self.cut_knot(index),
