@@ -205,7 +205,7 @@ impl State {
         {
             return Left::Not;
         }
-        let (waiter, next_weight) = self.line.part_first(&mut row, ticket);
+        let waiter = self.line.part_first(&mut row, ticket);
         self.is_behind = !self.is_keyed;
         if self.is_keyed {
             slot.lane.leave();
@@ -216,8 +216,8 @@ impl State {
         if waiter.is_holder {
             self.knots.part(ticket);
         }
-        if next_weight > self.limits.heaviest() {
-            // Too heavy for a lower `max`, it has come to the head and can be told so.
+        if self.line.heaviest() > self.limits.heaviest() {
+            // One too heavy for a lower `max` may have come to the head and can be told so.
             self.wakes.wake_later(waiter.waker, waiter.seat);
             if self.is_behind {
                 self.catch_up();

@@ -25,6 +25,7 @@ pub(crate) struct Line {
     waiters: Slab<Waiter, KEEP, SHARE>,
     oldest: u32,
     newest: u32,
+    heaviest: u32,
 }
 
 /// The row of one lane: its first and its last waiter.
@@ -45,8 +46,10 @@ pub(crate) struct Waiter {
     pub(crate) since: Tick,
     pub(crate) waker: Waker,
     pub(crate) seat: Arc<Seat>,
+    /// Means nothing where it is the first of its row: see [`Line::part_first`].
     ahead: u32,
     behind: u32,
+    /// Means nothing where it has waited longest.
     older: u32,
     newer: u32,
 }
@@ -90,7 +93,7 @@ impl Waiter {
 
 impl Line {
     pub(crate) const fn new() -> Self {
-        Line { waiters: Slab::new(), oldest: NONE, newest: NONE }
+        Line { waiters: Slab::new(), oldest: NONE, newest: NONE, heaviest: 0 }
     }
 
     /// How many wait.
@@ -116,10 +119,17 @@ impl Line {
         (behind != NONE).then_some(behind)
     }
 
+    /// The largest weight of any who joined since nobody waited.
+    #[inline]
+    pub(crate) fn heaviest(&self) -> u32 {
+        self.heaviest
+    }
+
     /// Joins at the end of its lane's row.
     #[inline(always)]
     pub(crate) fn join(&mut self, row: &mut Row, mut waiter: Waiter) -> u32 {
         (waiter.ahead, waiter.older) = (row.last, self.newest);
+        self.heaviest = if self.newest == NONE { waiter.weight } else { self.heaviest.max(waiter.weight) };
         let index = self.waiters.insert(waiter);
         let (last, newest) = (row.last, self.newest);
         (row.last, self.newest) = (index, index);
@@ -142,58 +152,51 @@ impl Line {
         index
     }
 
-    /// The first of its lane's row leaves: [`Line::part`] in fewer steps, for that is how nearly everybody leaves. Also
-    /// tells what the next weighs. Who stands behind it in the row is mostly who came after it as well.
+    /// The first of its lane's row leaves, mostly the longest-waiting of all as well: then nobody else is touched, for the next
+    /// may stand in the memory of another processor.
     #[inline(always)]
-    pub(crate) fn part_first(&mut self, row: &mut Row, first: u32) -> (Waiter, u32) {
+    pub(crate) fn part_first(&mut self, row: &mut Row, first: u32) -> Waiter {
         let waiter = self.waiters.remove(first);
-        let Waiter { behind, older, newer, .. } = waiter;
-        row.first = behind;
-        match older {
-            NONE => self.oldest = newer,
-            older => self.waiters[older].newer = newer,
+        row.first = waiter.behind;
+        if waiter.behind == NONE {
+            row.last = NONE;
         }
-        let mut next_weight = 0;
-        match behind {
-            NONE => row.last = NONE,
-            behind => {
-                let next = &mut self.waiters[behind];
-                next.ahead = NONE;
-                next_weight = next.weight;
-                if newer == behind {
-                    next.older = older;
-                    return (waiter, next_weight);
-                }
-            }
-        }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.waiters[newer].older = older,
-        }
-        (waiter, next_weight)
+        self.part_arrival(first, &waiter);
+        waiter
     }
 
     /// Leaves its lane's row.
     pub(crate) fn part(&mut self, row: &mut Row, index: u32) -> Waiter {
-        let waiter = self.waiters.remove(index);
-        let Waiter { ahead, behind, older, newer, .. } = waiter;
-        match ahead {
-            NONE => row.first = behind,
-            ahead => self.waiters[ahead].behind = behind,
+        if row.first == index {
+            return self.part_first(row, index);
         }
+        let waiter = self.waiters.remove(index);
+        let Waiter { ahead, behind, .. } = waiter;
+        self.waiters[ahead].behind = behind;
         match behind {
             NONE => row.last = ahead,
             behind => self.waiters[behind].ahead = ahead,
         }
-        match older {
-            NONE => self.oldest = newer,
-            older => self.waiters[older].newer = newer,
+        self.part_arrival(index, &waiter);
+        waiter
+    }
+
+    /// Leaves the order of arrival.
+    #[inline(always)]
+    fn part_arrival(&mut self, index: u32, waiter: &Waiter) {
+        let Waiter { older, newer, .. } = *waiter;
+        if self.oldest == index {
+            self.oldest = newer;
+            if newer == NONE {
+                self.newest = NONE;
+            }
+            return;
         }
+        self.waiters[older].newer = newer;
         match newer {
             NONE => self.newest = older,
             newer => self.waiters[newer].older = older,
         }
-        waiter
     }
 }
 
