@@ -150,6 +150,43 @@ fn g7_a_rate_that_has_rested_keeps_no_lane() {
     assert_eq!(clock.alarms(), 0);
 }
 
+/// At one desk, so that a lane is alone there at times, and at times one of several.
+#[test]
+fn g7_a_lane_keeps_its_slots_while_it_is_joined_by_others_and_left_alone() {
+    // Seen to fail: with `Lanes::move_in` counting none as in use; with `Desk::begin` not moving the lone lane in; with
+    // `settle_brisk` keeping its allowance; with `enter_brisk` not asking whether it has room.
+    const KEYS: [&str; 4] = ["", "a", "b", "a key that is too long to be kept in place"];
+    let (gate, mut passes, mut random) = (keyed(3, 4), Vec::new(), 7_u32);
+    for step in 0..20_000 {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let (key, weight) = (KEYS[random as usize >> 16 & 3], 1 + (random >> 20 & 1));
+        let in_use = |passes: &[(_, u32, _)], key: &str| {
+            passes.iter().filter(|(of, ..)| *of == key).map(|(_, weight, _)| weight).sum::<u32>()
+        };
+        // Fewer come than go for a while, so that the desk is empty now and then.
+        if random >> 28 < if step / 40 % 2 == 0 { 10 } else { 4 } {
+            let expected = in_use(&passes, key) + weight <= 3;
+            let pass = gate.enter_key(key).weight(weight).now();
+            assert_eq!(pass.is_ok(), expected, "step {step}");
+            passes.extend(pass.ok().map(|pass| (key, weight, pass)));
+        } else if !passes.is_empty() {
+            let _gone = passes.swap_remove(random as usize % passes.len());
+        }
+        if let Some((key, _, pass)) = passes.last() {
+            assert_eq!(pass.standing().in_use, in_use(&passes, key), "step {step}");
+        }
+        // A look takes the long way, so not each time.
+        if random >> 12 & 15 == 0 {
+            let seen = gate.look_key(key).map_or(0, |look| look.in_use);
+            assert_eq!(seen, in_use(&passes, key), "step {step}");
+            let busy = KEYS.iter().filter(|key| in_use(&passes, key) > 0).count();
+            let all = passes.iter().map(|pass| u64::from(pass.1)).sum();
+            let look = gate.look();
+            assert_eq!((look.lanes, look.in_use), (busy, all), "step {step}");
+        }
+    }
+}
+
 #[test]
 fn g7_lanes_are_never_more_than_max_keys_over_threads() {
     // Seen to fail: with `Quota::take` handing out a block without taking it from the pool, there are more lanes than keys.
