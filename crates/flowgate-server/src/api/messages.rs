@@ -217,9 +217,16 @@ impl Cancels {
         Ok(())
     }
 
-    /// How many were cancelled. A worker stops what is under way, unless an answer came first: then it was delivered, and is not
-    /// counted.
-    async fn end(mut self, desk: &Desk) -> Result<u64, Problem> {
+    /// How many were cancelled, when the log tells of them.
+    async fn end(self, desk: &Desk) -> Result<u64, Problem> {
+        let cancelled = self.count(desk).await?;
+        // Whoever is told that a message was cancelled finds it so in the log.
+        desk.journal.written().await;
+        Ok(cancelled)
+    }
+
+    /// A worker stops what is under way, unless an answer came first: then it was delivered, and is not counted.
+    async fn count(mut self, desk: &Desk) -> Result<u64, Problem> {
         for _ in 0..MOMENTS {
             let mut left = Vec::new();
             for (id, message) in self.stopping {

@@ -63,7 +63,8 @@ pub(crate) struct Tally {
 
 #[derive(Debug)]
 struct Line {
-    note: NewNote,
+    /// `None`: somebody only waits for what came before.
+    note: Option<NewNote>,
     written: Option<oneshot::Sender<()>>,
 }
 
@@ -104,7 +105,7 @@ impl Journal {
     /// Writes an entry without awaiting it: whoever caused it may look for it next.
     pub(crate) async fn add(&self, task: TaskId, entry: &Entry) {
         self.count(entry.stage);
-        self.put(Line { note: self.note(task, entry), written: None }).await;
+        self.put(Line { note: Some(self.note(task, entry)), written: None }).await;
         self.hurry.notify_one();
     }
 
@@ -113,14 +114,23 @@ impl Journal {
     pub(crate) async fn add_stored(&self, task: TaskId, stage: Stage, message: &[u8], at: u64) {
         self.count(stage);
         let note = NewNote { task, at: clock::tick(at), body: Entry::plain_bytes(stage, message) };
-        self.put(Line { note, written: None }).await;
+        self.put(Line { note: Some(note), written: None }).await;
     }
 
     /// Writes an entry, and returns when that is done, or cannot be.
     pub(crate) async fn add_now(&self, task: TaskId, entry: &Entry) {
         self.count(entry.stage);
+        self.put_now(Some(self.note(task, entry))).await;
+    }
+
+    /// Returns when everything that was added before is written, or cannot be.
+    pub(crate) async fn written(&self) {
+        self.put_now(None).await;
+    }
+
+    async fn put_now(&self, note: Option<NewNote>) {
         let (written, done) = oneshot::channel();
-        let _ = self.entries.send(Line { note: self.note(task, entry), written: Some(written) }).await;
+        let _ = self.entries.send(Line { note, written: Some(written) }).await;
         self.hurry.notify_one();
         let _ = done.await;
     }
@@ -153,10 +163,11 @@ async fn write(
     let mut batch = Vec::new();
     let mut dropped = 0;
     while next_batch(&mut waiting, &hurry, &mut batch).await {
-        let (notes, written): (Vec<NewNote>, Vec<_>) =
+        let (notes, written): (Vec<_>, Vec<_>) =
             batch.drain(..).map(|line| (line.note, line.written)).unzip();
-        let notes = notes.into();
+        let notes: Arc<[NewNote]> = notes.into_iter().flatten().collect();
         match write_batch(&*store, &notes).await {
+            Ok(()) if notes.is_empty() => {}
             Ok(()) if dropped > 0 => {
                 say(&format!("the log is written again; {dropped} of its lines were dropped"));
                 dropped = 0;
@@ -197,6 +208,9 @@ async fn next_batch(waiting: &mut mpsc::Receiver<Line>, hurry: &Notify, batch: &
 }
 
 async fn write_batch(store: &dyn Shelf, notes: &Arc<[NewNote]>) -> Result<(), StoreError> {
+    if notes.is_empty() {
+        return Ok(());
+    }
     let mut wait = Duration::from_millis(10);
     for _ in 1..TRIES {
         if store.write_notes(Arc::clone(notes)).await.is_ok() {
@@ -218,11 +232,11 @@ mod tests {
 
     fn line(task: i64) -> Line {
         let note = NewNote { task: TaskId(task), at: clock::tick(0), body: Vec::new() };
-        Line { note, written: None }
+        Line { note: Some(note), written: None }
     }
 
     fn tasks(batch: &mut Vec<Line>) -> Vec<i64> {
-        batch.drain(..).map(|line| line.note.task.0).collect()
+        batch.drain(..).filter_map(|line| Some(line.note?.task.0)).collect()
     }
 
     #[tokio::test(start_paused = true)]

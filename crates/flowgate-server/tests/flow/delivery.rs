@@ -312,6 +312,18 @@ on_every_store! {
     }
 
     #[test]
+    async fn f7_whoever_is_told_that_a_message_was_cancelled_finds_it_so_in_the_log(kit: &Kit) {
+        // Seen to fail: with the answer sent while the line of the log was still to be written.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        for _ in 0..30 {
+            let id = server.publish(&endpoint.url("/ok/late"), &[("Upstash-Delay", "1h")]).await;
+            server.ask(Method::DELETE, &format!("/v2/messages/{id}"), &[], "").await.json();
+            let log = server.get(&format!("/v2/events?messageIds={id}&count=1")).await;
+            assert_eq!(log["events"][0]["state"], "CANCELED", "{log}");
+        }
+    }
+
+    #[test]
     async fn f7_a_delayed_message_waits_and_is_seen(kit: &Kit) {
         // Seen to fail: with the delay left out of the task.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);

@@ -148,15 +148,16 @@ export function messagePage({ name: id, go, link, back }) {
   }
 
   let turn = 0;
+  let message = null;
 
   async function load() {
     const own = (turn += 1);
     const isOld = () => own !== turn || isLeft;
-    let all, message;
+    let all;
     try {
       all = (await get("events", { messageIds: id, count: 200 })).events;
-      // One that was cancelled is gone: the log alone tells of it.
-      message = all[0]?.state === "CANCELED" ? null : await get(`messages/${part(id)}`).catch((trouble) => { if (trouble.status === 404) return null; throw trouble; });
+      // What was sent never changes: it is read once. Of one that was cancelled only the log is left.
+      if (!message && all[0]?.state !== "CANCELED") message = await get(`messages/${part(id)}`).catch((trouble) => { if (trouble.status === 404) return null; throw trouble; });
     } catch (trouble) {
       // What is there already stays.
       if (!isOld() && log.children.length === 0) fill(rest, unread("The message", trouble, load));
