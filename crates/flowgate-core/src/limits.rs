@@ -259,14 +259,14 @@ impl LimitsBuilder {
                 return Err(OptionError::new(
                     "burst",
                     burst,
-                    "no burst without a rate: set `rate` or drop `burst`",
+                    "only together with `rate` (set `rate` or drop `burst`)",
                 ));
             }
             (None, None) if self.smooth => {
                 return Err(OptionError::new(
                     "smooth",
                     "true",
-                    "no smooth without a rate: set `rate` or drop `smooth`",
+                    "only together with `rate` (set `rate` or drop `smooth`)",
                 ));
             }
             (None, None) => None,
@@ -307,10 +307,10 @@ fn discipline(
     let misplaced =
         |why| Err(OptionError::new("codel", format_args!("target {target:?}, interval {interval:?}"), why));
     match max {
-        _ if reject => {
-            misplaced("no codel in reject mode, where nobody waits: drop `codel` or drop `reject`")
-        }
-        None => misplaced("no codel without `max`: a line held by the rate alone says nothing about load"),
+        _ if reject => misplaced("only without `reject`, which allows no line (drop `codel` or `reject`)"),
+        None => misplaced(
+            "only together with `max`, because a line held up by the rate alone says nothing about load",
+        ),
         Some(_) => Ok(codel),
     }
 }
@@ -318,15 +318,13 @@ fn discipline(
 fn overflow(reject: bool, queue: Option<u32>, timeout: Option<Duration>) -> Result<Overflow, OptionError> {
     if reject {
         return match (queue, timeout) {
-            (Some(queue), _) => Err(OptionError::new(
-                "queue",
-                queue,
-                "no queue in reject mode: drop `queue` or drop `reject`",
-            )),
+            (Some(queue), _) => {
+                Err(OptionError::new("queue", queue, "only without `reject` (drop `queue` or `reject`)"))
+            }
             (_, Some(timeout)) => Err(OptionError::new(
                 "timeout",
                 format_args!("{timeout:?}"),
-                "no timeout in reject mode, where nobody waits: drop `timeout` or drop `reject`",
+                "only without `reject` (drop `timeout` or `reject`)",
             )),
             (None, None) => Ok(Overflow::Reject),
         };
@@ -338,7 +336,7 @@ fn overflow(reject: bool, queue: Option<u32>, timeout: Option<Duration>) -> Resu
                 OptionError::new(
                     "queue",
                     queue,
-                    format!("an integer from 1 to {MAX_QUEUE}; for no queue at all, `reject`"),
+                    format!("an integer from 1 to {MAX_QUEUE}, or `reject` for no queue at all"),
                 )
             })?)
         }
@@ -347,7 +345,7 @@ fn overflow(reject: bool, queue: Option<u32>, timeout: Option<Duration>) -> Resu
         Some(timeout) if timeout.is_zero() || timeout > MAX_TIMEOUT => Err(OptionError::new(
             "timeout",
             format_args!("{timeout:?}"),
-            "a duration above zero and up to 366 days; for no wait at all, `reject`",
+            "a duration above zero and up to 366 days, or `reject` for no wait at all",
         )),
         _ => Ok(Overflow::Queue { max, timeout }),
     }

@@ -33,8 +33,8 @@ fn limits_that_are_none_or_out_of_range_cannot_be_built() {
     // Seen to fail: with MAX_MAX above 1,000,000,000; without the check that max or rate is set; with a queue of 0
     // taken for none.
     let max = "accepted: an integer from 1 to 1000000000";
-    let queue = "accepted: an integer from 1 to 1000000000; for no queue at all, `reject`";
-    let timeout = "accepted: a duration above zero and up to 366 days; for no wait at all, `reject`";
+    let queue = "accepted: an integer from 1 to 1000000000, or `reject` for no queue at all";
+    let timeout = "accepted: a duration above zero and up to 366 days, or `reject` for no wait at all";
     let secs = Duration::from_secs;
     table(&[
         (
@@ -57,12 +57,11 @@ fn limits_that_are_none_or_out_of_range_cannot_be_built() {
         ),
         (
             new().max(1).queue(5).reject(),
-            "RC5003: option `queue` is 5; accepted: no queue in reject mode: drop `queue` or drop `reject`",
+            "RC5003: option `queue` is 5; accepted: only without `reject` (drop `queue` or `reject`)",
         ),
         (
             new().max(1).timeout(secs(5)).reject(),
-            "RC5003: option `timeout` is 5s; accepted: no timeout in reject mode, where nobody waits: drop `timeout` \
-                or drop `reject`",
+            "RC5003: option `timeout` is 5s; accepted: only without `reject` (drop `timeout` or `reject`)",
         ),
     ]);
 }
@@ -88,13 +87,13 @@ fn a_discipline_that_makes_no_sense_cannot_be_built() {
         ),
         (
             new().max(1).codel(ms(5), ms(100)).reject(),
-            "RC5003: option `codel` is target 5ms, interval 100ms; accepted: no codel in reject mode, where nobody \
-                waits: drop `codel` or drop `reject`",
+            "RC5003: option `codel` is target 5ms, interval 100ms; accepted: only without `reject`, which allows no line \
+                (drop `codel` or `reject`)",
         ),
         (
             new().rate(5, "1s").codel(ms(5), ms(100)),
-            "RC5003: option `codel` is target 5ms, interval 100ms; accepted: no codel without `max`: a line held by \
-                the rate alone says nothing about load",
+            "RC5003: option `codel` is target 5ms, interval 100ms; accepted: only together with `max`, because a line \
+             held up by the rate alone says nothing about load",
         ),
     ]);
     for (target, interval) in [(ms(5), ms(5)), (Duration::from_nanos(1), day * 366)] {
@@ -105,7 +104,7 @@ fn a_discipline_that_makes_no_sense_cannot_be_built() {
         assert_eq!((set, span), (target, interval));
         assert_eq!(limits.with_max(7).map(|limits| limits.discipline()), Ok(limits.discipline()));
         let rejecting = limits.with_overflow(Overflow::Reject).expect_err("nobody waits").to_string();
-        assert!(rejecting.contains("no codel in reject mode"), "{rejecting}");
+        assert!(rejecting.contains("only without `reject`"), "{rejecting}");
         assert_eq!(limits.with_overflow(limits.overflow()), Ok(limits));
     }
 }
@@ -127,7 +126,7 @@ fn rates_that_cannot_be_kept_cannot_be_built() {
         ),
         (
             new().max(5).burst(9),
-            "RC5003: option `burst` is 9; accepted: no burst without a rate: set `rate` or drop `burst`",
+            "RC5003: option `burst` is 9; accepted: only together with `rate` (set `rate` or drop `burst`)",
         ),
         (new().rate(8_192, "1ms"), "RC5003: option `rate` is 8192 per 1ms; accepted: 1 to 8191 per 1ms"),
         (

@@ -1,8 +1,8 @@
 //! The sender's side: tasks go in, results come out.
 //!
-//! Owns coalescing: tasks that many callers send at the same time are stored in one transaction, and each
-//! caller is answered when that has committed. Nobody waits for a batch to fill: a send that finds nothing
-//! under way goes at once, or as soon as others that are ready had their turn to join it.
+//! Owns coalescing: tasks that many callers send at the same time are stored in one transaction, and each caller
+//! gets its answer when that has committed. No send waits for a batch to fill: if nothing is under way it goes at
+//! once, or as soon as other sends that are ready have joined it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -77,7 +77,7 @@ impl Client {
         }
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Database {
-            doing: "stored a task",
+            doing: "storing a task",
             why: "the client's runtime has ended".to_owned(),
         };
         self.sends.send(Send { tasks, answer }).await.map_err(|_| gone())?;

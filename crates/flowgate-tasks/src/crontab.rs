@@ -82,7 +82,7 @@ impl Crontab {
             return Err(OptionError::new(
                 "name",
                 format_args!("{name:?}"),
-                "1 to 128 bytes, for one line only",
+                "1 to 128 bytes, and a different name for each line",
             ));
         }
         self.lines.push(Line { name, schedule: schedule.parse()?, task });

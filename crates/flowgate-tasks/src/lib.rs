@@ -30,7 +30,7 @@
 //! let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
 //!
 //! assert_eq!(client.wait(sent.id).await?, Some(State::Done { result: b"42".to_vec() }));
-//! drop(stop); // what runs ends, and is settled
+//! drop(stop); // running tasks finish and are settled
 //! working.await??;
 //! # Ok(())
 //! # }
@@ -38,7 +38,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! This crate owns the state machine, the one claim rule, the stores and the workers. It knows no HTTP: a
+//! This crate owns the state machine, the one claim rule, the stores and the workers. It knows nothing of HTTP: a
 //! handler runs a task.
 
 #![cfg_attr(

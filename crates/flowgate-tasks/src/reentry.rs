@@ -1,8 +1,8 @@
 //! Work that would wait for itself.
 //!
-//! Owns which task runs here. A handler that waits for another task keeps its own slot meanwhile; if that
-//! task waits for the very slot, neither ever ends. This is known only in the handler itself: work that it
-//! spawns is work of its own.
+//! Owns which task runs here. A handler that waits for another task keeps its own slot meanwhile; if that task
+//! waits for the very slot, neither ever ends. This is known only in the handler itself: work that it spawns counts
+//! as separate work.
 
 use std::sync::Arc;
 

@@ -294,7 +294,7 @@ impl NewTask {
             return Err(OptionError::new("key", format_args!("{key:?}"), accepted_name()));
         }
         if self.limits.is_some() && self.key.is_none() {
-            return Err(OptionError::new("limits", "set without a key", "limits and the key they hold for"));
+            return Err(OptionError::new("limits", "set without a key", "limits only together with a key"));
         }
         self.limits.as_ref().map_or(Ok(()), terms::check)?;
         let heaviest = self.limits.map_or(MAX_WEIGHT, |limits| limits.heaviest().min(MAX_WEIGHT));

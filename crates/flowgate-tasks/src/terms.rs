@@ -1,7 +1,7 @@
 //! Limits as text in a store.
 //!
-//! Owns that text: `max=5;rate=20/60000` and `;burst=3`, rates in starts per milliseconds. It is what tells two lanes of a
-//! key apart, so the same limits always give the same text.
+//! Owns that text: `max=5;rate=20/60000` and `;burst=3`, rates in starts per milliseconds. It distinguishes two
+//! lanes of a key, so the same limits always give the same text.
 
 use flowgate_core::{Discipline, Limits, OptionError, Overflow, Rate, Shape};
 
@@ -12,29 +12,33 @@ pub(crate) fn check(limits: &Limits) -> Result<(), OptionError> {
         return Err(OptionError::new(
             "adaptive",
             rule,
-            "no adaptive max for tasks: a store has one for all workers",
+            "none for tasks, because the store has one max for all workers",
         ));
     }
     match limits.overflow() {
         Overflow::Queue { max: None, timeout: None } => {}
         Overflow::Queue { max: Some(max), .. } => {
-            return Err(OptionError::new("queue", max, "none for tasks: all that is sent waits in line"));
+            return Err(OptionError::new(
+                "queue",
+                max,
+                "none for tasks, because every task that is sent waits in line",
+            ));
         }
         Overflow::Queue { timeout: Some(timeout), .. } => {
-            let accepted = "none for tasks: use `good_until`";
+            let accepted = "none for tasks (use `good_until`)";
             return Err(OptionError::new("timeout", format_args!("{timeout:?}"), accepted));
         }
         Overflow::Reject => {
             return Err(OptionError::new(
                 "reject",
                 "set",
-                "not set for tasks: all that is sent waits in line",
+                "not set for tasks, because every task that is sent waits in line",
             ));
         }
     }
     match limits.discipline() {
         Discipline::Fifo => Ok(()),
-        codel => Err(OptionError::new("codel", codel, "no codel for tasks: a line is first in, first out")),
+        codel => Err(OptionError::new("codel", codel, "none for tasks, whose line is first in, first out")),
     }
 }
 

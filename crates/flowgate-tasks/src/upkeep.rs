@@ -1,5 +1,5 @@
-//! The service that lets time pass in a store: delayed tasks join their lines, expired ones leave them, tasks of workers that
-//! are gone go back, and lanes whose rate lets the next one start are looked at again.
+//! The service that does in a store what is due as time passes: delayed tasks join their lines, expired ones leave
+//! them, tasks of workers that are gone go back, and lanes whose rate lets the next one start are checked again.
 //!
 //! Every process that works on a store runs one; any number of them agree.
 

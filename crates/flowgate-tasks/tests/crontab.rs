@@ -128,7 +128,7 @@ async fn t6_a_store_that_does_not_take_what_is_due_is_told_once() {
     std::fs::remove_dir_all(&folder).expect("removed");
     let told = told.lock().expect("whole").clone();
     assert_eq!(told.len(), 1, "{told:#?}");
-    assert!(told[0].ends_with("it is asked again until it answers"), "{told:#?}");
+    assert!(told[0].ends_with("retrying until it answers"), "{told:#?}");
 }
 
 #[test]
@@ -138,7 +138,8 @@ fn a_line_that_cannot_be_is_told() {
         twice.at(name, schedule, task("x")).expect_err("it cannot be").to_string()
     };
     assert!(
-        error("one", "* * * * *").contains("`name` is \"one\"; accepted: 1 to 128 bytes, for one line only")
+        error("one", "* * * * *")
+            .contains("`name` is \"one\"; accepted: 1 to 128 bytes, and a different name for each line")
     );
     assert!(error("two", "* * * *").contains("* * * *"), "{}", error("two", "* * * *"));
 }

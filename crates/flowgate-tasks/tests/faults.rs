@@ -334,7 +334,8 @@ async fn s1_tables_of_a_newer_program_are_refused() {
     scene.client.batch_execute(more).await.expect("a newer program was here");
     let known = scene.count("migrations").await - 1;
     let refused = Postgres::connect(&scene.url).await.map(drop).expect_err("refused").to_string();
-    let said = format!("it has version {} of the tables, and this program knows {known}", known + 1);
+    let said =
+        format!("its tables have version {}, and this program supports up to version {known}", known + 1);
     assert!(refused.contains(&said), "{refused}");
 }
 

@@ -57,7 +57,7 @@ async fn s1_a_process_does_nothing_with_tables_that_were_made_anew_under_it() {
         let limits = Limits::builder().max(1).build().expect("limits");
         let sent = before.send(vec![NewTask::new("one", Vec::new()).key("before").limits(limits)]).await;
         let why = sent.expect_err("nothing is stored").to_string();
-        assert!(why.contains("start it again"), "{why}");
+        assert!(why.contains("restart it"), "{why}");
         assert!(after.turn(other, settle(claimed)).await.expect("a turn").lost.is_empty());
         assert_eq!(after.audit().await.expect("an audit"), [""; 0]);
     }

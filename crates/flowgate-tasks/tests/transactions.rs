@@ -101,7 +101,7 @@ async fn a_dedupe_id_is_refused_in_a_transaction() {
     let refused = store.send_in(&transaction, vec![task]).await.expect_err("refused");
     assert_eq!(
         refused.to_string(),
-        "RC5003: option `dedupe` is \"once\"; accepted: no dedupe id for a task that is sent in a transaction of yours"
+        "RC5003: option `dedupe` is \"once\"; accepted: none for a task that is sent inside your own transaction"
     );
 }
 

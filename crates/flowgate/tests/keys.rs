@@ -229,7 +229,7 @@ fn g7_max_keys_out_of_range_is_an_error() {
     assert_eq!(
         adaptive.to_string(),
         "RC5003: option `adaptive` is adaptive aimd from 1; \
-         accepted: no adaptive max with keys: an idle lane remembers nothing"
+         accepted: only without keys, because an idle lane keeps no state"
     );
 }
 

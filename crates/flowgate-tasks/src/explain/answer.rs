@@ -175,9 +175,9 @@ impl Limit {
 /// A place in line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Spot {
-    /// How many of its key stand before it; `None` without a key.
+    /// How many of its key are ahead of it; `None` without a key.
     pub ahead_in_key: Option<u64>,
-    /// How many of its queue stand before it.
+    /// How many of its queue are ahead of it.
     pub ahead_in_queue: u64,
     /// How many are ready in queues that are served before its own, and share a cap or a worker with it.
     pub ahead_in_other_queues: u64,

@@ -287,7 +287,7 @@ impl<'a> Scene<'a> {
         let Some(look) = self.store.look_at_key(key.to_owned()).await? else { return Ok(None) };
         let mut told =
             self.group(Subject::Key(key.to_owned()), Of::Key(key.to_owned()), look.waiting).await?;
-        let rule = if look.is_latest { "the newest that were sent" } else { "each task's own" };
+        let rule = if look.is_latest { "the newest sent" } else { "each task's own" };
         let in_force = words::in_force(look.pinned.as_ref(), look.sent.as_ref(), rule);
         told.facts = vec![
             Fact { name: "in use", value: look.in_use.to_string() },

@@ -37,7 +37,7 @@ impl Estimate {
             Shape::Bucket { .. } => ahead.saturating_mul(period) / rate_of,
         };
         let in_ms = millis(wait).saturating_add(later);
-        let because = format!("its key starts {rate}, and {ahead} {} before it", stand(ahead));
+        let because = format!("its key has the rate {rate}, and {ahead} {} ahead of it", stand(ahead));
         Estimate { in_ms, is_exact: ahead == 0, because }
     }
 
@@ -72,7 +72,7 @@ impl Estimate {
         let first = free.get((ahead % slots) as usize).copied().unwrap_or_default();
         let in_ms = first.saturating_add((ahead / slots).saturating_mul(mean));
         let because = format!(
-            "the last {} took {} each on average, {slots} run at once, and {ahead} {} before it",
+            "the last {} took {} each on average, {slots} run at once, and {ahead} {} ahead of it",
             served.count,
             span(mean),
             stand(ahead)
@@ -96,7 +96,7 @@ impl Estimate {
         let first = mean / holders.len().max(1) as u64;
         let in_ms = first.saturating_add(rounds.saturating_mul(mean.saturating_mul(2)));
         let because = format!(
-            "those that run have been running for {} on average, and {ahead} {} before it",
+            "the running ones have run for {} on average, and {ahead} {} ahead of it",
             span(mean),
             stand(ahead)
         );
@@ -129,7 +129,7 @@ mod tests {
         let told = Estimate::by_record(served, &holders, 3, 4);
         assert_eq!(
             told.because,
-            "the last 9 took 1.0 s each on average, 3 run at once, and 4 stand before it"
+            "the last 9 took 1.0 s each on average, 3 run at once, and 4 are ahead of it"
         );
     }
 

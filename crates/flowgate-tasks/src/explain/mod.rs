@@ -1,9 +1,8 @@
 //! Why something waits.
 //!
-//! [`explain`] asks a store and gives an [`Explanation`]: the limit that holds a task, who holds its slots,
-//! the place in line, when it should start, and what would help. Every surface shows the same explanation. A
-//! caller that has a record of how long work took gives it to [`explain_with`], and the estimate is made from
-//! that.
+//! [`explain`] asks a store and gives an [`Explanation`]: the limit that holds a task, who holds its slots, the
+//! place in line, when it should start, and what would help. Every interface shows the same explanation. A caller
+//! that has a record of how long work took gives it to [`explain_with`], which bases the estimate on it.
 
 mod answer;
 mod ask;

@@ -48,15 +48,15 @@ pub(super) fn verdict(
         let is_of_queue = place.is_some_and(|place| here == place.ahead_in_queue);
         let stand = stand(ahead);
         let ahead = if is_of_queue { counted(ahead) } else { ahead.to_string() };
-        text += &format!("; {ahead} {stand} before it");
+        text += &format!("; {ahead} {stand} ahead of it");
         if elsewhere > 0 {
             text += &format!(", {} in queues that are served first", counted(elsewhere));
         }
         if held_by.is_empty() {
-            text += ", those of a better priority first";
+            text += ", more urgent priorities first";
         }
     } else if held_by.is_empty() {
-        text += ", and nobody stands before it: it should start at once";
+        text += ", and nothing is ahead of it: it should start at once";
     }
     if let Some(estimate) = estimate {
         let about = if estimate.is_exact { "" } else { "about " };
@@ -95,29 +95,29 @@ pub(super) fn reason(limit: &Limit) -> String {
             format!("key `{key}` rests for another {}, until what came before has ended", span(*for_ms))
         }
         Limit::KeyRate { key, rate, for_ms } => {
-            format!("key `{key}` starts {rate}, and that is spent for another {}", span(*for_ms))
+            format!("the rate of key `{key}` ({rate}) is spent for another {}", span(*for_ms))
         }
         Limit::KeyMax { key, in_use, max, weight: 1 } => {
             format!("key `{key}` has no free slot: {in_use} of {max} in use")
         }
         Limit::KeyMax { key, max, weight, .. } if weight > max => {
             format!(
-                "it wants {weight} slots of key `{key}`, which has {max}: it cannot start, nor can what stands behind it"
+                "it needs {weight} slots of key `{key}`, which has {max}: neither it nor what waits behind it can start"
             )
         }
         Limit::KeyHead { key, task, max, weight, .. } if weight > max => {
             format!(
-                "task {task} before it wants {weight} slots of key `{key}`, which has {max}: neither can start"
+                "task {task} ahead of it needs {weight} slots of key `{key}`, which has {max}: neither can start"
             )
         }
         Limit::KeyHead { key, task, in_use, max, weight } => {
             format!(
-                "task {task} before it wants {weight} slots of key `{key}`, of which {in_use} of {max} are in use: \
-                    nobody overtakes it"
+                "task {task} ahead of it needs {weight} slots of key `{key}`, of which {in_use} of {max} are in use: \
+                 nothing overtakes it"
             )
         }
         Limit::KeyMax { key, in_use, max, weight } => {
-            format!("key `{key}` has too few free slots: {in_use} of {max} in use, and it wants {weight}")
+            format!("key `{key}` has too few free slots: {in_use} of {max} in use, and it needs {weight}")
         }
         Limit::QueueMax { queue, in_use, max } => {
             format!("queue `{queue}` has no free slot: {in_use} of max_concurrency {max} in use")
@@ -137,7 +137,7 @@ pub(super) fn reason(limit: &Limit) -> String {
 
 /// What so many do.
 pub(super) fn stand(ahead: u64) -> &'static str {
-    if ahead == 1 { "stands" } else { "stand" }
+    if ahead == 1 { "is" } else { "are" }
 }
 
 /// What would free it.
@@ -152,10 +152,10 @@ pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
         }
         Limit::KeyUnread { key, .. } => vec![
             format!(
-                "`flowgate key pin {} …` with a max and a rate writes what is pinned anew, if that is it",
+                "`flowgate key pin {} …` with a max and a rate replaces pinned limits, if those are unreadable",
                 quoted_key(key)
             ),
-            "else a newer Flowgate may have sent them: cancel it and send it again, or let that one run it"
+            "otherwise a newer Flowgate may have sent them: cancel it and send it again, or let that version run it"
                 .to_owned(),
         ],
         Limit::KeyPaused { key } => one(format!("`flowgate key resume {}` ends the pause", quoted_key(key))),
@@ -186,21 +186,22 @@ pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
             one(format!("`flowgate worker --queue {queue} -- <command>` starts a worker for it"))
         }
         Limit::WorkersBusy { .. } => one(
-            "more workers, or more `--processes` for one of them; where it has a `--max-claim-per-worker`, more of \
-                those".to_owned(),
+            "start more workers, or give one of them more `--processes` (and a larger `--max-claim-per-worker`, if it has \
+             one)".to_owned(),
         ),
     }
 }
 
 fn too_heavy(key: &str, weight: u32) -> Vec<String> {
-    vec![format!("`flowgate key pin {key} --max {weight}` gives the key as many slots as it wants, at once")]
+    vec![format!("`flowgate key pin {key} --max {weight}` gives the key as many slots as it needs, at once")]
 }
 
 /// Work waits, nothing holds it, and one worker is full while another has room.
 pub(super) fn uneven(workers: &[Serving], held_by: &[Limit]) -> Option<String> {
     let is_full = |worker: &Serving| worker.in_use >= worker.slots;
     let is_uneven = workers.iter().any(is_full) && !workers.iter().all(is_full) && held_by.is_empty();
-    let help = "some workers are full and others are not: a larger `--max-claim-batch` lets those take more in one pass";
+    let help = "some workers are full and others are not: a larger `--max-claim-batch` lets the others claim more in one \
+        pass";
     is_uneven.then(|| help.to_owned())
 }
 
@@ -218,9 +219,9 @@ pub(super) fn orphans(holders: &[Running]) -> Option<String> {
 
 pub(super) fn held(worker: Option<&str>, for_ms: Option<u64>) -> String {
     let worker =
-        worker.map_or("a worker that is gone, and is taken back".to_owned(), |name| format!("`{name}`"));
+        worker.map_or("a worker that is gone, and will be taken back".to_owned(), |name| format!("`{name}`"));
     match for_ms {
-        Some(for_ms) => format!("it runs on {worker}, since {}", span(for_ms)),
+        Some(for_ms) => format!("it runs on {worker}, started {} ago", span(for_ms)),
         None => format!("it runs on {worker}"),
     }
 }
@@ -235,7 +236,7 @@ pub(super) fn at_hand(worker: Option<&str>, key: Option<&str>) -> String {
                     to its line"
             )
         }
-        None => "it was claimed ahead by a worker that is gone, and is taken back".to_owned(),
+        None => "it was claimed ahead by a worker that is gone, and will be taken back".to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Where tasks wait: one seam, two stores.
+//! Where tasks wait: one interface, two stores.
 //!
-//! `seam` says what a store must do, `shelf` and `runs` what a server needs beside tasks. A store has no
+//! `seam` says what a store must do, `shelf` and `runs` what a server needs in addition to tasks. A store has no
 //! rules of its own: the crate's plan decides, inside the store's transaction.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -183,7 +183,7 @@ impl Drop for Taken {
     fn drop(&mut self) {
         if let Some(answer) = self.answer.take() {
             let why = "the send that claimed for it ended early".to_owned();
-            let _ = answer.send(Err(StoreError::Database { doing: "claimed for a worker", why }));
+            let _ = answer.send(Err(StoreError::Database { doing: "claiming for a worker", why }));
         }
     }
 }

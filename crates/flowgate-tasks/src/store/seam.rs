@@ -29,7 +29,7 @@ pub enum StoreError {
     #[error(transparent)]
     Option(#[from] OptionError),
     /// The database refused, or cannot be reached.
-    #[error("the store failed while it {doing}: {why}")]
+    #[error("the store failed while {doing}: {why}")]
     Database {
         /// What was being done.
         doing: &'static str,
@@ -47,8 +47,8 @@ pub enum StoreError {
     },
     /// Some tasks could not be cancelled, for somebody is settling them who does not end. The others were.
     #[error(
-        "task {task} is being settled by somebody who does not end: a transaction that is open elsewhere may hold it up; \
-         try again"
+        "task {task} is being settled by a process that does not finish: another open transaction may be blocking it; try \
+         again"
     )]
     Settling {
         /// One of those.
@@ -393,7 +393,7 @@ pub struct QueueLook {
 pub enum State {
     /// In line, behind this many of its own lane.
     Waiting {
-        /// How many stand before it.
+        /// How many are ahead of it.
         ahead: u64,
     },
     /// Not yet in line.
@@ -512,9 +512,9 @@ pub struct Standing {
     pub good_until: Option<Tick>,
     /// What its key has to say; without one, nothing.
     pub under: Under,
-    /// How many of its key stand before it in line.
+    /// How many of its key are ahead of it in line.
     pub ahead_in_key: u64,
-    /// How many of its queue stand before it in line, those of a better priority among them: counted up to
+    /// How many of its queue are ahead of it in line, those of a better priority among them: counted up to
     /// [`MOST_COUNTED`](super::MOST_COUNTED).
     pub ahead_in_queue: u64,
     /// What is ready to start in queues that are served before its own.

@@ -130,11 +130,12 @@ impl Handlers {
             async move {
                 // What cannot be read now cannot be read later.
                 let run = run.map_err(|error| {
-                    Failure::last(format_args!("its body is not what its handler takes: {error}"))
+                    Failure::last(format_args!("its body does not match what its handler takes: {error}"))
                 })?;
                 let result = run.await.map_err(Into::into)?;
-                serde_json::to_vec(&result)
-                    .map_err(|error| Failure::last(format_args!("its result cannot be written: {error}")))
+                serde_json::to_vec(&result).map_err(|error| {
+                    Failure::last(format_args!("its result cannot be written as JSON: {error}"))
+                })
             }
         })
     }

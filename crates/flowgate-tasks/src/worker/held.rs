@@ -170,7 +170,7 @@ impl Held {
                 let of =
                     if task.attempt < retry.max_attempts { &mut stopped.again } else { &mut stopped.dead };
                 of.push(task.id);
-                let error = "its worker was stopped before it had ended".to_owned();
+                let error = "its worker was stopped before it ended".to_owned();
                 End::Failed { error, retry_after: Duration::ZERO }
             } else {
                 End::Returned
@@ -286,8 +286,8 @@ async fn in_time(run: impl Future<Output = Outcome>, begun: Begun, timeout: Opti
     // The run is dropped by now, and what it had asked may have begun without its knowledge.
     Err(match late {
         Some(timeout) => Failure::new(format_args!("it took longer than its timeout of {timeout:?}")),
-        None if begun.is_said() => Failure::new("its `good_until` passed as it began"),
-        None => Failure::not_begun("its `good_until` passed before it began"),
+        None if begun.is_said() => Failure::new("its `good_until` passed as it started"),
+        None => Failure::not_begun("its `good_until` passed before it started"),
     })
 }
 
@@ -301,7 +301,7 @@ fn panic_text(error: JoinError) -> String {
 
 /// What is said of a result that is too large to be kept: another attempt would not make it smaller.
 fn too_large(size: usize) -> String {
-    format!("its result is of {size} bytes; accepted: up to {MAX_BODY}, or a task that keeps no result")
+    format!("its result has {size} bytes; accepted: up to {MAX_BODY}, or a task that keeps no result")
 }
 
 #[cfg(test)]
@@ -442,7 +442,7 @@ mod tests {
         let mut ended = held.take_ended();
         ended.sort_by_key(|settle| settle.task.id);
         assert_eq!(ended[0].end, End::Returned);
-        let told = "its `good_until` passed as it began";
+        let told = "its `good_until` passed as it started";
         assert!(matches!(&ended[1].end, End::Failed { error, .. } if error == told), "{:?}", ended[1].end);
     }
 
@@ -497,7 +497,7 @@ mod tests {
             match held.take_ended().remove(0).end {
                 End::Done { .. } => assert!(is_done, "{id}"),
                 End::Dead { error } => {
-                    let told = "its result is of 16777217 bytes; accepted: up to 16777216, or a task that keeps no result";
+                    let told = "its result has 16777217 bytes; accepted: up to 16777216, or a task that keeps no result";
                     assert_eq!((is_done, &*error), (false, told));
                 }
                 end => panic!("{end:?}"),

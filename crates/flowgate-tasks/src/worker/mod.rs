@@ -6,7 +6,7 @@
 //! - `held`: the tasks that a worker holds; `stock`: tasks claimed ahead; `begun`: whether a task has begun.
 //! - `lease`: taken, renewed, and known to be over in time. `under_way`: a turn that the store has not
 //!   answered yet.
-//! - `catch_up`: cancellations that the worker did not hear. `news`: what it tells whoever runs it.
+//! - `catch_up`: cancellations that the worker missed. `news`: what it reports to whoever runs it.
 
 mod begun;
 mod catch_up;

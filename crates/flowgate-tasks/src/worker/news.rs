@@ -77,17 +77,17 @@ pub enum News {
 impl fmt::Display for News {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            News::StoreFailed { error } => write!(f, "{error}; it is asked again until it answers"),
+            News::StoreFailed { error } => write!(f, "{error}; retrying until it answers"),
             News::StoreAnswers => f.write_str("the store answers again"),
             News::UpkeepFailed { error } => write!(
                 f,
-                "upkeep fails, so that delayed tasks, expiries and tasks of lost workers wait: {error}; it is tried \
-                    again until it succeeds"
+                "upkeep fails, so delayed tasks, expiries and tasks of lost workers wait: {error}; retrying until it \
+                 succeeds"
             ),
             News::Unread(Unread { key, text }) => write!(
                 f,
-                "the limits of key {key} cannot be read: {text:?}; what waits under them waits on, and all else goes on. \
-                 A newer version or a hand wrote them: `flowgate explain` says more"
+                "the limits of key {key} cannot be read: {text:?}; work under them keeps waiting, and everything else \
+                 goes on. A newer version wrote them, or somebody by hand: `flowgate explain` says more"
             ),
             News::Dead { id, queue, key, attempts, error, others } => {
                 write!(f, "task {id}")?;
@@ -104,7 +104,7 @@ impl fmt::Display for News {
                 let rest = if told.len() < error.len() { "…" } else { "" };
                 write!(f, " is dead after {times}: {told}{rest}")?;
                 if *others > 0 {
-                    write!(f, " (and {others} others before it that are not told)")?;
+                    write!(f, " (and {others} others before it, not listed)")?;
                 }
                 Ok(())
             }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     fn away() -> Result<(), StoreError> {
-        Err(StoreError::Database { doing: "looked", why: "gone".to_owned() })
+        Err(StoreError::Database { doing: "reading", why: "gone".to_owned() })
     }
 
     #[tokio::test]
@@ -283,9 +283,9 @@ mod tests {
         telling.end().await;
         let said = told.lock().expect("whole").clone();
         assert_eq!(said.len(), WAITING + 1, "{said:#?}");
-        let first = "the store failed while it looked: gone; it is asked again until it answers";
+        let first = "the store failed while reading: gone; retrying until it answers";
         assert_eq!(said[..3], [first, "the store answers again", "task 1 is dead after 2 attempts: one…"]);
-        let last = "task 1001 is dead after 2 attempts: one… (and 986 others before it that are not told)";
+        let last = "task 1001 is dead after 2 attempts: one… (and 986 others before it, not listed)";
         assert_eq!(said[WAITING], last);
     }
 
@@ -307,9 +307,8 @@ mod tests {
         telling.end().await;
         let said = told.lock().expect("whole").clone();
         assert_eq!(said.len(), 3, "{said:#?}");
-        let upkeep = "upkeep fails, so that delayed tasks, expiries and tasks of lost workers wait: the store failed \
-            while it looked: gone; \
-            it is tried again until it succeeds";
+        let upkeep = "upkeep fails, so delayed tasks, expiries and tasks of lost workers wait: the store failed while \
+            reading: gone; retrying until it succeeds";
         assert_eq!(said[1..], ["the store answers again", upkeep]);
     }
 }

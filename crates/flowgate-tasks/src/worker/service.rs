@@ -93,7 +93,7 @@ impl Worker {
     /// worker waits for it.
     ///
     /// # Cancel safety
-    /// Dropped, it stops everything at once; its tasks run again when its lease has run out.
+    /// Dropped, it stops everything at once; its tasks run again when its lease ends.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Ending, StoreError> {
         let (teller, telling) = Teller::start(self.listener, &self.store);
         let tells = teller.clone();
@@ -460,7 +460,7 @@ impl Desk {
     async fn leave(&mut self) -> Result<(), StoreError> {
         let left = timeout(GOODBYE, self.store.leave(self.worker)).await;
         left.unwrap_or_else(|_| {
-            Err(StoreError::Database { doing: "let a worker go", why: "it does not answer".to_owned() })
+            Err(StoreError::Database { doing: "removing a worker", why: "it does not answer".to_owned() })
         })
     }
 

@@ -58,8 +58,8 @@ on_every_store! {
         assert_eq!(kit.worker().await.claim(10).await.len(), 0, "nobody overtakes it");
         let heavy = told(kit, ids[0]).await;
         assert_eq!(heavy.held_by, [Limit::KeyMax { key: "a".into(), in_use: 0, max: 3, weight: 5 }]);
-        assert!(heavy.verdict.starts_with("it wants 5 slots of key `a`, which has 3: it cannot start"), "{}", heavy.verdict);
-        assert_eq!(heavy.help, ["`flowgate key pin a --max 5` gives the key as many slots as it wants, at once"]);
+        assert!(heavy.verdict.starts_with("it needs 5 slots of key `a`, which has 3: neither it nor what waits behind it can start"), "{}", heavy.verdict);
+        assert_eq!(heavy.help, ["`flowgate key pin a --max 5` gives the key as many slots as it needs, at once"]);
         let behind = told(kit, ids[1]).await;
         let head = Limit::KeyHead { key: "a".into(), task: ids[0].0, in_use: 0, max: 3, weight: 5 };
         assert_eq!((behind.held_by, behind.help), (vec![head], heavy.help));
@@ -120,7 +120,7 @@ on_every_store! {
         kit.change_key("a", KeyChange::Resume).await;
         kit.store.pause_queue("images".into(), false).await.expect("a store");
         let free = told(kit, id).await;
-        assert_eq!(free.verdict, "nothing holds it, and nobody stands before it: it should start at once");
+        assert_eq!(free.verdict, "nothing holds it, and nothing is ahead of it: it should start at once");
     }
 
     #[test]
@@ -173,7 +173,7 @@ on_every_store! {
         kit.small_worker(1).await;
         let told = told(kit, low).await;
         assert_eq!(told.place.expect("a place").ahead_in_queue, 2);
-        assert_eq!(told.verdict, "nothing holds it; 2 stand before it, those of a better priority first");
+        assert_eq!(told.verdict, "nothing holds it; 2 are ahead of it, more urgent priorities first");
     }
 
     #[test]
@@ -191,7 +191,7 @@ on_every_store! {
         let place = before.place.expect("a place");
         assert_eq!((place.ahead_in_queue, place.ahead_in_other_queues), (0, 2));
         assert_eq!(before.estimate.expect("an estimate").in_ms, 4000 + 2 * 8000);
-        let verdict = "the cluster has no free slot: 1 of cluster_wide_cap 1 in use; 2 stand before it, 2 in queues \
+        let verdict = "the cluster has no free slot: 1 of cluster_wide_cap 1 in use; 2 are ahead of it, 2 in queues \
             that are served first; \
             it should start in about 20 s";
         assert_eq!(before.verdict, verdict);
@@ -350,7 +350,7 @@ on_every_store! {
         assert_eq!(worker.claim(1).await.len(), 1);
         kit.pass(SECOND).await;
         assert_eq!(told(kit, soon).await.verdict, "it expired: its `good_until` passed before it could start, so it never will");
-        assert_eq!(told(kit, runs).await.verdict, "it runs on `test`, since 1.0 s");
+        assert_eq!(told(kit, runs).await.verdict, "it runs on `test`, started 1.0 s ago");
         let both = Limits::builder().max(1).rate(1, "1s").build().expect("limits");
         let key = kit.send(keyed("k", both)).await;
         let told = explain(kit.store.as_ref(), &Subject::Key("k".into())).await.expect("a store").expect("it is known");

@@ -92,9 +92,9 @@ fn s2_a_file_that_cannot_be_opened_is_told_with_what_is_in_the_way() {
     std::fs::write(folder.file(), "Dear diary, this is no database at all, but a page of text.")
         .expect("a file");
     let cases = [
-        (within.join("missing/store.db"), "there is no folder "),
+        (within.join("missing/store.db"), " does not exist; create it first"),
         (within, " is a folder; name a file in it"),
-        (folder.file(), " is not an SQLite file; name another"),
+        (folder.file(), " is not a SQLite file; name another file"),
     ];
     for (path, told) in cases {
         let error = Sqlite::open(&path).map(drop).expect_err("no store").to_string();

@@ -100,7 +100,7 @@ impl Faulty {
 }
 
 fn lost() -> StoreError {
-    StoreError::Database { doing: "asked", why: "the connection is gone".to_owned() }
+    StoreError::Database { doing: "asking", why: "the connection is gone".to_owned() }
 }
 
 impl Faulty {

@@ -200,11 +200,9 @@ impl<K> GateBuilder<K> {
 /// A rule that learns needs something to remember by, and idle lanes keep no state.
 pub(crate) fn check_keyed(limits: &Limits) -> Result<(), OptionError> {
     match limits.adaptive() {
-        Some(rule) => Err(OptionError::new(
-            "adaptive",
-            rule,
-            "no adaptive max with keys: an idle lane remembers nothing",
-        )),
+        Some(rule) => {
+            Err(OptionError::new("adaptive", rule, "only without keys, because an idle lane keeps no state"))
+        }
         None => Ok(()),
     }
 }

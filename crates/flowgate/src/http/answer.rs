@@ -236,7 +236,7 @@ impl Answer {
     /// The response to a request whose key could not be told, because the code that was asked for it panicked.
     pub(crate) fn misconfigured(&self, request: &HeaderMap) -> Response<Bytes> {
         let (status, code) = (StatusCode::INTERNAL_SERVER_ERROR, Code::Misconfigured.as_str());
-        let message = "It could not be told which limit this request is under.";
+        let message = "Could not determine which limit applies to this request.";
         if is_grpc(request) {
             return Told::grpc(status, message.as_bytes()).into();
         }

@@ -48,7 +48,8 @@ impl FromStr for Cidr {
 
     fn from_str(text: &str) -> Result<Self, OptionError> {
         let wrong = || {
-            let accepted = "an address or a block with nothing beyond its prefix, like `10.0.0.0/8` or `::1`";
+            let accepted =
+                "an address, or a block with no bits set beyond its prefix, like `10.0.0.0/8` or `::1`";
             OptionError::new("trusted_proxies", format!("{text:?}"), accepted)
         };
         let (address, bits) =
@@ -126,7 +127,7 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "RC5003: option `trusted_proxies` is {text:?}; accepted: an address or a block with nothing \
+                    "RC5003: option `trusted_proxies` is {text:?}; accepted: an address, or a block with no bits set \
                      beyond its prefix, like `10.0.0.0/8` or `::1`"
                 )
             );

@@ -79,7 +79,7 @@ impl FrontBuilder {
 
     pub(crate) fn exempt_path(&mut self, path: &str) {
         if !path.starts_with('/') {
-            let accepted = "a path like `/healthz`, or one with all below it like `/internal/*`";
+            let accepted = "a path like `/healthz`, or a path and everything below it like `/internal/*`";
             self.note(OptionError::new("exempt_path", format!("{path:?}"), accepted));
         }
         self.front.exemptions.push(match path.strip_suffix('*') {

@@ -80,7 +80,7 @@ impl Scope {
 
 /// `max_keys` where there are no keys.
 pub(crate) fn no_keys(max_keys: u32) -> OptionError {
-    let accepted = "no `max_keys` with the scope `global`: there is one budget, and no keys";
+    let accepted = "only with a scope that has keys; `global` is a single budget";
     OptionError::new("max_keys", max_keys, accepted)
 }
 

@@ -103,7 +103,7 @@ impl Message {
         while let Some(start) = rest.find(['{', '}']) {
             let (before, place) = rest.split_at(start);
             let known = PLACES.iter().find_map(|(name, known)| Some((*known, place.strip_prefix(name)?)));
-            let accepted = "text with no braces but {max}, {in_flight}, {waiting} and {retry_after}";
+            let accepted = "text without braces other than {max}, {in_flight}, {waiting} and {retry_after}";
             let (place, behind) =
                 known.ok_or_else(|| OptionError::new("message", format!("{text:?}"), accepted))?;
             pieces.push((before.to_owned(), place));

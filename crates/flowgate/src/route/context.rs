@@ -147,11 +147,11 @@ impl Context {
         let mut state = lock(&self.state);
         let id = &route.definition.plan.id;
         if state.phase != Phase::New {
-            let message = format!("route `{id}` comes too late: its context was started already");
+            let message = format!("route `{id}` was added after its context was started");
             return Err(Error::new(Code::NotStarted, message));
         }
         if state.entries.iter().any(|entry| entry.site.route == *id) {
-            return Err(Error::new(Code::DuplicateRoute, format!("there is a route `{id}` already")));
+            return Err(Error::new(Code::DuplicateRoute, format!("route `{id}` already exists")));
         }
         state.entries.push(self.entry(&route.definition)?);
         Ok(())
@@ -181,7 +181,7 @@ impl Context {
     pub fn start(&self) -> Result<(), Error> {
         let mut state = lock(&self.state);
         if state.phase != Phase::New {
-            return Err(Error::new(Code::NotStarted, "the context was started already"));
+            return Err(Error::new(Code::NotStarted, "the context is already started"));
         }
         let started = self.start_all(&mut state);
         state.phase = if started.is_ok() { Phase::Started } else { Phase::Stopped };
@@ -205,7 +205,7 @@ impl Context {
         }
         if !feeds.is_empty() {
             let runtime = Handle::try_current().map_err(|error| {
-                Error::new(Code::NotStarted, "sources need a tokio runtime to run in").caused_by(error)
+                Error::new(Code::NotStarted, "sources need a tokio runtime").caused_by(error)
             })?;
             state.feeds = feeds.into_iter().map(|(site, feed)| spawn(&runtime, site, feed)).collect();
         }

@@ -174,24 +174,22 @@ fn is_retryable(code: Code) -> bool {
 fn suggestion(code: Code) -> &'static str {
     match code {
         Code::DuplicateRoute => "give each route of a context an id of its own",
-        Code::Misplaced => "declare it once, and before the step that it is for",
+        Code::Misplaced => "declare it once, and before the step it is for",
         Code::NotStarted => "start the context once, inside a tokio runtime, with every route it sends to",
         Code::Stopping => "send it to an instance that is not shutting down",
-        Code::StepFailed => "read the message and its source; wrap the step in `retry` if it may pass",
-        Code::Invalid => "mend the body, or the rule that it broke",
-        Code::Misconfigured => "mend the option that the message names",
-        Code::NoHandler => {
-            "add the route that takes it in, with this id and these bodies, and start the context"
+        Code::StepFailed => {
+            "read the message and its source; wrap the step in `retry` if the failure may be temporary"
         }
-        Code::Unreachable => "see whether the other side runs and can be reached from here",
-        Code::TimedOut => "allow it more time, or find out what it waits for",
-        Code::RateRefused => {
-            "come again after `retry_after`, or let callers wait: a throttle without `reject`"
-        }
-        Code::Unreadable => "see what the source sends, and what the route's `input` expects",
+        Code::Invalid => "fix the body, or the rule it broke",
+        Code::Misconfigured => "fix the option named in the message",
+        Code::NoHandler => "add a route with this id and these body types, and start the context",
+        Code::Unreachable => "check that the other side is running and can be reached from here",
+        Code::TimedOut => "allow more time, or find out what it waits for",
+        Code::RateRefused => "retry after `retry_after`, or let callers wait: a throttle without `reject`",
+        Code::Unreadable => "compare what the source sends with what the route's `input` expects",
         Code::BreakerOpen => "wait for the cooldown, or give the breaker a `fallback`",
-        Code::Refused => "come again later: a slot frees as work ends; see the reason",
-        Code::Panicked => "mend the code that panicked; the panic hook has its place",
-        _ => "see the page of its code",
+        Code::Refused => "retry later, when work has ended and a slot is free; see the reason",
+        Code::Panicked => "fix the code that panicked; the panic hook printed where",
+        _ => "see the page for its code",
     }
 }

@@ -277,7 +277,8 @@ impl<'a, I: Send + 'static, O: Send + 'static> Flight<'a, I, O> {
         }
         if !self.site.flights.open(self.is_inner) {
             self.stage = Stage::Done;
-            let message = format!("route `{}` takes nothing in: its context shuts down", self.site.route);
+            let message =
+                format!("route `{}` accepts nothing more: its context is shutting down", self.site.route);
             return Err(Error::new(Code::Stopping, message));
         }
         self.is_up = true;

@@ -53,7 +53,7 @@ impl GateSpec {
         let door = match (self.is_keyed, self.max_keys) {
             (false, None) => Door::One(builder.build().map_err(|error| renamed(&error))?),
             (false, Some(max_keys)) => {
-                return Err(OptionError::new("max_keys", max_keys, "no `max_keys` without `key`"));
+                return Err(OptionError::new("max_keys", max_keys, "only together with `key`"));
             }
             (true, None) => Door::Many(builder.keyed().build().map_err(|error| renamed(&error))?),
             (true, Some(max_keys)) => {

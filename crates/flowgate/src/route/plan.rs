@@ -49,7 +49,7 @@ impl Plan {
     pub(crate) fn new(id: &str) -> Self {
         let mut plan = Plan { id: Arc::from(id), ..Plan::default() };
         if id.is_empty() {
-            plan.note(Err(OptionError::new("id", "\"\"", "a text that is not empty")));
+            plan.note(Err(OptionError::new("id", "\"\"", "text that is not empty")));
         }
         plan
     }

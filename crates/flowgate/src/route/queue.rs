@@ -133,7 +133,7 @@ where
             match working.await {
                 Ok(Ok(_)) => Ok(()),
                 Ok(Err(error)) => Err(away(&error)),
-                Err(error) => Err(Error::new(Code::Panicked, format!("the worker of a queue: {error}"))),
+                Err(error) => Err(Error::new(Code::Panicked, format!("queue worker: {error}"))),
             }
         }))
     }

@@ -30,7 +30,7 @@ impl IntoResponse for Error {
         let detail = match status {
             StatusCode::INTERNAL_SERVER_ERROR => "the route failed",
             // Which host that was is nobody's business out there.
-            StatusCode::BAD_GATEWAY => "what the route asks could not be reached",
+            StatusCode::BAD_GATEWAY => "the service behind the route could not be reached",
             _ => self.message(),
         };
         let text = format!(

@@ -183,7 +183,7 @@ impl<K> GateBuilder<K> {
             return Err(OptionError::new("lease", format_args!("{:?}", self.lease), accepted).into());
         }
         if self.ident.gate.is_empty() || self.ident.gate.len() > 200 || self.ident.gate.contains('\0') {
-            let accepted = "a text of 1 to 200 bytes without `\\0`";
+            let accepted = "text of 1 to 200 bytes without `\\0`";
             return Err(OptionError::new("name", format_args!("{:?}", self.ident.gate), accepted).into());
         }
         let store = store::open(&self.url, &self.ident.gate)?;
@@ -200,14 +200,12 @@ pub(crate) fn checked(limits: Limits) -> Result<Limits, OptionError> {
         return Err(OptionError::new(
             "adaptive",
             rule,
-            "no adaptive max for a fleet: each process sees its own part",
+            "none for a fleet, because each process sees only its own part",
         ));
     }
     match limits.discipline() {
         Discipline::Fifo => Ok(limits),
-        codel => {
-            Err(OptionError::new("codel", codel, "no codel for a fleet: its line is first in, first out"))
-        }
+        codel => Err(OptionError::new("codel", codel, "none for a fleet, whose line is first in, first out")),
     }
 }
 

@@ -176,7 +176,11 @@ impl Drop for Driver {
 impl Postgres {
     pub(crate) fn new(url: &str, gate: &str) -> Result<Self, OptionError> {
         let address = Address::parse(url).map_err(|error| {
-            OptionError::new("store", "not an address", format!("what PostgreSQL takes ({error})"))
+            OptionError::new(
+                "store",
+                "not an address",
+                format!("an address that PostgreSQL accepts ({error})"),
+            )
         })?;
         Ok(Postgres {
             address,

@@ -119,10 +119,10 @@ pub enum StoreError {
     #[error("the store does not answer: {0}")]
     Unreachable(String),
     /// It answered with an error.
-    #[error("the store refused: {0}")]
+    #[error("the store returned an error: {0}")]
     Refused(String),
     /// What it keeps was written by something else than this version of Flowgate.
-    #[error("what the store keeps under {0:?} cannot be read: a newer version may have written it")]
+    #[error("the value stored under {0:?} cannot be read: a newer version may have written it")]
     Unreadable(String),
 }
 
@@ -141,7 +141,8 @@ pub(crate) fn open(url: &str, gate: &str) -> Result<Box<dyn Store>, OptionError>
                 #[cfg(feature = "shared-redis")]
                 "`redis://host:6379/0`",
             ];
-            let accepted = format!("an address like {}, as the crate's features have it", known.join(" or "));
+            let accepted =
+                format!("an address like {}, depending on the crate's features", known.join(" or "));
             Err(OptionError::new("store", format_args!("{scheme:?}"), accepted))
         }
     }

@@ -131,8 +131,8 @@ fn h4_wrong_words_and_statuses_are_build_errors() {
     let start = || ConcurrencyLimit::builder().max_concurrent(1);
     assert_eq!(
         build(start().message("at most {maximum}")),
-        "RC5003: option `message` is \"at most {maximum}\"; accepted: text with no braces but {max}, {in_flight}, \
-         {waiting} and {retry_after}"
+        "RC5003: option `message` is \"at most {maximum}\"; accepted: text without braces other than {max}, {in_flight}, \
+            {waiting} and {retry_after}"
     );
     assert_eq!(
         build(start().status(StatusCode::OK)),
@@ -140,8 +140,8 @@ fn h4_wrong_words_and_statuses_are_build_errors() {
     );
     assert_eq!(
         build(start().exempt_path("healthz")),
-        "RC5003: option `exempt_path` is \"healthz\"; accepted: a path like `/healthz`, or one with all below it like \
-         `/internal/*`"
+        "RC5003: option `exempt_path` is \"healthz\"; accepted: a path like `/healthz`, or a path and everything below it \
+            like `/internal/*`"
     );
     assert!(build(ConcurrencyLimit::builder()).contains("max"));
     let both = start().exempt_path("healthz").status(StatusCode::OK);

@@ -115,8 +115,8 @@ fn h7_wrong_ramps_and_no_signal_are_build_errors() {
     let error = LoadShed::builder().rss(2, 1).build().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "RC5003: option `rss` is 2 and 1; accepted: two values, the first less than the second: where shedding begins, \
-         and where all is shed"
+        "RC5003: option `rss` is 2 and 1; accepted: two values, the first less than the second: where shedding starts, \
+            and where everything is shed"
     );
     let both = LoadShed::builder().rss(2, 1).runtime_delay(Duration::from_secs(1), Duration::ZERO).build();
     assert!(both.unwrap_err().to_string().contains("`rss`"), "the first mistake is told");

@@ -121,7 +121,7 @@ fn h1_one_budget_for_all_has_no_pins() {
     let limit = limit(1, |options| options);
     assert_eq!(
         limit.pin("a", at_most(2)).unwrap_err().to_string(),
-        "RC5003: option `pin` is \"a\"; accepted: no pins with the scope `global`: there is one budget, change its limits"
+        "RC5003: option `pin` is \"a\"; accepted: only with a scope that has keys; for `global`, change the limits instead"
     );
     assert!(!limit.unpin("a"));
 }

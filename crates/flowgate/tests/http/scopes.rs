@@ -227,7 +227,7 @@ fn h6_an_option_that_cannot_be_is_named_as_it_was_set() {
         ),
         (
             |it| it.max_concurrent(1).queue_timeout(MS),
-            "`queue_timeout` is 1ms; accepted: no `queue_timeout` without `max_queue`: by default nobody waits",
+            "`queue_timeout` is 1ms; accepted: only together with `max_queue`, because by default no request waits",
         ),
         (
             |it| it.max_concurrent(1).max_queue(1).queue_timeout(std::time::Duration::ZERO),
@@ -235,7 +235,8 @@ fn h6_an_option_that_cannot_be_is_named_as_it_was_set() {
         ),
         (
             |it| it.max_concurrent(1).line(Line::Codel { target: MS, interval: MS }),
-            "`line` is target 1ms, interval 1ms; accepted: no `Line::Codel` without `max_queue`: by default nobody waits",
+            "`line` is target 1ms, interval 1ms; accepted: only together with `max_queue`, because by default no request \
+             waits",
         ),
     ];
     for (set, expected) in wrong {
@@ -280,8 +281,7 @@ async fn h1_a_key_that_cannot_be_told_is_answered_500_and_holds_nothing() {
 #[test]
 fn h1_one_budget_has_no_keys_to_bound() {
     // Seen to fail: with `max_keys` looked at for the other scopes only, it is built, and the option does nothing.
-    let message = "RC5003: option `max_keys` is 5; accepted: no `max_keys` with the scope `global`: there is one budget, and no \
-                   keys";
+    let message = "RC5003: option `max_keys` is 5; accepted: only with a scope that has keys; `global` is a single budget";
     let limit = ConcurrencyLimit::builder().max_concurrent(1).max_keys(5);
     assert_eq!(limit.build().unwrap_err().to_string(), message);
     let rate = || RateLimit::builder().rate(1, "1s").max_keys(5);

@@ -69,7 +69,7 @@ async fn r7_a_channel_has_one_reader() {
     second.context.add(&route).unwrap();
     assert_eq!(
         second.context.start().unwrap_err().to_string(),
-        "RC3001: the channel of route `once` is read elsewhere already"
+        "RC3001: the channel of route `once` already has a reader"
     );
 }
 

@@ -38,7 +38,7 @@ fn r1_what_the_compiler_cannot_see_is_told_by_build() {
         "RC2001: route `twice`: `retry` is declared twice at route scope"
     );
     let nameless = Route::new("").from(direct()).transform(|body: u32| body);
-    assert_eq!(refused(nameless.build()), "RC5003: option `id` is \"\"; accepted: a text that is not empty");
+    assert_eq!(refused(nameless.build()), "RC5003: option `id` is \"\"; accepted: text that is not empty");
     let still = Route::new("still").from(timer(Duration::ZERO)).transform(|count: u64| count);
     assert_eq!(refused(still.build()), "RC5003: option `period` is 0ns; accepted: a time above zero");
 }
@@ -49,7 +49,7 @@ fn r1_routes_that_do_not_go_together_are_told_when_they_are_added_or_started() {
     let context = Context::new();
     let route = |id: &str| Route::new(id).from(direct()).transform(|body: u32| body).build().unwrap();
     context.add(&route("a")).unwrap();
-    assert_eq!(context.add(&route("a")).unwrap_err().to_string(), "RC1002: there is a route `a` already");
+    assert_eq!(context.add(&route("a")).unwrap_err().to_string(), "RC1002: route `a` already exists");
     assert_eq!(
         context.direct::<u32, u32>("a").unwrap_err().to_string(),
         "RC5004: no started route `a` takes u32 and answers u32"
@@ -69,7 +69,7 @@ fn r1_routes_that_do_not_go_together_are_told_when_they_are_added_or_started() {
 
     let context = Context::new();
     context.add(&Route::new("feeds").from(values([1])).transform(|body: u32| body).build().unwrap()).unwrap();
-    assert_eq!(context.start().unwrap_err().to_string(), "RC3001: sources need a tokio runtime to run in");
+    assert_eq!(context.start().unwrap_err().to_string(), "RC3001: sources need a tokio runtime");
 }
 
 /// What stood around the steps, from the outside in, as seen by events of one exchange that fails everywhere.

@@ -184,17 +184,15 @@ fn r3_options_that_cannot_be_are_told_at_build_time() {
     );
     assert_eq!(
         build(Concurrency::max(1).max_queue(0)),
-        "RC5003: option `max_queue` is 0; accepted: an integer from 1 to 1000000000; for no queue at all, `reject`"
+        "RC5003: option `max_queue` is 0; accepted: an integer from 1 to 1000000000, or `reject` for no queue at all"
     );
     assert_eq!(
         build(Concurrency::max(1).max_queue(5).reject()),
-        "RC5003: option `max_queue` is 5; accepted: no queue in reject mode: drop `max_queue` or drop `reject`"
+        "RC5003: option `max_queue` is 5; accepted: only without `reject` (drop `max_queue` or `reject`)"
     );
     assert_eq!(
         build(Concurrency::max(1).queue_timeout(Duration::from_secs(5)).reject()),
-        "RC5003: option `queue_timeout` is 5s; accepted: no timeout in reject mode, where nobody waits: drop \
-            `queue_timeout` or drop \
-         `reject`"
+        "RC5003: option `queue_timeout` is 5s; accepted: only without `reject` (drop `queue_timeout` or `reject`)"
     );
     assert_eq!(
         build(Concurrency::max(1).key(tenant).max_keys(0)),
@@ -202,7 +200,7 @@ fn r3_options_that_cannot_be_are_told_at_build_time() {
     );
     assert_eq!(
         build(Concurrency::max(1).max_keys(5)),
-        "RC5003: option `max_keys` is 5; accepted: no `max_keys` without `key`"
+        "RC5003: option `max_keys` is 5; accepted: only together with `key`"
     );
     // At route scope as well.
     let route = Route::new("bad").concurrency(Concurrency::max(0)).from(direct()).transform(|body: u32| body);

@@ -118,7 +118,7 @@ fn r8_shutdown_takes_nothing_in_drains_within_the_bound_and_cancels_the_rest_by_
 
     assert_eq!(
         message(Driven::new(handle.call(9)).poll().unwrap()),
-        "RC3003: route `stops` takes nothing in: its context shuts down"
+        "RC3003: route `stops` accepts nothing more: its context is shutting down"
     );
     work.end(2);
     for call in calls.iter_mut().take(2) {

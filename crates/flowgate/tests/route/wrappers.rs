@@ -33,7 +33,7 @@ fn r4_every_code_has_a_category_a_suggestion_and_a_page() {
         let said = if error.is_retryable() { "**Retryable: yes" } else { "**Retryable: no" };
         let depends = text.contains("| reason | retryable |");
         assert!(text.contains(said) || depends, "{code}: the page does not say `{said}`");
-        assert_ne!(error.suggestion(), "see the page of its code", "{code}");
+        assert_ne!(error.suggestion(), "see the page for its code", "{code}");
     }
     let of = |code| Error::new(code, "x").category();
     assert_eq!(
@@ -183,7 +183,7 @@ fn r6_a_breaker_opens_cools_down_tries_and_closes() {
     let handle = stage.direct(&route);
     let call = |body| Driven::new(handle.call(body)).poll().expect("at once");
     assert_eq!([call(1), call(2)].map(code), ["RC5001"; 2]);
-    assert_eq!(message(call(3)), "RC5025: a breaker of route `guarded` is open for 5s");
+    assert_eq!(message(call(3)), "RC5025: a circuit breaker of route `guarded` is open for another 5s");
     stage.advance(5 * SECOND);
     assert_eq!([call(4), call(5)].map(code), ["RC5001", "RC5025"], "the trial failed: open again");
     stage.advance(5 * SECOND);

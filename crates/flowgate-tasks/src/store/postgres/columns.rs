@@ -168,7 +168,7 @@ impl Columns {
             return Ok(added);
         }
         let why = "fewer numbers came back than went in".to_owned();
-        Err(StoreError::Database { doing: "stored tasks", why })
+        Err(StoreError::Database { doing: "storing tasks", why })
     }
 
     /// As [`ADD_TASKS`] takes them.
@@ -211,7 +211,7 @@ impl Columns {
         transaction: &Transaction<'_>,
         told: Option<i64>,
     ) -> Result<Vec<Sent>, StoreError> {
-        let failed = failed("stored tasks in a transaction");
+        let failed = failed("storing tasks in a transaction");
         let columns = self.params(&told, &true);
         let added = transaction.query(ADD_TASKS, &columns);
         let tell = "SELECT pg_notify('flowgate', 'w'), pg_notify('flowgate', 'd')";

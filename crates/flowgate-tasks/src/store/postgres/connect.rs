@@ -114,9 +114,9 @@ impl Postgres {
     /// Connects with options.
     pub async fn connect_with(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
         let address = Address::parse(url)?;
-        let asked = async { address.keeps_sessions().await.map_err(failed("connected")) };
+        let asked = async { address.keeps_sessions().await.map_err(failed("connecting")) };
         if !in_time(asked).await? {
-            return Err(StoreError::Database { doing: "connected", why: Address::POOLED.to_owned() });
+            return Err(StoreError::Database { doing: "connecting", why: Address::POOLED.to_owned() });
         }
         migrate::run(&address).await?;
         let (wakes, _) = broadcast::channel(WAKES);
@@ -159,7 +159,7 @@ impl Postgres {
                 work(shared, session).await
             });
             job.await.unwrap_or_else(|gone| {
-                Err(StoreError::Database { doing: "worked", why: format!("its job ended early: {gone}") })
+                Err(StoreError::Database { doing: "working", why: format!("its job ended early: {gone}") })
             })
         })
     }

@@ -19,11 +19,10 @@ pub(super) const TABLES: &str = "SELECT concat_ws('/', (SELECT oid FROM pg_datab
 /// And which cluster they are in: in two new ones both may have the same.
 const CLUSTER: &str = "SELECT system_identifier FROM pg_control_system()";
 
-const REPLACED: &str = "its tables are not those that this process began with: they were restored, or dropped and made \
-    anew, or another \
-    cluster has taken the place of theirs (pg_upgrade, a logical replica). What it knows is of before, so it does \
-    nothing more with them: \
-    start it again (and stop what uses a database before you restore or upgrade it)";
+const REPLACED: &str = "its tables are not the ones this process started with: they were restored, dropped and recreated, \
+    or replaced by those of another cluster (pg_upgrade, a logical replica). This process no longer uses them: restart it \
+    (and \
+    stop everything that uses a database before you restore or upgrade it)";
 
 /// Which tables these are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +86,6 @@ impl Known {
         if is_same {
             return Ok(());
         }
-        Err(StoreError::Database { doing: "looked whether it is still the same", why: REPLACED.to_owned() })
+        Err(StoreError::Database { doing: "checking its identity", why: REPLACED.to_owned() })
     }
 }

@@ -122,7 +122,7 @@ impl Lanes {
             Some(ids) => Ok(ids),
             // Forgotten again by another send: more lanes in one go than are remembered.
             None => Err(StoreError::Database {
-                doing: "looked for lanes",
+                doing: "looking up lanes",
                 why: format!("more than {MOST} at once"),
             }),
         }

@@ -168,7 +168,7 @@ impl Postgres {
                     }
                     Err(error) => {
                         session.roll_back().await;
-                        let error = failed("changed limits")(error);
+                        let error = failed("changing limits")(error);
                         if !tries.may_go_on_after(&error) {
                             return Err(error);
                         }

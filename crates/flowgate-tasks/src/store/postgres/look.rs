@@ -102,7 +102,7 @@ impl Postgres {
         self.job(Line::Rest, move |_, session| async move {
             let params: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
                 params.iter().map(|id| id as _).collect();
-            session.client().query(sql, params.as_slice()).await.map_err(failed("looked"))
+            session.client().query(sql, params.as_slice()).await.map_err(failed("reading"))
         })
         .await
     }
@@ -137,7 +137,7 @@ impl Postgres {
 
     pub(super) async fn see_key(&self, key: String) -> Result<Option<KeyLook>, StoreError> {
         self.job(Line::Rest, move |_, session| async move {
-            let row = session.client().query_opt(KEY, &[&key]).await.map_err(failed("looked at a key"))?;
+            let row = session.client().query_opt(KEY, &[&key]).await.map_err(failed("reading a key"))?;
             Ok(row.map(|row| key_look(&row, key)))
         })
         .await
@@ -194,7 +194,7 @@ impl Postgres {
         self.job(Line::Sends, move |shared, mut session| async move {
             let find = "SELECT queue, key, priority, limits, weight, record FROM dead WHERE id = $1";
             let row =
-                session.client().query_opt(find, &[&id.0]).await.map_err(failed("looked for a task"))?;
+                session.client().query_opt(find, &[&id.0]).await.map_err(failed("looking up a task"))?;
             let Some(row) = row else { return Ok(false) };
             let name = super::lanes::LaneName {
                 queue: row.get("queue"),

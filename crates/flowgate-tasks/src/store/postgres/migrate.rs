@@ -33,22 +33,25 @@ const LOCK: i64 = 35_694_283;
 const ENCODINGS: [&str; 2] = ["UTF8", "SQL_ASCII"];
 
 pub(super) async fn run(address: &Address) -> Result<(), StoreError> {
-    let (mut client, connection) = address.connect().await.map_err(failed("connected"))?;
+    let (mut client, connection) = address.connect().await.map_err(failed("connecting"))?;
     // What it cannot keep (an error that a task ended with, say) would be refused with all that is settled together with it.
     if let Some(encoding) = connection.parameter("server_encoding").filter(|known| !ENCODINGS.contains(known))
     {
         let why = format!(
-            "its encoding is {encoding}, which has no place for most of what is said; make one with ENCODING 'UTF8'"
+            "its encoding is {encoding}, which cannot store all text; create a database with ENCODING 'UTF8'"
         );
-        return Err(StoreError::Database { doing: "connected", why });
+        return Err(StoreError::Database { doing: "connecting", why });
     }
     let connection = tokio::spawn(connection);
     let done = match steps(&mut client).await {
         Ok(done) if done > STEPS.len() => Err(StoreError::Database {
-            doing: "connected",
-            why: format!("it has version {done} of the tables, and this program knows {}", STEPS.len()),
+            doing: "connecting",
+            why: format!(
+                "its tables have version {done}, and this program supports up to version {}",
+                STEPS.len()
+            ),
         }),
-        done => done.map(drop).map_err(failed("brought its tables up to date")),
+        done => done.map(drop).map_err(failed("migrating its tables")),
     };
     drop(client);
     let _ = connection.await;

@@ -1,6 +1,5 @@
 //! Tasks in PostgreSQL 14 or newer: the store of a fleet.
-//!
-//! Any number of processes share one database, and none of them leads. The database's own transactions keep
+//! Any number of processes share one database, and none of them is the leader. The database's own transactions keep
 //! the bounds: a turn that claims for a key holds the key's row.
 //!
 //! Reading order:
@@ -12,8 +11,7 @@
 //!   that changes no count.
 //! - [`cancel`] finds a task wherever it is.
 //! - [`upkeep`] is what time brings about; [`idle`] and [`marks`] tidy lanes behind a turn.
-//! - [`notify`] wakes other processes; [`identity`] and [`pooled`] see to it that the database is the one
-//!   that was meant.
+//! - [`notify`] wakes other processes; [`identity`] and [`pooled`] make sure that the database is the intended one.
 //!
 //! **Order of locks.** A turn that gives something back locks its keys in the order of their ids and waits
 //! for them. A turn that may take more than it gives back locks the cluster's row, then queues in the order

@@ -74,7 +74,7 @@ async fn listen(
     wakes: &broadcast::Sender<Wake>,
     mark: &str,
 ) -> Result<Listening, StoreError> {
-    let (client, mut connection) = address.connect().await.map_err(failed("connected to listen"))?;
+    let (client, mut connection) = address.connect().await.map_err(failed("connecting to listen"))?;
     let (wakes, mark) = (wakes.clone(), mark.to_owned());
     let connection = tokio::spawn(async move {
         let mut messages = poll_fn(move |context| connection.poll_message(context));
@@ -86,7 +86,7 @@ async fn listen(
     });
     // One that takes nothing any more would keep all that is said for all others, too.
     let begin = format!("{}; LISTEN {CHANNEL}", given_up!());
-    client.batch_execute(&begin).await.map_err(failed("listened"))?;
+    client.batch_execute(&begin).await.map_err(failed("listening"))?;
     Ok(Listening { connection, _client: client })
 }
 

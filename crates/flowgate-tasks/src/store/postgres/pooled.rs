@@ -21,9 +21,9 @@ const QUIET: Duration = Duration::from_millis(500);
 
 impl Address {
     /// What is wrong where [`keeps_sessions`](Self::keeps_sessions) says no, and what to do about it.
-    pub const POOLED: &str = "a pooler before PostgreSQL gives its connections to others between two transactions, and Flowgate \
-        needs sessions of its own (for LISTEN, settings and prepared statements): set the pooler to sessions for this database \
-        (PgBouncer: pool_mode = session), or connect to PostgreSQL itself";
+    pub const POOLED: &str = "a pooler in front of PostgreSQL gives its connections to other clients between \
+        transactions, but Flowgate needs sessions of its own (for LISTEN, settings and prepared statements): use session \
+        pooling for this database (PgBouncer: pool_mode = session), or connect to PostgreSQL directly";
 
     /// Whether a connection stays the same one: a connection that listens and does nothing must hear what
     /// another says. The server signals the listener before it answers the speaker, and tells what it has to

@@ -282,7 +282,7 @@ async fn write_one(session: &Lease, change: &RunChange, told: Option<i64>) -> Re
     }
     let found: Option<Vec<Named>> = found.into_iter().collect();
     found.map(Written::Steps).ok_or_else(|| StoreError::Database {
-        doing: "changed a run",
+        doing: "changing a run",
         why: "a step that was stored is not there".to_owned(),
     })
 }

@@ -131,7 +131,7 @@ impl Postgres {
     ) -> Result<Vec<Sent>, StoreError> {
         tasks.iter().try_for_each(NewTask::check)?;
         if let Some(dedupe) = tasks.iter().find_map(|task| task.dedupe.as_ref()) {
-            let accepted = "no dedupe id for a task that is sent in a transaction of yours";
+            let accepted = "none for a task that is sent inside your own transaction";
             return Err(OptionError::new("dedupe", format_args!("{:?}", dedupe.id), accepted).into());
         }
         loop {
@@ -142,7 +142,7 @@ impl Postgres {
             let columns = Columns::of(&tasks, &lanes.await?, &vec![None; tasks.len()]);
             let asked = columns.all_lanes.clone();
             let shared =
-                transaction.query(SHARE_LANES, &[&asked]).await.map_err(failed("shared its lanes"))?;
+                transaction.query(SHARE_LANES, &[&asked]).await.map_err(failed("locking its lanes"))?;
             if shared.len() < asked.len() {
                 // One was swept away, being empty: it is made again.
                 self.shared.lanes.forget();

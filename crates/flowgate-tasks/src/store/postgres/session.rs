@@ -126,7 +126,7 @@ impl Session {
         statements: &[&'static str],
         plans: Plans,
     ) -> Result<Self, StoreError> {
-        let (client, connection) = address.connect().await.map_err(failed("connected"))?;
+        let (client, connection) = address.connect().await.map_err(failed("connecting"))?;
         // Ends with the client: when that is dropped, or when the server goes.
         tokio::spawn(async move {
             let _ = connection.await;
@@ -136,12 +136,12 @@ impl Session {
             Plans::ByIndex => BY_INDEX.to_owned(),
             Plans::ByIndexSoon => format!("{BY_INDEX}; SET lock_timeout TO '{}ms'", PATIENCE.as_millis()),
         };
-        client.batch_execute(&settings).await.map_err(failed("connected"))?;
-        let identity = Identity::of(&client).await.map_err(failed("connected"))?;
+        client.batch_execute(&settings).await.map_err(failed("connecting"))?;
+        let identity = Identity::of(&client).await.map_err(failed("connecting"))?;
         known.judge(&identity)?;
         let statements: BTreeSet<&'static str> = statements.iter().copied().collect();
         let prepared = try_join_all(statements.iter().map(|sql| client.prepare(sql)));
-        let prepared = prepared.await.map_err(failed("prepared its statements"))?;
+        let prepared = prepared.await.map_err(failed("preparing its statements"))?;
         let statements = statements.into_iter().zip(prepared).collect();
         Ok(Session { client, statements, is_stale: AtomicBool::new(false) })
     }
@@ -163,7 +163,7 @@ impl Session {
             if error.code().is_some_and(is_stale) {
                 self.is_stale.store(true, Ordering::Relaxed);
             }
-            failed("ran a statement")(error)
+            failed("running a statement")(error)
         })
     }
 
@@ -179,7 +179,7 @@ impl Session {
 
     /// Plain statements without parameters.
     pub(super) async fn run(&self, sql: &str) -> Result<(), StoreError> {
-        self.client.batch_execute(sql).await.map_err(failed("ran a statement"))
+        self.client.batch_execute(sql).await.map_err(failed("running a statement"))
     }
 
     /// The same, or nothing at all.
@@ -215,10 +215,10 @@ pub(super) async fn in_time<T>(
 ) -> Result<T, StoreError> {
     let late = |_| {
         let why = format!(
-            "a new connection was not served within {OPENING:?}: the server is overloaded, or a pooler before it has none left \
-             (each process takes five)"
+            "a new connection was not served within {OPENING:?}: the server is overloaded, or a pooler in front of it has \
+             none left (each process takes six)"
         );
-        Err(StoreError::Database { doing: "connected", why })
+        Err(StoreError::Database { doing: "connecting", why })
     };
     tokio::time::timeout(OPENING, opening).await.unwrap_or_else(late)
 }
@@ -274,6 +274,6 @@ mod tests {
     async fn s1_a_connection_that_a_pooler_lets_wait_is_given_up_and_it_is_said_why() {
         let tried = in_time(pending::<Result<Session, _>>()).await;
         let why = tried.err().expect("given up").to_string();
-        assert!(why.contains("15s") && why.contains("a pooler") && why.contains("takes five"), "{why}");
+        assert!(why.contains("15s") && why.contains("a pooler") && why.contains("takes six"), "{why}");
     }
 }

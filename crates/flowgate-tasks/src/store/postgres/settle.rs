@@ -160,7 +160,7 @@ impl Ends {
                 let due = stored(now) + nanos(*retry_after);
                 again(self, task.attempt, Some(due).filter(|_| !retry_after.is_zero()));
             }
-            End::Lost => dead(self, "failed", "its worker was lost, at the last attempt".to_owned()),
+            End::Lost => dead(self, "failed", "its worker was lost during the last attempt".to_owned()),
             End::Failed { error, .. } | End::Dead { error } => dead(self, "failed", error.clone()),
             End::Cancelled => dead(self, "cancelled", String::new()),
         }

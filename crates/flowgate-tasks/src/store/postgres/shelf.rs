@@ -54,7 +54,7 @@ impl Postgres {
     ) -> Result<Vec<Row>, StoreError> {
         self.job(Line::Rest, move |_, session| async move {
             let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value as _).collect();
-            session.client().query(sql.as_ref(), &values).await.map_err(failed("looked at what it keeps"))
+            session.client().query(sql.as_ref(), &values).await.map_err(failed("reading stored data"))
         })
         .await
     }

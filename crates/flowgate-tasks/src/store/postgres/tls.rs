@@ -68,7 +68,7 @@ impl Address {
         let url = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
         let mut config: Config =
             url.parse().map_err(|error: tokio_postgres::Error| StoreError::Database {
-                doing: "read its address",
+                doing: "reading its address",
                 why: std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string),
             })?;
         let (ssl_mode, is_verified) = match mode.unwrap_or("prefer") {
@@ -171,7 +171,7 @@ fn builder() -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     builder
         .with_safe_default_protocol_versions()
-        .map_err(|error| StoreError::Database { doing: "made ready for TLS", why: error.to_string() })
+        .map_err(|error| StoreError::Database { doing: "setting up TLS", why: error.to_string() })
 }
 
 /// Takes every certificate: for the modes of PostgreSQL that encrypt, and do not ask who the server is.

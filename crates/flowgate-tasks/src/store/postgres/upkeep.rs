@@ -235,10 +235,10 @@ impl Postgres {
                 false => {
                     let add =
                         "INSERT INTO queues (name) SELECT DISTINCT unnest($1::text[]) ON CONFLICT DO NOTHING";
-                    client.execute(add, &[&worker.queues]).await.map_err(failed("made queues"))?;
+                    client.execute(add, &[&worker.queues]).await.map_err(failed("creating queues"))?;
                     let find = "SELECT id FROM queues WHERE name = ANY($1)";
                     let found =
-                        client.query(find, &[&worker.queues]).await.map_err(failed("found queues"))?;
+                        client.query(find, &[&worker.queues]).await.map_err(failed("looking up queues"))?;
                     Some(found.iter().map(|row| row.get(0)).collect())
                 }
             };
@@ -247,7 +247,7 @@ impl Postgres {
                 SELECT $1, $2, $3, $4, now + $4, now, true FROM now_ns($5) AS now RETURNING id";
             let slots = i32::try_from(worker.slots).unwrap_or(i32::MAX);
             let row = client.query_one(add, &[&worker.name, &slots, &ids, &lease, &shared.told_time()]).await;
-            Ok(WorkerId(row.map_err(failed("made a worker known"))?.get(0)))
+            Ok(WorkerId(row.map_err(failed("registering a worker"))?.get(0)))
         })
         .await
     }
@@ -264,7 +264,7 @@ impl Postgres {
                 worker.0
             );
             session.begin();
-            let said = session.client().simple_query(&renew).await.map_err(failed("renewed a lease"))?;
+            let said = session.client().simple_query(&renew).await.map_err(failed("renewing a lease"))?;
             session.end();
             let changed = |message: &tokio_postgres::SimpleQueryMessage| {
                 matches!(message, tokio_postgres::SimpleQueryMessage::CommandComplete(1))
@@ -285,7 +285,7 @@ impl Postgres {
         self.job(Line::Rest, move |shared, session| async move {
             let remove = session.client().execute("DELETE FROM workers WHERE id = $1", &[&worker.0]).await;
             shared.turning.forget(worker);
-            remove.map(drop).map_err(failed("made a worker unknown"))
+            remove.map(drop).map_err(failed("removing a worker"))
         })
         .await?;
         match self.recover().await {

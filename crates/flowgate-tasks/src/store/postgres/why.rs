@@ -79,7 +79,7 @@ impl Postgres {
             let most = i64::from(most);
             let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
                 [&queue, &key, &most, &shared.told_time(), &task];
-            session.client().query(&sql, &params).await.map_err(failed("looked"))
+            session.client().query(&sql, &params).await.map_err(failed("reading"))
         })
         .await
     }
@@ -123,9 +123,9 @@ impl Postgres {
                 .client()
                 .query_opt(STANDING, &[&id.0, &shared.told_time(), &i64::from(MOST_COUNTED)])
                 .await;
-            let Some(row) = row.map_err(failed("looked at a task"))? else { return Ok(None) };
+            let Some(row) = row.map_err(failed("reading a task"))? else { return Ok(None) };
             let elsewhere = session.client().query(ELSEWHERE, &[&id.0, &i64::from(MOST_COUNTED)]).await;
-            let elsewhere = elsewhere.map_err(failed("looked at the queues before a task's"))?;
+            let elsewhere = elsewhere.map_err(failed("reading the queues ahead of a task"))?;
             let now = tick(row.get("now"));
             let weight = row.get::<_, i32>("weight").cast_unsigned();
             let key = row.get::<_, Option<i64>>("key").map(|id| rows::key(&row, id));
@@ -162,7 +162,7 @@ impl Postgres {
                 .client()
                 .query(WORKERS, &[&shared.told_time()])
                 .await
-                .map_err(failed("looked at the workers"))
+                .map_err(failed("reading the workers"))
         });
         Ok(rows.await?.iter().map(worker).collect())
     }

@@ -120,8 +120,7 @@ impl Syncer {
             let mut batches = vec![first];
             batches.extend(self.answers.try_iter());
             if synced.is_ok() {
-                synced =
-                    keep().map_err(|error| format!("{error}; nothing is taken in any more, until a restart"));
+                synced = keep().map_err(|error| format!("{error}; nothing more is accepted until a restart"));
             }
             if synced.is_ok() {
                 self.behind.fetch_sub(batches.len(), Ordering::SeqCst);

@@ -1,10 +1,9 @@
-//! Tasks in one SQLite file, for everything that runs on one machine.
+//! Tasks in one SQLite file, for everything that runs on one machine. One thread writes: it commits everything that
+//! waits for it in one transaction. Another waits for the disk and sends the answers, while the first goes on with
+//! the next transaction. A third reads. Whether a task may start is never decided here: each turn asks the crate's
+//! plan, inside that transaction.
 //!
-//! One thread writes: it commits all that waits for it in one transaction. Another waits for the disk and gives the answers,
-//! while the first goes on with the next transaction. A third reads.
-//! Whether a task may start is never decided here: each turn asks the crate's plan, inside that transaction.
-//!
-//! Several processes may share the file. Between them there are no wake-ups, only a slow look at whether anything changed.
+//! Several processes may share the file. Between them there are no wake-ups, only a slow poll for changes.
 
 mod ahead;
 mod audit;

@@ -67,13 +67,15 @@ pub(super) fn writer(path: &Path) -> Result<Opened, StoreError> {
         switch_to_wal(&db)?;
         let writer = prepare(db)?;
         let log = Log::of(Path::new(writer.path().unwrap_or_default()));
-        let why =
-            |error: std::io::Error| StoreError::Database { doing: "opened the file", why: error.to_string() };
+        let why = |error: std::io::Error| StoreError::Database {
+            doing: "opening the file",
+            why: error.to_string(),
+        };
         Ok(Opened { log: Some(log.map_err(why)?), writer })
     };
     open().map_err(|fault| match path_fault(path, &fault) {
-        Some(why) => StoreError::Database { doing: "opened the file", why },
-        None => fault.while_it("opened the file"),
+        Some(why) => StoreError::Database { doing: "opening the file", why },
+        None => fault.while_it("opening the file"),
     })
 }
 
@@ -84,11 +86,13 @@ fn path_fault(path: &Path, fault: &Fault) -> Option<String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match error.sqlite_error_code()? {
         _ if path.is_dir() => Some(format!("{} is a folder; name a file in it", path.display())),
-        _ if !folder.is_dir() => Some(format!("there is no folder {}; make it first", folder.display())),
+        _ if !folder.is_dir() => Some(format!("folder {} does not exist; create it first", folder.display())),
         ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
-            Some(format!("this user may not write to {}, or not to its folder", path.display()))
+            Some(format!("this user may not write to {} or to its folder", path.display()))
         }
-        ErrorCode::NotADatabase => Some(format!("{} is not an SQLite file; name another", path.display())),
+        ErrorCode::NotADatabase => {
+            Some(format!("{} is not a SQLite file; name another file", path.display()))
+        }
         _ => None,
     }
 }
@@ -98,7 +102,7 @@ pub(super) fn in_memory() -> Result<Opened, StoreError> {
     let open = || -> Result<Opened, Fault> {
         Ok(Opened { writer: prepare(Connection::open_in_memory()?)?, log: None })
     };
-    open().map_err(|fault| fault.while_it("opened a store in memory"))
+    open().map_err(|fault| fault.while_it("opening a store in memory"))
 }
 
 /// A connection that only reads, to a file that a writer has opened.
@@ -110,7 +114,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
         settle_in(&db)?;
         Ok(db)
     };
-    open().map_err(|fault| fault.while_it("opened the file to read"))
+    open().map_err(|fault| fault.while_it("opening the file for reading"))
 }
 
 fn switch_to_wal(db: &Connection) -> Result<(), Fault> {
@@ -143,9 +147,9 @@ fn prepare(mut db: Connection) -> Result<Connection, Fault> {
     let version = version as usize;
     if version > MIGRATIONS.len() {
         return Err(StoreError::Database {
-            doing: "opened the file",
+            doing: "opening the file",
             why: format!(
-                "it has version {version} of the tables, and this program knows {}",
+                "its tables have version {version}, and this program supports up to version {}",
                 MIGRATIONS.len()
             ),
         }

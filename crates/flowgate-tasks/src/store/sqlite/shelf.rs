@@ -28,30 +28,30 @@ const BATCH: u32 = 2000;
 
 impl Shelf for Sqlite {
     fn now(&self) -> Reply<'_, Tick> {
-        self.threads.read("looked at the clock", |_, now| Ok(now))
+        self.threads.read("reading the clock", |_, now| Ok(now))
     }
 
     fn write_notes(&self, notes: Arc<[NewNote]>) -> Reply<'_, ()> {
-        self.threads.write("wrote notes", move |hand| notes::write(hand.db, &notes))
+        self.threads.write("writing notes", move |hand| notes::write(hand.db, &notes))
     }
 
     fn notes(&self, query: NoteQuery) -> Reply<'_, Vec<Note>> {
-        self.threads.read("read notes", move |db, _| notes::read(db, &query))
+        self.threads.read("reading notes", move |db, _| notes::read(db, &query))
     }
 
     fn put_document(&self, document: Document) -> Reply<'_, bool> {
-        self.threads.write("wrote a document", move |hand| put(hand.db, &document))
+        self.threads.write("writing a document", move |hand| put(hand.db, &document))
     }
 
     fn document(&self, kind: String, name: String) -> Reply<'_, Option<Document>> {
-        self.threads.read("read a document", move |db, _| {
+        self.threads.read("reading a document", move |db, _| {
             let sql = "SELECT kind, name, body, version FROM documents WHERE kind = ?1 AND name = ?2";
             Ok(db.prepare_cached(sql)?.query_row([&kind, &name], document).optional()?)
         })
     }
 
     fn documents(&self, kind: String, after: String, most: u32) -> Reply<'_, Vec<Document>> {
-        self.threads.read("read documents", move |db, _| {
+        self.threads.read("reading documents", move |db, _| {
             let sql = "SELECT kind, name, body, version FROM documents WHERE kind = ?1 AND name > ?2
                 ORDER BY name LIMIT ?3";
             let mut statement = db.prepare_cached(sql)?;
@@ -61,31 +61,31 @@ impl Shelf for Sqlite {
     }
 
     fn remove_document(&self, kind: String, name: String) -> Reply<'_, bool> {
-        self.threads.write("removed a document", move |hand| {
+        self.threads.write("removing a document", move |hand| {
             let sql = "DELETE FROM documents WHERE kind = ?1 AND name = ?2";
             Ok(hand.db.prepare_cached(sql)?.execute([&kind, &name])? > 0)
         })
     }
 
     fn remove_document_at(&self, kind: String, name: String, version: i64) -> Reply<'_, bool> {
-        self.threads.write("removed a document", move |hand| {
+        self.threads.write("removing a document", move |hand| {
             let sql = "DELETE FROM documents WHERE kind = ?1 AND name = ?2 AND version = ?3";
             Ok(hand.db.prepare_cached(sql)?.execute(params![kind, name, version])? > 0)
         })
     }
 
     fn live_tasks(&self, after: TaskId, most: u32) -> Reply<'_, Vec<TaskLook>> {
-        self.threads.read("listed tasks", move |db, _| live(db, after, most))
+        self.threads.read("listing tasks", move |db, _| live(db, after, most))
     }
 
     fn newest_task(&self) -> Reply<'_, TaskId> {
-        self.threads.read("looked for the newest task", |db, _| {
+        self.threads.read("finding the newest task", |db, _| {
             Ok(TaskId(db.prepare_cached("SELECT last FROM numbers")?.query_row([], |row| row.get(0))?))
         })
     }
 
     fn keys(&self, after: String, most: u32) -> Reply<'_, Vec<KeySpent>> {
-        self.threads.read("listed keys", move |db, now| {
+        self.threads.read("listing keys", move |db, now| {
             let sql = "SELECT name FROM keys WHERE name > ?1 ORDER BY name LIMIT ?2";
             let mut statement = db.prepare_cached(sql)?;
             let names = statement.query_map(params![after, most], |row| row.get(0))?;
@@ -95,7 +95,7 @@ impl Shelf for Sqlite {
     }
 
     fn busiest_keys(&self, most: u32) -> Reply<'_, Vec<KeySpent>> {
-        self.threads.read("looked for the busiest keys", move |db, now| {
+        self.threads.read("finding the busiest keys", move |db, now| {
             // Tasks are counted once for all keys, not once for each.
             let sql = "SELECT name FROM keys LEFT JOIN (SELECT lanes.key AS key, sum(waiting) AS waiting, \
                 sum(delayed) AS delayed FROM (SELECT lane, count(place) AS waiting, count(due_at) AS delayed FROM tasks \
@@ -109,58 +109,58 @@ impl Shelf for Sqlite {
     }
 
     fn key_spent(&self, key: String) -> Reply<'_, Option<KeySpent>> {
-        self.threads.read("looked at a key", move |db, now| keys::spent(db, &key, u32::MAX, now))
+        self.threads.read("reading a key", move |db, now| keys::spent(db, &key, u32::MAX, now))
     }
 
     fn find_keys(&self, query: KeyQuery) -> Reply<'_, KeyPage> {
-        self.threads.read("looked for keys", move |db, now| keys::find(db, &query, now))
+        self.threads.read("searching keys", move |db, now| keys::find(db, &query, now))
     }
 
     fn keys_named(&self, names: Vec<String>) -> Reply<'_, Vec<KeySpent>> {
-        self.threads.read("looked at keys", move |db, now| keys::named(db, &names, now))
+        self.threads.read("reading keys", move |db, now| keys::named(db, &names, now))
     }
 
     fn census(&self, without: Vec<String>) -> Reply<'_, Census> {
-        self.threads.read("counted what there is", move |db, _| keys::census(db, &without))
+        self.threads.read("counting keys", move |db, _| keys::census(db, &without))
     }
 
     fn count_of(&self, kind: KindOf, among: Among) -> Reply<'_, u64> {
-        self.threads.read("counted tasks of a kind", move |db, _| count_of(db, &kind, &among))
+        self.threads.read("counting tasks of a kind", move |db, _| count_of(db, &kind, &among))
     }
 
     fn arrears(&self, queue: String) -> Reply<'_, Arrears> {
-        self.threads.read("looked for what is left undone", move |db, _| arrears(db, &queue))
+        self.threads.read("finding unfinished changes", move |db, _| arrears(db, &queue))
     }
 
     fn call_off(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>> {
-        self.threads.write("called off tasks", move |hand| upkeep::cancel_all(hand, &ids, Leaving::Nothing))
+        self.threads.write("cancelling tasks", move |hand| upkeep::cancel_all(hand, &ids, Leaving::Nothing))
     }
 
     fn remove_all_dead(&self, ids: Vec<TaskId>) -> Reply<'_, u64> {
-        self.threads.write("removed dead tasks", move |hand| {
+        self.threads.write("removing dead tasks", move |hand| {
             let mut remove = hand.db.prepare_cached("DELETE FROM dead WHERE id = ?1")?;
             ids.iter().try_fold(0, |removed, id| Ok(removed + remove.execute([id.0])? as u64))
         })
     }
 
     fn change_runs(&self, changes: Vec<RunChange>) -> Reply<'_, Vec<RunOutcome>> {
-        self.threads.write("changed runs", move |hand| runs::change(hand, &changes))
+        self.threads.write("changing runs", move |hand| runs::change(hand, &changes))
     }
 
     fn run(&self, name: String) -> Reply<'_, Option<(Run, Vec<RunStep>)>> {
-        self.threads.read("read a run", move |db, _| runs::run(db, &name))
+        self.threads.read("reading a run", move |db, _| runs::run(db, &name))
     }
 
     fn runs(&self, query: RunQuery) -> Reply<'_, Vec<Run>> {
-        self.threads.read("listed runs", move |db, _| runs::runs(db, &query))
+        self.threads.read("listing runs", move |db, _| runs::runs(db, &query))
     }
 
     fn waiting(&self, tasks: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
-        self.threads.read("looked at tasks", move |db, _| runs::waiting(db, &tasks))
+        self.threads.read("reading tasks", move |db, _| runs::waiting(db, &tasks))
     }
 
     fn prune(&self, notes_before: Tick, dead_before: Tick) -> Reply<'_, u64> {
-        self.threads.write("removed what is old", move |hand| {
+        self.threads.write("removing old data", move |hand| {
             let mut removed = notes::prune(hand.db, moment(notes_before))?;
             let sql = "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at < ?1 ORDER BY at LIMIT ?2)";
             removed += hand.db.prepare_cached(sql)?.execute(params![moment(dead_before), BATCH])?;

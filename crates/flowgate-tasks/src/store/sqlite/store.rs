@@ -62,19 +62,19 @@ impl Sqlite {
 
 impl Store for Sqlite {
     fn send(&self, tasks: Vec<NewTask>) -> Reply<'_, Vec<Sent>> {
-        self.threads.write("stored tasks", move |hand| send::send(hand, &tasks))
+        self.threads.write("storing tasks", move |hand| send::send(hand, &tasks))
     }
 
     fn register(&self, worker: NewWorker) -> Reply<'_, WorkerId> {
-        self.threads.write("registered a worker", move |hand| turn::register(hand, &worker))
+        self.threads.write("registering a worker", move |hand| turn::register(hand, &worker))
     }
 
     fn beat(&self, worker: WorkerId) -> Reply<'_, bool> {
-        self.threads.write("renewed a lease", move |hand| turn::beat(hand, worker))
+        self.threads.write("renewing a lease", move |hand| turn::beat(hand, worker))
     }
 
     fn turn(&self, worker: WorkerId, turn: Turn) -> Reply<'_, Turned> {
-        self.threads.write("settled and claimed", move |hand| turn::turn(hand, worker, turn))
+        self.threads.write("settling and claiming", move |hand| turn::turn(hand, worker, turn))
     }
 
     /// One thread has sends and turns in one hand: a claim that follows its send is in the next transaction, which waits for
@@ -84,91 +84,91 @@ impl Store for Sqlite {
     }
 
     fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32> {
-        self.threads.write("compared leases", move |hand| settle::reconcile(hand, worker, &known))
+        self.threads.write("comparing leases", move |hand| settle::reconcile(hand, worker, &known))
     }
 
     fn leave(&self, worker: WorkerId) -> Reply<'_, ()> {
-        self.threads.write("let a worker go", move |hand| turn::leave(hand, worker))
+        self.threads.write("removing a worker", move |hand| turn::leave(hand, worker))
     }
 
     fn upkeep(&self) -> Reply<'_, Kept> {
-        self.threads.write("did its upkeep", upkeep::upkeep)
+        self.threads.write("doing upkeep", upkeep::upkeep)
     }
 
     fn wake_rested(&self) -> Reply<'_, Option<Duration>> {
-        self.threads.write("woke what had rested", upkeep::wake_rested)
+        self.threads.write("waking rested keys", upkeep::wake_rested)
     }
 
     fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()> {
-        self.threads.write("set the cluster's cap", move |hand| limits::set_cluster_cap(hand, cap))
+        self.threads.write("setting the cluster's cap", move |hand| limits::set_cluster_cap(hand, cap))
     }
 
     fn set_latest(&self, is_latest: bool) -> Reply<'_, ()> {
-        self.threads.write("chose whose limits govern", move |hand| limits::set_latest(hand, is_latest))
+        self.threads.write("setting whose limits govern", move |hand| limits::set_latest(hand, is_latest))
     }
 
     fn set_queue(&self, queue: QueueLimits) -> Reply<'_, ()> {
-        self.threads.write("changed a queue", move |hand| limits::set_queue(hand, &queue))
+        self.threads.write("changing a queue", move |hand| limits::set_queue(hand, &queue))
     }
 
     fn pause_queue(&self, name: String, is_paused: bool) -> Reply<'_, bool> {
-        self.threads.write("paused a queue", move |hand| limits::pause_queue(hand, &name, is_paused))
+        self.threads.write("pausing a queue", move |hand| limits::pause_queue(hand, &name, is_paused))
     }
 
     fn change_key(&self, key: String, change: KeyChange) -> Reply<'_, ()> {
-        self.threads.write("changed a key", move |hand| limits::change_key(hand, &key, &change))
+        self.threads.write("changing a key", move |hand| limits::change_key(hand, &key, &change))
     }
 
     fn look_at_key(&self, key: String) -> Reply<'_, Option<KeyLook>> {
-        self.threads.read("looked at a key", move |db, _| look::key(db, &key))
+        self.threads.read("reading a key", move |db, _| look::key(db, &key))
     }
 
     fn queues_counted(&self, most: u32) -> Reply<'_, Vec<QueueLook>> {
-        self.threads.read("looked at the queues", move |db, _| look::queues(db, most))
+        self.threads.read("reading the queues", move |db, _| look::queues(db, most))
     }
 
     fn cluster(&self) -> Reply<'_, (u32, Option<u32>)> {
-        self.threads.read("looked at the cluster", |db, _| look::cluster(db))
+        self.threads.read("reading the cluster", |db, _| look::cluster(db))
     }
 
     fn look_at_task(&self, id: TaskId) -> Reply<'_, Option<TaskLook>> {
-        self.threads.read("looked at a task", move |db, now| look::task(db, id, now))
+        self.threads.read("reading a task", move |db, now| look::task(db, id, now))
     }
 
     fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>> {
-        self.threads.write("cancelled tasks", move |hand| upkeep::cancel_all(hand, &ids, Leaving::Dead))
+        self.threads.write("cancelling tasks", move |hand| upkeep::cancel_all(hand, &ids, Leaving::Dead))
     }
 
     fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>> {
-        self.threads.read("looked for cancellations", move |db, _| upkeep::cancelled(db, &among))
+        self.threads.read("checking for cancellations", move |db, _| upkeep::cancelled(db, &among))
     }
 
     fn dead(&self, before: Option<TaskId>, most: u32) -> Reply<'_, Vec<TaskLook>> {
-        self.threads.read("looked at the dead list", move |db, _| look::dead(db, before, most))
+        self.threads.read("reading the dead list", move |db, _| look::dead(db, before, most))
     }
 
     fn revive(&self, id: TaskId) -> Reply<'_, bool> {
-        self.threads.write("revived a task", move |hand| send::revive(hand, id))
+        self.threads.write("reviving a task", move |hand| send::revive(hand, id))
     }
 
     fn holders(&self, of: Of, most: u32) -> Reply<'_, Vec<Holder>> {
-        self.threads.read("looked at what runs", move |db, now| why::holders(db, &of, most, now))
+        self.threads.read("reading what runs", move |db, now| why::holders(db, &of, most, now))
     }
 
     fn line(&self, of: Of, most: u32) -> Reply<'_, Vec<TaskLook>> {
-        self.threads.read("looked at the line", move |db, now| why::line(db, &of, most, now))
+        self.threads.read("reading the line", move |db, now| why::line(db, &of, most, now))
     }
 
     fn standing(&self, id: TaskId) -> Reply<'_, Option<Standing>> {
-        self.threads.read("looked at a task", move |db, now| why::standing(db, id, now))
+        self.threads.read("reading a task", move |db, now| why::standing(db, id, now))
     }
 
     fn workers(&self) -> Reply<'_, Vec<WorkerLook>> {
-        self.threads.read("looked at the workers", why::workers)
+        self.threads.read("reading the workers", why::workers)
     }
 
     fn audit(&self) -> Reply<'_, Vec<String>> {
-        self.threads.read("counted again", audit::audit)
+        self.threads.read("recounting", audit::audit)
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

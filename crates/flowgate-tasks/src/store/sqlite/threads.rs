@@ -187,7 +187,7 @@ impl Threads {
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
         let handle = thread::Builder::new().name(name.to_owned()).spawn(run);
         let handle = handle
-            .map_err(|error| StoreError::Database { doing: "started a thread", why: error.to_string() })?;
+            .map_err(|error| StoreError::Database { doing: "starting a thread", why: error.to_string() })?;
         self.handles.push(handle);
         Ok(())
     }

@@ -94,11 +94,11 @@ impl SharedConcurrencyLimitBuilder {
     #[track_caller]
     pub fn build(self) -> Result<SharedConcurrencyLimit, OptionError> {
         if self.gate.limits().max().is_none() {
-            let accepted = "a gate with a `max`: this layer counts what is in flight";
+            let accepted = "a gate with a `max`, because this layer counts requests in flight";
             return Err(OptionError::new("gate", self.gate.limits(), accepted));
         }
         if let Overflow::Queue { max: None, timeout: None } = self.gate.limits().overflow() {
-            let accepted = "a gate that says who may wait, with `reject`, `queue` or `timeout`: requests do not wait without end";
+            let accepted = "a gate with `reject`, `queue` or `timeout`, so that no request waits forever";
             return Err(OptionError::new("gate", self.gate.limits(), accepted));
         }
         let (spot, front) = (Spot::here(), self.front.build()?);

@@ -160,7 +160,7 @@ impl ConcurrencyLimit {
                 limits.with_overflow(self.look().limits.overflow())
             }
             Overflow::Queue { max: None, timeout: Some(timeout) } => {
-                let accepted = "`queue` beside it: how many may wait for so long";
+                let accepted = "only together with `queue`, which says how many may wait";
                 Err(OptionError::new("queue_timeout", format_args!("{timeout:?}"), accepted))
             }
             _ => Ok(limits),
@@ -172,7 +172,7 @@ impl ConcurrencyLimit {
     pub fn pin(&self, key: &str, limits: Limits) -> Result<bool, OptionError> {
         match &self.shared.gate {
             Doors::One(_) => {
-                let accepted = "no pins with the scope `global`: there is one budget, change its limits";
+                let accepted = "only with a scope that has keys; for `global`, change the limits instead";
                 Err(OptionError::new("pin", format!("{key:?}"), accepted))
             }
             Doors::Many(gate) => gate.pin(key_of(key).as_str(), self.with_line(limits)?),
@@ -273,13 +273,15 @@ fn renamed(error: &OptionError, max_queue: u32) -> OptionError {
         "max" => OptionError::new("max_concurrent", value, accepted),
         "queue" => OptionError::new("max_queue", value, format!("an integer from 0 to {MAX_QUEUE}")),
         "timeout" if max_queue == 0 => {
-            let accepted = "no `queue_timeout` without `max_queue`: by default nobody waits";
+            let accepted = "only together with `max_queue`, because by default no request waits";
             OptionError::new("queue_timeout", value, accepted)
         }
         "timeout" => OptionError::new("queue_timeout", value, "a duration above zero and up to 366 days"),
-        "codel" if max_queue == 0 => {
-            OptionError::new("line", value, "no `Line::Codel` without `max_queue`: by default nobody waits")
-        }
+        "codel" if max_queue == 0 => OptionError::new(
+            "line",
+            value,
+            "only together with `max_queue`, because by default no request waits",
+        ),
         "codel" => OptionError::new("line", value, accepted),
         _ => error.clone(),
     }

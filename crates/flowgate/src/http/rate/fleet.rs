@@ -78,7 +78,7 @@ impl SharedRateLimitBuilder {
     /// Builds the layer, or returns the first option that is wrong.
     pub fn build(self) -> Result<SharedRateLimit, OptionError> {
         if self.gate.limits().rate().is_none() {
-            let accepted = "a gate with a `rate`: this layer counts starts alone";
+            let accepted = "a gate with a `rate`, because this layer counts only starts";
             return Err(OptionError::new("gate", self.gate.limits(), accepted));
         }
         Ok(SharedRateLimit { edge: Arc::new(Edge { front: self.front.build()?, gate: self.gate }) })

@@ -90,7 +90,7 @@ impl RateLimit {
 /// The layer counts starts, and does nothing else.
 fn has_rate(limits: &Limits) -> Result<(), OptionError> {
     if limits.rate().is_none() {
-        let accepted = "limits with a `rate`: this layer counts starts alone";
+        let accepted = "limits with a `rate`, because this layer counts only starts";
         return Err(OptionError::new("rate", "not set", accepted));
     }
     Ok(())

@@ -35,7 +35,7 @@ impl Ramp {
             return Ok(Ramp { soft, hard });
         }
         let accepted =
-            "two values, the first less than the second: where shedding begins, and where all is shed";
+            "two values, the first less than the second: where shedding starts, and where everything is shed";
         Err(OptionError::new(option, format!("{soft} and {hard}"), accepted))
     }
 

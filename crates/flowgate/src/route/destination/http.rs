@@ -29,7 +29,7 @@ pub fn http(url: &str) -> Http {
     Http {
         uri: uri.ok_or_else(|| {
             let accepted =
-                "an address that begins with http://; for TLS, send by a closure and a client of your own";
+                "an address that begins with http://; for TLS, use a closure around a client of your own";
             OptionError::new("url", format_args!("{url:?}"), accepted)
         }),
         method: Method::POST,

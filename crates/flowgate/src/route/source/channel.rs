@@ -39,7 +39,7 @@ impl<T: Send + 'static, O: Send + 'static> Source<O> for Channel<T> {
 
     fn open(&self, intake: Intake<T, O>) -> Result<Feed, Error> {
         let Some(mut lent) = Lent::take(&self.0) else {
-            let message = format!("the channel of route `{}` is read elsewhere already", intake.route());
+            let message = format!("the channel of route `{}` already has a reader", intake.route());
             return Err(Error::new(Code::NotStarted, message));
         };
         Ok(Feed::new(async move {

@@ -61,7 +61,7 @@ impl<O: IntoResponse + Send + 'static> Source<O> for HttpSource {
 
     fn open(&self, intake: Intake<http::Request<Bytes>, O>) -> Result<Feed, Error> {
         let filter = MethodFilter::try_from(self.method.clone())
-            .map_err(|_| OptionError::new("method", &self.method, "a method that axum routes by"))?;
+            .map_err(|_| OptionError::new("method", &self.method, "a method that axum can route"))?;
         let (mounted, max_body) = (Arc::clone(&intake.mounted), self.max_body);
         let handler = move |request| {
             let mounted = Arc::clone(&mounted);
@@ -71,11 +71,7 @@ impl<O: IntoResponse + Send + 'static> Source<O> for HttpSource {
         let before = router.clone();
         let added = catch_unwind(AssertUnwindSafe(|| before.route(&self.path, on(filter, handler))));
         *router = added.map_err(|_| {
-            OptionError::new(
-                "path",
-                format_args!("{:?}", self.path),
-                "a path of axum's that no other route has",
-            )
+            OptionError::new("path", format_args!("{:?}", self.path), "an axum path that no other route has")
         })?;
         Ok(Feed::none())
     }

@@ -153,8 +153,11 @@ impl<T, S> Broken<T, S> {
         let (scope, has_fallback) = (self.scope, self.fallback.is_some());
         cx.tell(|| What::BreakerRejected { scope, has_fallback });
         let message = match wait {
-            Duration::ZERO => format!("a breaker of route `{}` is being tried", cx.route()),
-            wait => format!("a breaker of route `{}` is open for {wait:?}", cx.route()),
+            Duration::ZERO => format!(
+                "a circuit breaker of route `{}` is half open with all its trials under way",
+                cx.route()
+            ),
+            wait => format!("a circuit breaker of route `{}` is open for another {wait:?}", cx.route()),
         };
         let error = Error::new(Code::BreakerOpen, message);
         match &self.fallback {

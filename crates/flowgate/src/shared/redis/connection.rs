@@ -54,10 +54,11 @@ impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, OptionError> {
         // What is wrong may be the password: the value is not told.
         let wrong = |what: &'static str| OptionError::new("store", "not a Redis address", what);
-        let rest = url.strip_prefix("redis://").ok_or_else(|| wrong("one that begins `redis://`"))?;
+        let rest =
+            url.strip_prefix("redis://").ok_or_else(|| wrong("an address that begins with `redis://`"))?;
         let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
         let database = if database.is_empty() { Ok(0) } else { database.parse() };
-        let database = database.map_err(|_| wrong("a number behind the slash"))?;
+        let database = database.map_err(|_| wrong("a database number after the slash"))?;
         let (login, place) = match place.rsplit_once('@') {
             None => (None, place),
             Some((login, place)) => {
@@ -68,13 +69,13 @@ impl Address {
         };
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().map_err(|_| wrong("a port from 1 to 65535 behind the host"))?)
+                (host, port.parse().map_err(|_| wrong("a port from 1 to 65535 after the host"))?)
             }
             _ => (place, 6379),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {
-            return Err(wrong("one with a host"));
+            return Err(wrong("an address with a host"));
         }
         Ok(Address { host: host.to_owned(), port, login, database })
     }
@@ -180,10 +181,10 @@ impl Connection {
                     return Ok(value);
                 }
                 Err(Short::Wrong) => {
-                    return Err(StoreError::Unreachable("it does not speak Redis's protocol".into()));
+                    return Err(StoreError::Unreachable("it does not speak the Redis protocol".into()));
                 }
                 Err(Short::More) if self.inbox.len() > LONGEST => {
-                    return Err(StoreError::Unreachable("it says more than anyone asked for".into()));
+                    return Err(StoreError::Unreachable("it sent more than was asked for".into()));
                 }
                 Err(Short::More) => {}
             }

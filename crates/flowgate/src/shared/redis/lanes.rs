@@ -360,7 +360,7 @@ fn may_not_be_asked(said: &str) -> bool {
 }
 
 fn strange() -> StoreError {
-    StoreError::Refused("it answered something else than was asked for".into())
+    StoreError::Refused("it sent an unexpected answer".into())
 }
 
 #[cfg(test)]
