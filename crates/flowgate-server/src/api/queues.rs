@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Body {
     queue_name: String,
     #[serde(default)]
@@ -24,10 +24,8 @@ struct Body {
     paused: Option<bool>,
 }
 
-pub(super) async fn put(State(desk): State<Desk>, Sent(body): Sent) -> Answer {
-    let form = r#"send {"queueName": "name", "parallelism": 1, "paused": false}"#;
-    let body: Body = serde_json::from_slice(&body)
-        .map_err(|error| Problem::bad(format!("the body is not a queue ({error}); {form}")))?;
+pub(super) async fn put(State(desk): State<Desk>, sent: Sent) -> Answer {
+    let body: Body = sent.object(r#"send {"queueName": "name", "parallelism": 1, "paused": false}"#)?;
     let queue = name("queueName", &body.queue_name)?;
     if let Some(count) = body.parallelism.filter(|count| !(1..=1_000_000_000).contains(count)) {
         return Err(Problem::bad(format!(

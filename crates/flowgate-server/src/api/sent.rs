@@ -1,6 +1,6 @@
 //! The body of a request, within its bound.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use axum::{
     body::Bytes,
@@ -8,6 +8,7 @@ use axum::{
     http::StatusCode,
 };
 
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::reply::Problem;
@@ -18,6 +19,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A body, read to its end.
 pub(crate) struct Sent(pub(crate) Bytes);
+
+impl Sent {
+    /// The object that the body is. A list is none: its items would be read as the fields in their order, and an empty one as an
+    /// object that names nothing, which for many calls means everything.
+    pub(crate) fn object<T: DeserializeOwned>(&self, form: &str) -> Result<T, Problem> {
+        let wrong = |why: &dyn Display| Problem::bad(format!("the body cannot be read ({why}); {form}"));
+        match self.0.trim_ascii_start().first() {
+            Some(b'[') => Err(wrong(&"it is a list")),
+            _ => serde_json::from_slice(&self.0).map_err(|error| wrong(&error)),
+        }
+    }
+
+    /// The same where a body may be left out.
+    pub(crate) fn object_if_any<T: DeserializeOwned>(&self, form: &str) -> Result<Option<T>, Problem> {
+        if self.0.trim_ascii().is_empty() { Ok(None) } else { self.object(form).map(Some) }
+    }
+}
 
 impl<S: Send + Sync> FromRequest<S> for Sent {
     type Rejection = Problem;
