@@ -7,7 +7,7 @@ use axum::{
     extract::{FromRequest, Request},
     http::StatusCode,
 };
-
+use http_body::Body as _;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -45,15 +45,17 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
             let text = format!("the body has not come within {PATIENCE:?}");
             Problem::new(StatusCode::REQUEST_TIMEOUT, text)
         };
+        let too_large = || {
+            let text = format!("the body is too large; send up to {} MiB", MOST_OF_A_BODY / 1024 / 1024);
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+        };
+        // Whoever says how much it is, and waits for a word before sending it, need not send it.
+        if request.body().size_hint().lower() > MOST_OF_A_BODY as u64 {
+            return Err(too_large());
+        }
         let read = timeout(PATIENCE, Bytes::from_request(request, state)).await.map_err(slow)?;
         read.map(Sent).map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                let most = MOST_OF_A_BODY / 1024 / 1024;
-                Problem::new(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    format!("the body is too large; send up to {most} MiB"),
-                )
-            }
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
             status => Problem::new(status, rejection.body_text()),
         })
     }
