@@ -81,6 +81,10 @@ pub(super) async fn resume(State(desk): State<Desk>, Path(name): Path<String>) -
 }
 
 async fn set_paused(desk: &Desk, queue: &str, is_paused: bool) -> Answer {
-    Queue::set(&*desk.store, name("the queue", queue)?, None, Some(is_paused)).await?;
+    let queue = name("the queue", queue)?;
+    // One that is not there is not paused: it is not made for that.
+    if is_paused || Queue::find(&*desk.store, queue).await?.is_some() {
+        Queue::set(&*desk.store, queue, None, Some(is_paused)).await?;
+    }
     done()
 }
