@@ -75,8 +75,18 @@ impl Asked {
 
     /// A number, if there is one.
     pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        self.number_of(name, "")
+    }
+
+    /// A moment in milliseconds, if there is one.
+    pub(crate) fn moment(&self, name: &str) -> Result<Option<u64>, Problem> {
+        self.number_of(name, " of milliseconds since 1970")
+    }
+
+    /// A number `of` something, if there is one.
+    pub(crate) fn number_of(&self, name: &str, of: &str) -> Result<Option<u64>, Problem> {
         let read = |text: &str| {
-            let wrong = || Problem::bad(format!("{name} is {text:?}; send a whole number"));
+            let wrong = || Problem::bad(format!("{name} is {text:?}; send a whole number{of}"));
             text.parse().map_err(|_| wrong())
         };
         self.one(name).map(read).transpose()

@@ -30,6 +30,7 @@ const MOST_MESSAGES: usize = 100_000;
 const FORM: &str = r#"send a list of {"destination": "https://…", "headers": {"Name": "value"}, "body": "text", "queue": "name"}"#;
 
 #[derive(Deserialize)]
+#[serde(expecting = "an entry")]
 pub(super) struct One {
     destination: String,
     #[serde(default)]

@@ -4,7 +4,6 @@ use std::{net::SocketAddr, time::Duration};
 
 use axum::{
     Json,
-    body::Bytes,
     extract::{ConnectInfo, State},
     http::{HeaderMap, StatusCode},
     response::IntoResponse,
@@ -79,8 +78,8 @@ pub(super) async fn remove(State(desk): State<Desk>, Path(name): Path<String>) -
     done()
 }
 
-pub(super) async fn remove_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
-    remove_all(&desk, &asked, names(&body)?).await
+pub(super) async fn remove_many(State(desk): State<Desk>, asked: Asked, sent: Sent) -> Answer {
+    remove_all(&desk, &asked, names(&sent)?).await
 }
 
 pub(super) async fn remove_all(desk: &Desk, asked: &Asked, names: Option<Vec<String>>) -> Answer {
@@ -95,10 +94,10 @@ pub(super) async fn remove_all(desk: &Desk, asked: &Asked, names: Option<Vec<Str
     ok(view)
 }
 
-pub(super) async fn retry_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
+pub(super) async fn retry_many(State(desk): State<Desk>, asked: Asked, sent: Sent) -> Answer {
     asked.means_what_it_names()?;
     // A run is resumed or restarted. Named, its letter is told so; otherwise it is not meant.
-    let names = names(&body)?;
+    let names = names(&sent)?;
     let is_named = names.is_some() || !asked.all("dlqIds").is_empty() || !asked.all("dlqId").is_empty();
     let asked = if is_named { asked } else { asked.with("source", "qstash") };
     let page = page(&desk, &asked, names).await?;
@@ -186,14 +185,9 @@ struct Body {
 }
 
 /// The letters that a body names: an empty list names none of them, and without a list all are meant.
-pub(super) fn names(body: &Bytes) -> Result<Option<Vec<String>>, Problem> {
-    if body.trim_ascii().is_empty() {
-        return Ok(None);
-    }
-    let form = r#"send {"dlqIds": ["dlq_…"]}, or nothing for all"#;
-    let body: Body = serde_json::from_slice(body)
-        .map_err(|error| Problem::bad(format!("the body cannot be read ({error}); {form}")))?;
-    Ok(body.dlq_ids)
+pub(super) fn names(sent: &Sent) -> Result<Option<Vec<String>>, Problem> {
+    let body: Option<Body> = sent.object_if_any(r#"send {"dlqIds": ["dlq_…"]}, or nothing for all"#)?;
+    Ok(body.and_then(|body| body.dlq_ids))
 }
 
 pub(super) async fn page(desk: &Desk, asked: &Asked, listed: Option<Vec<String>>) -> Result<Page, Problem> {

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowgate_tasks::store::NoteQuery;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     asked::Asked,
@@ -140,7 +140,7 @@ fn states(names: &[String]) -> Result<Vec<Stage>, Problem> {
             }
             None => {
                 let known: Vec<&str> = STATES.iter().map(|stage| stage.as_str()).collect();
-                let known: Value = json!(known.join(", "));
+                let known = known.join(", ");
                 return Err(Problem::bad(format!("state is {name:?}; send one of {known} or IN_PROGRESS")));
             }
         }

@@ -52,8 +52,8 @@ impl Filter {
             caller: asked.all("callerIp"),
             host: asked.all("host"),
             path: asked.paths("path"),
-            from: asked.number("fromDate")?,
-            to: asked.number("toDate")?,
+            from: asked.moment("fromDate")?,
+            to: asked.moment("toDate")?,
             search: asked.one("search").map(str::to_lowercase),
         })
     }

@@ -171,7 +171,7 @@ pub(super) async fn pin(State(desk): State<Desk>, Path(key): Path<String>, asked
 /// What is to be pinned.
 pub(crate) fn pinned(asked: &Asked) -> Result<KeyChange, Problem> {
     let (max, rate) = (count(asked, "parallelism")?, count(asked, "rate")?);
-    let period = asked.number("period")?;
+    let period = asked.number_of("period", " of seconds")?;
     if max.is_none() && rate.is_none() {
         return Err(Problem::bad("nothing to pin; send parallelism=<number>, rate=<number>, or both"));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::{body::Bytes, extract::State};
+use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,11 +21,13 @@ const FORM: &str = r#"send {"endpoints": [{"name": "one", "url": "https://…"}]
 const MOST: usize = 1000;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Body {
     endpoints: Vec<Named>,
 }
 
 #[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Named {
     #[serde(default)]
     name: Option<String>,
@@ -33,31 +35,22 @@ struct Named {
     url: Option<String>,
 }
 
-fn body(body: &Bytes) -> Result<Vec<Named>, Problem> {
-    let body: Body = serde_json::from_slice(body)
-        .map_err(|error| Problem::bad(format!("the body has no endpoints ({error}); {FORM}")))?;
+fn endpoints_of(sent: &Sent) -> Result<Vec<Named>, Problem> {
+    let body: Body = sent.object(FORM)?;
     if body.endpoints.is_empty() || body.endpoints.len() > MOST {
         return Err(Problem::bad(format!("there are no endpoints in it, or more than {MOST}; {FORM}")));
     }
     Ok(body.endpoints)
 }
 
-pub(super) async fn add(State(desk): State<Desk>, Path(group): Path<String>, Sent(bytes): Sent) -> Answer {
+pub(super) async fn add(State(desk): State<Desk>, Path(group): Path<String>, sent: Sent) -> Answer {
     let group = name("the URL group", &group)?;
     let mut endpoints = Vec::new();
-    for Named { name: called, url } in body(&bytes)? {
+    for Named { name: called, url } in endpoints_of(&sent)? {
         if let Some(called) = &called {
             name("the endpoint's name", called)?;
         }
-        let url = match url.as_deref().map(Destination::read) {
-            Some(Ok(Destination::Url(url))) => url,
-            Some(Err(fault)) => return Err(fault.into()),
-            Some(Ok(Destination::Group(_))) | None => {
-                return Err(Problem::bad(format!(
-                    "an endpoint has no URL that begins with http:// or https://; {FORM}"
-                )));
-            }
-        };
+        let url = Destination::url("the endpoint's URL", url.as_deref().unwrap_or_default())?;
         endpoints.push(Endpoint { name: called, url });
     }
     Group::change(&*desk.store, group, |group| {
@@ -76,8 +69,8 @@ pub(super) async fn add(State(desk): State<Desk>, Path(group): Path<String>, Sen
     done()
 }
 
-pub(super) async fn take(State(desk): State<Desk>, Path(group): Path<String>, Sent(bytes): Sent) -> Answer {
-    let gone = body(&bytes)?;
+pub(super) async fn take(State(desk): State<Desk>, Path(group): Path<String>, sent: Sent) -> Answer {
+    let gone = endpoints_of(&sent)?;
     if Group::find(&*desk.store, &group).await?.is_none() {
         return Err(Problem::missing("URL group", &group));
     }
@@ -99,19 +92,14 @@ pub(super) async fn take(State(desk): State<Desk>, Path(group): Path<String>, Se
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Settings {
     headers: BTreeMap<String, String>,
 }
 
-pub(super) async fn settings(
-    State(desk): State<Desk>,
-    Path(group): Path<String>,
-    Sent(bytes): Sent,
-) -> Answer {
+pub(super) async fn settings(State(desk): State<Desk>, Path(group): Path<String>, sent: Sent) -> Answer {
     let group = name("the URL group", &group)?;
-    let form = r#"send {"headers": {"Upstash-Retries": "3"}}"#;
-    let settings: Settings = serde_json::from_slice(&bytes)
-        .map_err(|error| Problem::bad(format!("the body has no headers ({error}); {form}")))?;
+    let settings: Settings = sent.object(r#"send {"headers": {"Upstash-Retries": "3"}}"#)?;
     let given: Given = settings.headers.iter().map(|(name, value)| (name, value.as_str())).collect();
     read_spec(&given)?;
     // What no message is made of is not kept either.

@@ -62,7 +62,7 @@ impl Letters {
             runs: asked.all("workflowRunId"),
             urls: asked.each("workflowUrl"),
             is_exact_url: asked.flag("workflowUrlExactMatch")?.unwrap_or(true),
-            created: asked.number("workflowCreatedAt")?,
+            created: asked.moment("workflowCreatedAt")?,
             states: asked.all("failureFunctionState"),
         })
     }

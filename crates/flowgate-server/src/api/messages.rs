@@ -80,16 +80,14 @@ struct Body {
     message_ids: Option<Vec<String>>,
 }
 
-pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
+pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, sent: Sent) -> Answer {
     asked.only(&[&["messageIds", "messageId", "count", "all"], &filter::NAMES[..]].concat())?;
     asked.means_what_it_names()?;
     let mut names = asked.all("messageIds");
     names.extend(asked.all("messageId"));
     let mut is_named = !names.is_empty();
-    if !body.trim_ascii().is_empty() {
-        let form = r#"send {"messageIds": ["msg_…"]}, or nothing for all"#;
-        let body: Body = serde_json::from_slice(&body)
-            .map_err(|error| Problem::bad(format!("the body cannot be read ({error}); {form}")))?;
+    let form = r#"send {"messageIds": ["msg_…"]}, or nothing for all"#;
+    if let Some(body) = sent.object_if_any::<Body>(form)? {
         is_named |= body.message_ids.is_some();
         names.extend(body.message_ids.unwrap_or_default());
     }

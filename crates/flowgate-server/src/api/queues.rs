@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Body {
     queue_name: String,
     #[serde(default)]
@@ -24,10 +24,8 @@ struct Body {
     paused: Option<bool>,
 }
 
-pub(super) async fn put(State(desk): State<Desk>, Sent(body): Sent) -> Answer {
-    let form = r#"send {"queueName": "name", "parallelism": 1, "paused": false}"#;
-    let body: Body = serde_json::from_slice(&body)
-        .map_err(|error| Problem::bad(format!("the body is not a queue ({error}); {form}")))?;
+pub(super) async fn put(State(desk): State<Desk>, sent: Sent) -> Answer {
+    let body: Body = sent.object(r#"send {"queueName": "name", "parallelism": 1, "paused": false}"#)?;
     let queue = name("queueName", &body.queue_name)?;
     if let Some(count) = body.parallelism.filter(|count| !(1..=1_000_000_000).contains(count)) {
         return Err(Problem::bad(format!(
@@ -83,6 +81,10 @@ pub(super) async fn resume(State(desk): State<Desk>, Path(name): Path<String>) -
 }
 
 async fn set_paused(desk: &Desk, queue: &str, is_paused: bool) -> Answer {
-    Queue::set(&*desk.store, name("the queue", queue)?, None, Some(is_paused)).await?;
+    let queue = name("the queue", queue)?;
+    // One that is not there is not paused: it is not made for that.
+    if is_paused || Queue::find(&*desk.store, queue).await?.is_some() {
+        Queue::set(&*desk.store, queue, None, Some(is_paused)).await?;
+    }
     done()
 }

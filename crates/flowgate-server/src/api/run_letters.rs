@@ -23,22 +23,17 @@ enum From {
     TheBeginning,
 }
 
-pub(super) async fn resume(
-    State(desk): State<Desk>,
-    asked: Asked,
-    headers: HeaderMap,
-    Sent(body): Sent,
-) -> Answer {
-    again(&desk, &asked, &headers, dlq::names(&body)?, From::TheStepThatFailed).await
+pub(super) async fn resume(State(desk): State<Desk>, asked: Asked, headers: HeaderMap, sent: Sent) -> Answer {
+    again(&desk, &asked, &headers, dlq::names(&sent)?, From::TheStepThatFailed).await
 }
 
 pub(super) async fn restart(
     State(desk): State<Desk>,
     asked: Asked,
     headers: HeaderMap,
-    Sent(body): Sent,
+    sent: Sent,
 ) -> Answer {
-    again(&desk, &asked, &headers, dlq::names(&body)?, From::TheBeginning).await
+    again(&desk, &asked, &headers, dlq::names(&sent)?, From::TheBeginning).await
 }
 
 async fn again(
@@ -89,6 +84,6 @@ pub(super) async fn callback(State(desk): State<Desk>, Path(name): Path<String>)
     }
 }
 
-pub(super) async fn remove(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
-    dlq::remove_all(&desk, &asked.with("source", "workflow"), dlq::names(&body)?).await
+pub(super) async fn remove(State(desk): State<Desk>, asked: Asked, sent: Sent) -> Answer {
+    dlq::remove_all(&desk, &asked.with("source", "workflow"), dlq::names(&sent)?).await
 }

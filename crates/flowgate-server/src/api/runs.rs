@@ -148,15 +148,13 @@ struct Body {
 }
 
 /// Cancels many runs, by id or by filter.
-pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, Sent(body): Sent) -> Answer {
+pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, sent: Sent) -> Answer {
     asked.only(&CANCEL_BY)?;
     asked.means_what_it_names()?;
     let mut filter = filter(&asked, false)?;
     let mut is_named = !filter.ids.is_empty();
-    if !body.trim_ascii().is_empty() {
-        let form = r#"send {"workflowRunIds": ["wfr_…"]}, or nothing for all"#;
-        let body: Body = serde_json::from_slice(&body)
-            .map_err(|error| Problem::bad(format!("the body cannot be read ({error}); {form}")))?;
+    let form = r#"send {"workflowRunIds": ["wfr_…"]}, or nothing for all"#;
+    if let Some(body) = sent.object_if_any::<Body>(form)? {
         if body.workflow_url.as_ref().is_some_and(|url| url.trim().is_empty()) {
             return Err(Problem::bad(format!("workflowUrl is empty; {form}")));
         }
@@ -209,7 +207,7 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     asked.only(&[&own[..], FILTERS].concat())?;
     asked.newest_first()?;
     let mut filter = filter(&asked, true)?;
-    filter.created = asked.number("workflowCreatedAt")?;
+    filter.created = asked.moment("workflowCreatedAt")?;
     filter.states = states(&asked.all("state"))?;
     let count = asked.count(DEFAULT_COUNT, MOST)?;
     let messages = asked.all("messageId");
@@ -265,8 +263,8 @@ fn filter(asked: &Asked, is_exact_url: bool) -> Result<RunFilter, Problem> {
         callers: asked.all("callerIp"),
         hosts: asked.all("host"),
         paths: asked.paths("path"),
-        from: asked.number("fromDate")?,
-        to: asked.number("toDate")?,
+        from: asked.moment("fromDate")?,
+        to: asked.moment("toDate")?,
         ..RunFilter::default()
     })
 }

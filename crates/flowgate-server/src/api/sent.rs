@@ -1,13 +1,14 @@
 //! The body of a request, within its bound.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use axum::{
     body::Bytes,
     extract::{FromRequest, Request},
     http::StatusCode,
 };
-
+use http_body::Body as _;
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::reply::Problem;
@@ -19,6 +20,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A body, read to its end.
 pub(crate) struct Sent(pub(crate) Bytes);
 
+impl Sent {
+    /// The object that the body is. A list is none: its items would be read as the fields in their order, and an empty one as an
+    /// object that names nothing, which for many calls means everything.
+    pub(crate) fn object<T: DeserializeOwned>(&self, form: &str) -> Result<T, Problem> {
+        let wrong = |why: &dyn Display| Problem::bad(format!("the body cannot be read ({why}); {form}"));
+        match self.0.trim_ascii_start().first() {
+            Some(b'[') => Err(wrong(&"it is a list")),
+            _ => serde_json::from_slice(&self.0).map_err(|error| wrong(&error)),
+        }
+    }
+
+    /// The same where a body may be left out.
+    pub(crate) fn object_if_any<T: DeserializeOwned>(&self, form: &str) -> Result<Option<T>, Problem> {
+        if self.0.trim_ascii().is_empty() { Ok(None) } else { self.object(form).map(Some) }
+    }
+}
+
 impl<S: Send + Sync> FromRequest<S> for Sent {
     type Rejection = Problem;
 
@@ -27,15 +45,17 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
             let text = format!("the body did not arrive within {PATIENCE:?}");
             Problem::new(StatusCode::REQUEST_TIMEOUT, text)
         };
+        let too_large = || {
+            let text = format!("the body is too large; send up to {} MiB", MOST_OF_A_BODY / 1024 / 1024);
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+        };
+        // Whoever says how much it is, and waits for a word before sending it, need not send it.
+        if request.body().size_hint().lower() > MOST_OF_A_BODY as u64 {
+            return Err(too_large());
+        }
         let read = timeout(PATIENCE, Bytes::from_request(request, state)).await.map_err(slow)?;
         read.map(Sent).map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                let most = MOST_OF_A_BODY / 1024 / 1024;
-                Problem::new(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    format!("the body is too large; send up to {most} MiB"),
-                )
-            }
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
             status => Problem::new(status, rejection.body_text()),
         })
     }

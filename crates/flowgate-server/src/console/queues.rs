@@ -94,12 +94,8 @@ fn queue(look: &QueueLook) -> Value {
 }
 
 /// `POST /console/data/queues/{name}`: another cap, a pause, its end.
-pub(super) async fn change(
-    State(console): State<Console>,
-    Path(name): Path<String>,
-    Sent(body): Sent,
-) -> Answer {
-    let change = read(&body)?;
+pub(super) async fn change(State(console): State<Console>, Path(name): Path<String>, sent: Sent) -> Answer {
+    let change = read(&sent)?;
     let store = &console.desk.store;
     let queues = store.queues_counted(0).await?;
     let known = queues.into_iter().find(|queue| queue.limits.name == name);
@@ -114,17 +110,16 @@ pub(super) async fn change(
 }
 
 /// `POST /console/data/cluster`: another cap.
-pub(super) async fn change_cluster(State(console): State<Console>, Sent(body): Sent) -> Answer {
-    let change = read(&body)?;
+pub(super) async fn change_cluster(State(console): State<Console>, sent: Sent) -> Answer {
+    let change = read(&sent)?;
     if let Some(cap) = change.max {
         console.desk.store.set_cluster_cap(cap).await?;
     }
     done()
 }
 
-fn read(body: &[u8]) -> Result<Change, Problem> {
-    let change: Change = serde_json::from_slice(body)
-        .map_err(|error| Problem::bad(format!("the body cannot be read ({error}); {FORM}")))?;
+fn read(sent: &Sent) -> Result<Change, Problem> {
+    let change: Change = sent.object(FORM)?;
     match change.max {
         Some(Some(max)) if !(1..=1_000_000_000).contains(&max) => {
             Err(Problem::bad(format!("max is {max}; send 1 to 1000000000, or null for no cap")))

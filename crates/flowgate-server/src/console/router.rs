@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::FromRef,
+    http::StatusCode,
     middleware,
     response::Redirect,
     routing::{get, post},
@@ -81,6 +82,11 @@ impl Console {
     }
 }
 
+/// What is sent to a page, or to a path of the API that there is none of.
+async fn nowhere() -> api::Problem {
+    api::Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path")
+}
+
 /// All paths below `/console`.
 pub(crate) fn routes(console: Console) -> Router {
     let check = || middleware::from_fn_with_state(console.clone(), guard::check);
@@ -105,7 +111,7 @@ pub(crate) fn routes(console: Console) -> Router {
         .route("/", get(async || Redirect::to("/console")))
         .route("/console", get(assets::page))
         .route("/console/", get(assets::page))
-        .route("/console/{*page}", get(assets::page))
+        .route("/console/{*page}", get(assets::page).fallback(nowhere))
         .route("/console/assets/{name}", get(assets::asset))
         .route("/console/session", get(guard::read).post(guard::open).delete(guard::close));
     open.merge(asked).merge(watched).layer(middleware::from_fn(assets::headers)).with_state(console)

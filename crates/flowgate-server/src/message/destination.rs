@@ -3,11 +3,14 @@
 //! The destination follows the path's prefix as it is, its query included: `/v2/publish/https://host/path?a=b`. Nothing is
 //! decoded, collapsed or sorted on the way.
 
+use std::net::Ipv6Addr;
+
 use http::Uri;
 
 use super::{Fault, name};
 
 const ACCEPTED: &str = "a URL that begins with http:// or https://, or the name of a URL group";
+const URL: &str = "a URL that begins with http:// or https://";
 const FORM: &str = "a URL with a host, like https://example.com/path";
 const LONGEST: usize = 16 * 1024;
 
@@ -31,11 +34,46 @@ pub(crate) struct Target {
 impl Destination {
     /// The destination that this text names.
     pub(crate) fn read(text: &str) -> Result<Self, Fault> {
-        if let Some(url) = url(text)? {
-            return Ok(Destination::Url(url));
+        let field = "the destination";
+        if has_scheme(text) {
+            return Destination::url(field, text).map(Destination::Url);
         }
-        name("the destination", text).map_err(|_| Fault::new("the destination", text, ACCEPTED))?;
+        name(field, text).map_err(|_| Fault::new(field, text, ACCEPTED))?;
         Ok(Destination::Group(text.to_owned()))
+    }
+
+    /// The URL of one endpoint, which `field` has to be.
+    pub(crate) fn url(field: &str, text: &str) -> Result<String, Fault> {
+        let wrong = |accepted| Err(Fault::new(field, text, accepted));
+        if !has_scheme(text) {
+            return wrong(URL);
+        }
+        if text.len() > LONGEST {
+            return wrong("a URL of up to 16 KiB, and the rest in the body");
+        }
+        let text = text.split('#').next().unwrap_or_default();
+        let Ok(uri) = text.parse::<Uri>() else { return wrong(FORM) };
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        if authority.contains('@') {
+            // What was said is not told again: it may be a password.
+            return Err(Fault::text(format!(
+                "{field} has a user before its host; send https://host/path, and the credentials in a forwarded \
+                 Authorization header"
+            )));
+        }
+        let host = uri.host().unwrap_or_default();
+        let is_address = |text: &str| text.parse::<Ipv6Addr>().is_ok();
+        if host.is_empty()
+            || host.strip_prefix('[').is_some_and(|rest| !rest.strip_suffix(']').is_some_and(is_address))
+        {
+            return wrong(FORM);
+        }
+        let after = authority.rsplit_once(']').map_or(authority, |(_, port)| port);
+        let port = after.split_once(':').map(|(_, port)| port);
+        if port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
+            return wrong("a port from 1 to 65535, or none");
+        }
+        Ok(text.to_owned())
     }
 }
 
@@ -81,38 +119,6 @@ fn has_scheme(text: &str) -> bool {
     let starts =
         |scheme: &str| text.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme));
     starts("http://") || starts("https://")
-}
-
-/// The URL, if it is meant to be one.
-fn url(text: &str) -> Result<Option<String>, Fault> {
-    if !has_scheme(text) {
-        return Ok(None);
-    }
-    let wrong = |accepted| Err(Fault::new("the destination", text, accepted));
-    if text.len() > LONGEST {
-        return wrong("a URL of up to 16 KiB, and the rest in the body");
-    }
-    let text = text.split('#').next().unwrap_or_default();
-    let Ok(uri) = text.parse::<Uri>() else { return wrong(FORM) };
-    let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
-    let has_port = uri.authority().is_some_and(|authority| {
-        let after = authority.as_str().rsplit_once(']').map_or(authority.as_str(), |(_, port)| port);
-        after.split_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0))
-    });
-    if uri.host().is_none_or(str::is_empty) {
-        return wrong(FORM);
-    }
-    if has_user {
-        // What was said is not told again: it may be a password.
-        return Err(Fault::text(
-            "the destination has a user before its host; send https://host/path, and the credentials as \
-             Upstash-Forward-Authorization",
-        ));
-    }
-    if !has_port {
-        return wrong("a port from 1 to 65535, or none");
-    }
-    Ok(Some(text.to_owned()))
 }
 
 /// Percent-decoded, if that is text.
@@ -184,6 +190,7 @@ mod tests {
             "a/b",
             "https://host:99999/",
             "https://ho st/",
+            "https://[not-an-address]/",
             "example.com/path",
         ] {
             let fault = Target::read(raw).expect_err(raw).to_string();

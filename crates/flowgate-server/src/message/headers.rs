@@ -241,10 +241,7 @@ fn callback(given: &Given, field: &str, prefix: &str, depth: usize) -> Result<Op
     if depth >= DEEPEST {
         return Err(Fault::new(&title, text, "no callback of a callback of a callback"));
     }
-    let Ok(Destination::Url(url)) = Destination::read(text) else {
-        return Err(Fault::new(&title, text, "a URL that begins with http:// or https://"));
-    };
-    Ok(Some(Box::new(Callback { url, spec: read()? })))
+    Ok(Some(Box::new(Callback { url: Destination::url(&title, text)?, spec: read()? })))
 }
 
 /// What the endpoint gets: content type, and what the sender asked to be forwarded.

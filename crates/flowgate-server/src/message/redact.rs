@@ -1,5 +1,6 @@
 //! What a sender does not want to be shown: it is delivered as it is, and told as a digest.
 
+use http::HeaderName;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,9 @@ impl Redact {
                 "header" | "headers" => redact.headers = true,
                 _ => {
                     let named = lower.strip_prefix("header[").or_else(|| lower.strip_prefix("headers["));
-                    let named = named.and_then(|rest| rest.strip_suffix(']')).filter(|name| !name.is_empty());
+                    let named = named
+                        .and_then(|rest| rest.strip_suffix(']'))
+                        .filter(|name| HeaderName::from_bytes(name.as_bytes()).is_ok());
                     let wrong = || Fault::new("Upstash-Redact-Fields", part, "body, header or header[Name]");
                     redact.named.push(named.ok_or_else(wrong)?.to_owned());
                 }
@@ -70,7 +73,8 @@ mod tests {
         let told = redact.header("authorization", "secret");
         assert!(told.starts_with("REDACTED:") && told.len() == 9 + 64, "{told}");
         assert!(Redact::read("headers").expect("a list").header("x", "y").starts_with("REDACTED:"));
-        for text in ["bodies", "header[]", "header[x"] {
+        // Seen to fail: with any text for a name, a header that none is called was to be hidden, and all were shown.
+        for text in ["bodies", "header[]", "header[x", "header[X One]", "header[x[y]]"] {
             assert!(Redact::read(text).is_err(), "{text}");
         }
     }

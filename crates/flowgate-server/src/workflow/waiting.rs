@@ -68,9 +68,7 @@ impl WaitAsk {
             |error: serde_json::Error| Fault::text(format!("the body is not a wait ({error}); send {FORM}"));
         let map: Map<String, Value> = serde_json::from_slice(body).map_err(wrong)?;
         let body: Body = serde_json::from_value(Value::Object(map)).map_err(wrong)?;
-        let Ok(Destination::Url(url)) = Destination::read(&body.url) else {
-            return Err(Fault::new("url", &body.url, "a URL that begins with http:// or https://"));
-        };
+        let url = Destination::url("url", &body.url)?;
         let timeout = match &body.timeout {
             None | Some(Value::Null) => DEFAULT.to_owned(),
             Some(Value::String(text)) => text.clone(),

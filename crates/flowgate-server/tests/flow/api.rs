@@ -3,6 +3,10 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use crate::{endpoint::Endpoint, kit::Kit};
 
@@ -162,12 +166,23 @@ async fn s3_private_addresses_can_be_denied() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s3_bodies_have_a_bound() {
-    // Seen to fail: with the bound taken away, eleven million bytes were taken in.
+    // Seen to fail: with the bound taken away, eleven million bytes were taken in; with the length not looked at that is
+    // said, whoever asked whether to send a byte too much was told to go on.
     let kit = Kit::sqlite();
     let server = kit.server();
     let answer =
         server.ask(Method::POST, "/v2/publish/https://example.com", &[], &"x".repeat(11_000_000)).await;
     assert_eq!((answer.status.as_u16(), answer.error().contains("10 MiB")), (413, true), "{answer:?}");
+    let head = format!(
+        "POST /v2/publish/https://example.com HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\
+         expect: 100-continue\r\ncontent-length: 10485761\r\n\r\n",
+        server.token
+    );
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut said = [0; 12];
+    stream.read_exact(&mut said).await.unwrap();
+    assert_eq!(said, *b"HTTP/1.1 413");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

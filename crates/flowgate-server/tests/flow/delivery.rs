@@ -175,7 +175,7 @@ on_every_store! {
 
     #[test]
     async fn f7_a_queue_has_a_parallelism_and_can_be_paused(kit: &Kit) {
-        // Seen to fail: with the parallelism kept in the document alone.
+        // Seen to fail: with the parallelism kept in the document alone; with a queue made by whoever resumes it.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         let body = json!({ "queueName": "wide", "parallelism": 2 }).to_string();
         assert_eq!(server.ask(Method::POST, "/v2/queues", &[], &body).await.status, 200);
@@ -191,6 +191,8 @@ on_every_store! {
         endpoint.release(2);
         endpoint.came(4).await;
         assert_eq!(endpoint.most("wide"), 2);
+        assert_eq!(server.ask(Method::POST, "/v2/queues/wid/resume", &[], "").await.status, 200, "it is not paused");
+        assert_eq!(server.get("/v2/queues").await.as_array().unwrap().len(), 1, "and no queue is made of a slip");
     }
 
     #[test]

@@ -10,6 +10,8 @@ const KEYS = [
   ["p", "pause or resume the chosen key, queue or schedule"],
   ["u", "undo the last pause, resume or unpin"],
   ["w", "why does it wait?"],
+  ["r", "retry the chosen dead letter"],
+  ["c", "cancel the chosen message"],
   ["n and b", "next page, and back"],
   ["1 … 7", "go to a page"],
   ["t", "light or dark"],

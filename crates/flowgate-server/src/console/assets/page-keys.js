@@ -62,6 +62,7 @@ export function sendMessage(key = "") {
     ],
     "Send",
     async (values) => {
+      if (values.url === "") throw new Error("The destination is empty: send a URL, or the name of a URL group");
       const headers = { "Content-Type": "application/json" };
       if (values.key) {
         const limits = [values.parallelism && `parallelism=${values.parallelism}`, values.rate && `rate=${values.rate}, period=${values.period}`].filter(Boolean);

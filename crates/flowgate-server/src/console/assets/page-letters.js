@@ -108,7 +108,7 @@ export function lettersPage({ go, link }) {
   const ids = (letters) => letters.map((letter) => letter.dlqId).join(",");
   // Everything that the search means, or really everything.
   const filter = () => { const params = meant(box.value()); return Object.keys(params).length === 0 ? { all: true } : params; };
-  // How many that are is not said: those of other namespaces are counted beside them, and stay where they are.
+  // How many that are is not said: a search means some of them, and counting ends somewhere.
   const all = () => { if (!isMore) return null; return box.value() ? "all that are found" : "all of them"; };
   const retryAll = button("retry", "Retry all", async () => {
     const these = seen();

@@ -107,6 +107,9 @@ async function cancelMessage(id) {
   if (isSure) await act(() => remove(`messages/${part(id)}`), "The message is cancelled");
 }
 
+// The way to the key of something: as wide as there is room for, for a key can be long.
+export const keyLink = (link, key) => link(keyPath(key), { class: "button", title: key }, h("span", { class: "cut" }, `Key ${key}`));
+
 export function code(title, content, note) {
   if (content === null || content === undefined || content === "") return null;
   return h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", null, title), note ? h("span", { class: "faint" }, note) : null), h("pre", { tabindex: 0 }, content));
@@ -136,6 +139,7 @@ export function messagePage({ name: id, go, link, back }) {
   const facts = h("dl", { class: "facts" });
   const rest = h("div", { class: "stack" });
   const state = h("span", { class: "badges" });
+  const columns = h("div", { class: "columns" }, h("section", { class: "card" }, h("h2", null, "What happened"), log), h("section", { class: "card" }, h("h2", null, "The message"), facts));
 
   async function again(letter) {
     const params = { dlqIds: letter.dlqId };
@@ -148,16 +152,16 @@ export function messagePage({ name: id, go, link, back }) {
   }
 
   let turn = 0;
-  let message = null;
 
   async function load() {
     const own = (turn += 1);
     const isOld = () => own !== turn || isLeft;
-    let all;
+    let all, first, message;
     try {
       all = (await get("events", { messageIds: id, count: 200 })).events;
-      // What was sent never changes: it is read once. Of one that was cancelled only the log is left.
-      if (!message && all[0]?.state !== "CANCELED") message = await get(`messages/${part(id)}`).catch((trouble) => { if (trouble.status === 404) return null; throw trouble; });
+      first = all.find((event) => event.state === "CREATED");
+      // The log begins with all of it. By itself it is asked for only where the beginning is not there any more.
+      message = first ? null : await get(`messages/${part(id)}`).catch((trouble) => { if (trouble.status === 404) return null; throw trouble; });
     } catch (trouble) {
       // What is there already stays.
       if (!isOld() && log.children.length === 0) fill(rest, unread("The message", trouble, load));
@@ -167,8 +171,8 @@ export function messagePage({ name: id, go, link, back }) {
     // One that failed may be sent again, while it is a dead letter.
     const letter = newest?.state === "FAILED" ? await get("dlq", { messageId: id, count: 1 }).then(({ messages }) => messages[0] ?? null, () => null) : null;
     if (isOld()) return;
-    const first = all.find((event) => event.state === "CREATED");
-    const about = message ?? first ?? newest;
+    const about = first ?? message ?? newest;
+    columns.hidden = !about;
     if (!about) {
       fill(rest, h("div", { class: "card empty" }, h("h2", null, "There is no such message"), h("p", null, "It never existed, or its log is older than three days.")));
       return;
@@ -181,7 +185,7 @@ export function messagePage({ name: id, go, link, back }) {
       button("why", isOver ? "What became of it?" : "Why does it wait?", () => why(short(id), `messages/${part(id)}/explain`, null, go), { testid: "why" }),
       letter ? button("retry", letter.workflowRunId ? "Resume" : "Retry", () => again(letter), { kind: "main", testid: "retry" }) : null,
       isOver ? null : button("close", "Cancel", () => cancelMessage(id).then(load), { kind: "danger", testid: "cancel" }),
-      about.flowControlKey ? link(keyPath(about.flowControlKey), { class: "button" }, `Key ${about.flowControlKey}`) : null,
+      about.flowControlKey ? keyLink(link, about.flowControlKey) : null,
     );
     tools.dataset.drawn = controls;
     // What was opened stays open while more comes above it.
@@ -209,7 +213,7 @@ export function messagePage({ name: id, go, link, back }) {
       about.callerIP ? ["Sent from", about.callerIP] : null,
     ];
     fill(facts, rows.filter(Boolean).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
-    const body = message?.body ?? (first?.body ? decode(first.body) : null);
+    const body = first?.body ? decode(first.body) : message?.body ?? null;
     const content = JSON.stringify([body, about.header]);
     if (content === drawn) return;
     drawn = content;
@@ -219,7 +223,7 @@ export function messagePage({ name: id, go, link, back }) {
   const unhear = live.hear((told) => { if (!told.isHistory && !isOver && !timer) timer = setTimeout(() => { timer = 0; load(); }, 1500); });
   load();
   return {
-    node: h("div", { class: "page" }, heading(link, [back, "Messages"], id, state), tools, h("div", { class: "columns" }, h("section", { class: "card" }, h("h2", null, "What happened"), log), h("section", { class: "card" }, h("h2", null, "The message"), facts)), rest),
+    node: h("div", { class: "page" }, heading(link, [back, "Messages"], id, state), tools, columns, rest),
     press(event) {
       if (event.key === "w") tools.querySelector("[data-do=why]")?.click();
       else return false;

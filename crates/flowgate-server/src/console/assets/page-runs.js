@@ -4,10 +4,10 @@ import { h, fill } from "./dom.js";
 import { button, act, confirm, toast } from "./dialogs.js";
 import { choice, list, pager, search, text, time, unread } from "./list.js";
 import { full, host, moment, number, pretty, short, span } from "./format.js";
-import { get, keyPath, part, post, remove } from "./server.js";
+import { get, part, post, remove } from "./server.js";
 import * as live from "./live.js";
 import { heading } from "./page-key.js";
-import { code } from "./page-messages.js";
+import { code, keyLink } from "./page-messages.js";
 
 const TOLD = { CALLBACK_INPROGRESS: "is being told", CALLBACK_SUCCESS: "was told", CALLBACK_FAIL: "could not be told", CALLBACK_CANCELED: "was not told: that was cancelled" };
 const RUNS = { RUN_STARTED: ["flight", "running"], RUN_SUCCESS: ["well", "done"], RUN_FAILED: ["bad", "failed"], RUN_CANCELED: ["plain", "cancelled"] };
@@ -174,7 +174,7 @@ export function runPage({ name: id, go, link, back }) {
     };
     const restart = async () => { if (await confirm("Restart this run?", "Every step runs once more, including finished ones, so what they did is done twice. Resume continues with the step that failed.", "Restart from the beginning")) await again("restart"); };
     const begin = run.dlqId ? [button("retry", "Resume", () => again("resume"), { testid: "resume" }), button("retry", "Restart", restart, { testid: "restart" })] : [];
-    fill(tools, begin, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? link(keyPath(run.flowControlKey), { class: "button" }, `Key ${run.flowControlKey}`) : null);
+    fill(tools, begin, isOver ? null : button("close", "Cancel", cancel, { kind: "danger" }), run.flowControlKey ? keyLink(link, run.flowControlKey) : null);
     const facts = [
       ["Workflow", run.workflowUrl],
       ["Started", full(run.workflowRunCreatedAt)],

@@ -226,10 +226,7 @@ impl Desk {
         let body: Invocation = serde_json::from_value(Value::Object(map)).map_err(wrong)?;
         let step = serde_json::to_vec(&body.step).unwrap_or_default();
         Step::read(&step)?;
-        let Ok(Destination::Url(url)) = Destination::read(&body.workflow_url) else {
-            let accepted = "a URL that begins with http:// or https://";
-            return Err(Fault::new("workflowUrl", &body.workflow_url, accepted).into());
-        };
+        let url = Destination::url("workflowUrl", &body.workflow_url)?;
         let headers = headers_of(&body.headers)?;
         // Whoever brings the result cannot tell anybody that they cannot be.
         read(&headers).map_err(|fault| Fault::text(format!("headers: {fault}")))?;

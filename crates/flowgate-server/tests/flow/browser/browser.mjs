@@ -58,8 +58,8 @@ export async function endpoint() {
   };
 }
 
-// A browser of its own. What a page says goes wrong, fails the script at its end.
-export async function browse(work) {
+// A browser of its own. What a page says goes wrong, fails the script at its end, but for what is expected.
+export async function browse(work, expected = /401/) {
   const browser = await puppeteer.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
   const wrong = [];
   try {
@@ -67,7 +67,7 @@ export async function browse(work) {
     page.setDefaultTimeout(DEADLINE);
     await page.setViewport({ width: 1280, height: 820 });
     page.on("pageerror", (error) => wrong.push(error.message));
-    page.on("console", (message) => { if (message.type() === "error" && !message.text().includes("401")) wrong.push(`${message.text()}: ${message.location().url}`); });
+    page.on("console", (message) => { const said = `${message.text()}: ${message.location().url}`; if (message.type() === "error" && !expected.test(said)) wrong.push(said); });
     await work(page, browser);
     assert.deepEqual(wrong, [], "the page had nothing to complain of");
   } finally {
