@@ -92,7 +92,8 @@ pub(crate) static GATEWAY: Section = Section {
             name: "unlisted",
             kind: Kind::Text("`\"pass\"` or `\"not-found\"`"),
             default: Default::Words("`\"pass\"` with `upstreams`, else `\"not-found\"`"),
-            about: "What becomes of a request that no route matches: it goes to `upstreams` without a limit, or is told 404.",
+            about: "What becomes of a request that no route matches, however leniently its path is read: it goes to `upstreams` \
+                without a limit, or is told 404.",
             why: "Upstreams that are named for everything are meant for everything; those that are named for routes, \
                 for these only.",
         },
