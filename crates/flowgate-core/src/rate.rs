@@ -18,7 +18,7 @@
 //! back must not give a window away. Beyond that it says nothing: so nobody waits longer than two spans, and
 //! each such step costs at most one window or bucket too much.
 
-use std::{fmt, num::NonZeroU32};
+use std::{fmt, num::NonZeroU32, time::Duration};
 
 use crate::{OptionError, Period, Tick};
 
@@ -208,6 +208,17 @@ impl Rate {
                 let used = state.0.saturating_sub(now.as_nanos()).div_ceil(self.step);
                 let remaining = u64::from(burst.get()).saturating_sub(used) as u32;
                 RateLook { limit: burst.get(), remaining, resets_at: rests_at }
+            }
+        }
+    }
+
+    /// Returns how long it takes until one may start, where nothing is left and all of it is available again in `full_in`.
+    pub fn next_in(&self, full_in: Duration) -> Duration {
+        match self.shape {
+            Shape::Window => full_in,
+            Shape::Bucket { burst } => {
+                let others = self.step * u64::from(burst.get() - 1);
+                full_in.saturating_sub(Duration::from_nanos(others))
             }
         }
     }

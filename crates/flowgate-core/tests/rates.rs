@@ -176,13 +176,15 @@ proptest! {
         from in 0..1_u64 << 60,
         gaps in gaps(60),
     ) {
-        // Seen to fail: with `until` one later and one earlier, for each shape.
+        // Seen to fail: with `until` one later and one earlier, for each shape; with `next_in` as long as until all is back.
         let mut state = RateState::default();
         for now in moments(&rate, from, &gaps) {
             match rate.spend(state, at(now)) {
                 Ok(spent) => state = spent,
                 Err(until) => {
                     prop_assert!(until > at(now));
+                    let full_in = rate.look(state, at(now)).resets_at.since(at(now));
+                    prop_assert_eq!(rate.next_in(full_in), until.since(at(now)));
                     prop_assert!(rate.spend(state, until).is_ok());
                     prop_assert!(rate.spend(state, at(until.as_nanos() - 1)).is_err());
                 }

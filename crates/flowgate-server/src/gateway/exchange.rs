@@ -129,8 +129,8 @@ pub(super) fn find<'t, 'h>(
 ) -> Result<Found<'t, 'h>, Failed<'t>> {
     let form = &table.answer;
     let failed = |form| move |fault| Failed { fault, form };
-    let asked = Asked::of(head).map_err(failed(form))?;
-    let (plan, limit) = match table.way(&asked.host, &asked.path, head.method()) {
+    let mut asked = Asked::of(head).map_err(failed(form))?;
+    let (plan, limit) = match table.way(&mut asked, head) {
         Way::Route(route) => (&route.plan, route.limit.as_ref()),
         Way::Unlisted(plan) => (plan, None),
         Way::None => return Err(failed(form)(Fault::NoRoute)),

@@ -70,14 +70,19 @@ impl Marks {
 const VOUCHING: [&str; 5] =
     ["content-length", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "transfer-encoding"];
 
-/// Whether a name is one of those but for `_` in the place of `-`: to an upstream that reads both as one, as CGI and its
-/// descendants do, a stranger would speak for a proxy.
+/// Whether a name is one of those but for its dashes: to an upstream that reads both as one, a stranger would speak for a
+/// proxy.
 fn is_twin(name: &str) -> bool {
-    let is_like = |known: &&str| {
-        let mut pairs = known.bytes().zip(name.bytes());
-        known.len() == name.len() && pairs.all(|(known, byte)| known == byte || (known, byte) == (b'-', b'_'))
-    };
+    let is_like = |known: &&str| are_twins(known.as_bytes(), name.as_bytes());
     matches!(name.len(), 14..=17) && name.contains('_') && VOUCHING.iter().any(is_like)
+}
+
+/// Whether two names are the same but for `-` in the place of `_`: CGI and its descendants read both as one.
+pub(super) fn are_twins(one: &[u8], other: &[u8]) -> bool {
+    let as_one = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    one.len() == other.len()
+        && !one.eq_ignore_ascii_case(other)
+        && one.iter().map(as_one).eq(other.iter().map(as_one))
 }
 
 /// Takes out what belongs to one connection, and what only looks like something else.

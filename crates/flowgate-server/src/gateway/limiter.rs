@@ -2,16 +2,16 @@
 //!
 //! Owns the route's gate, the key of a request, and what responses tell of both. Who may start is the gate's decision.
 
-use std::{borrow::Cow, net::SocketAddr, str, sync::Arc};
+use std::{borrow::Cow, mem::discriminant, net::SocketAddr, str, sync::Arc};
 
 use flowgate::{
     Gate, KeyedGate, OptionError, Pass, Reason, Refusal,
     gate::{LaneLook, Look},
     http::{Answer, Figures, Identity, ReleaseAt},
 };
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, header};
 
-use super::{asked::Head, fault::Fault, path::as_key, router::Part};
+use super::{asked::Head, fault::Fault, headers::are_twins, path::as_key, router::Part};
 use crate::config::{KeyFrom, MissingKey, PathPattern, RouteLimit};
 
 /// A longer one would make ten thousand lanes cost more than a few megabytes.
@@ -66,6 +66,11 @@ impl Limiter {
             (_, Some(Door::Many(gate))) => Door::Many(gate.clone()),
             (_, _) => Door::Many(builder().keyed().max_keys(config.max_keys).build()?),
         };
+        if old.is_some_and(|old| discriminant(&old.door) != discriminant(&door)) {
+            notes.push(format!(
+                "route {name:?}: what is in flight or in line does not count under its new key"
+            ));
+        }
         let is_kept = old.is_some_and(|old| matches!((&old.door, &door), (Door::Many(_), Door::Many(_))));
         let max_keys = old.filter(|_| is_kept).map_or(config.max_keys, |old| old.max_keys);
         if max_keys != config.max_keys {
@@ -125,6 +130,7 @@ impl Limiter {
             Source::Client => identity.key_of(peer, |header| head.values(header)).into(),
             Source::Path(part) => as_key(part.of(path)).into_owned().into(),
             Source::Header(name, missing) => {
+                check_reaches(head, name)?;
                 let mut values = head.values(name);
                 match (values.next(), values.next(), missing) {
                     (Some(value), None, _) => text_of(value)?,
@@ -223,6 +229,10 @@ impl Source {
 
 const NO_KEY: &str = "The header by which requests to this route are counted is missing.";
 const TWO_KEYS: &str = "The header by which requests to this route are counted appears more than once.";
+const TWIN_KEY: &str =
+    "A header differs only by its dashes from the one by which requests to this route are counted.";
+const KEPT_KEY: &str =
+    "Connection names the header by which requests to this route are counted; that header must be forwarded.";
 const LONG_KEY: &str = "The key by which requests to this route are counted is longer than 1024 bytes.";
 
 /// Those that there are.
@@ -234,8 +244,22 @@ pub(super) fn with_all(figures: (Option<Figures>, Option<Figures>), put: impl Fn
     }
 }
 
+/// Whether the upstream gets the header that is counted by, and no other that it may take for it.
+fn check_reaches(head: &impl Head, name: &HeaderName) -> Result<(), Fault> {
+    let name = name.as_str().as_bytes();
+    if head.names().any(|other| are_twins(other, name)) {
+        return Err(Fault::Request(TWIN_KEY));
+    }
+    let mut ending_here = head.values(&header::CONNECTION).flat_map(|line| line.split(|byte| *byte == b','));
+    match ending_here.any(|listed| listed.trim_ascii().eq_ignore_ascii_case(name)) {
+        true => Err(Fault::Request(KEPT_KEY)),
+        false => Ok(()),
+    }
+}
+
+/// Without the white space around it, which HTTP/1.1 has none of and HTTP/2 leaves there.
 fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>, Fault> {
-    let text = str::from_utf8(bytes);
+    let text = str::from_utf8(bytes.trim_ascii());
     text.map(Cow::Borrowed)
         .map_err(|_| Fault::Request("The header by which requests are counted is not text."))
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use http::Method;
 
+use super::path::lenient;
 use crate::config::{HostPattern, Methods, PathPattern, Segment};
 
 /// All routes, by number.
@@ -49,12 +50,39 @@ impl Router {
         methods: &Methods,
         route: usize,
     ) {
-        let node = match host {
+        self.node(host).add(path.segments(), Leaf { methods: methods.clone(), route });
+    }
+
+    /// The same for paths in their lenient form and in lower case, whether they end in a slash or not.
+    pub(super) fn add_lenient(
+        &mut self,
+        host: Option<&HostPattern>,
+        path: &PathPattern,
+        methods: &Methods,
+        route: usize,
+    ) {
+        let mut segments: Vec<_> = path.segments().iter().map(as_lenient).collect();
+        let end = Segment::Literal(String::new());
+        segments.pop_if(|last| *last == end);
+        // With fewer segments than there are, parts of the path would be found in the wrong place.
+        if segments.contains(&end) {
+            return;
+        }
+        let node = self.node(host);
+        let leaf = || Leaf { methods: methods.clone(), route };
+        node.add(&segments, leaf());
+        if !matches!(segments.last(), Some(Segment::Rest(_))) {
+            segments.push(end);
+            node.add(&segments, leaf());
+        }
+    }
+
+    fn node(&mut self, host: Option<&HostPattern>) -> &mut Node {
+        match host {
             None => &mut self.any,
             Some(HostPattern::Exact(host)) => self.exact.entry(host.clone().into_bytes()).or_default(),
             Some(HostPattern::Under(host)) => self.wildcard(host.as_bytes()),
-        };
-        node.add(path.segments(), Leaf { methods: methods.clone(), route });
+        }
     }
 
     fn wildcard(&mut self, host: &[u8]) -> &mut Node {
@@ -79,6 +107,16 @@ impl Router {
             return self.any.find(path, method);
         }
         exact().or_else(under).or_else(|| self.any.find(path, method))
+    }
+}
+
+/// A segment as it stands in lenient paths.
+fn as_lenient(segment: &Segment) -> Segment {
+    match segment {
+        Segment::Literal(text) => {
+            Segment::Literal(lenient(text).trim_start_matches('/').to_ascii_lowercase())
+        }
+        other => other.clone(),
     }
 }
 
@@ -138,11 +176,15 @@ impl Part {
         })
     }
 
-    /// That part of a path which its pattern matches.
+    /// That part of a path which its pattern matches. Of a segment without what follows a `;`: some upstreams leave it out
+    /// (RFC 3986, 3.3), and there it would be one key by any number of names.
     pub(super) fn of(self, path: &str) -> &str {
         let path = path.strip_prefix('/').unwrap_or(path);
         match self {
-            Part::Segment(at) => path.split('/').nth(at).unwrap_or_default(),
+            Part::Segment(at) => {
+                let segment = path.split('/').nth(at).unwrap_or_default();
+                segment.split(';').next().unwrap_or_default()
+            }
             Part::RestFrom(at) => path.splitn(at + 1, '/').nth(at).unwrap_or_default(),
         }
     }
@@ -220,10 +262,11 @@ mod tests {
 
     #[test]
     fn w1_a_part_of_the_path_is_found_by_its_name() {
-        // Seen to fail: with `RestFrom` taking one segment only.
+        // Seen to fail: with `RestFrom` taking one segment only; with what follows a `;` kept.
         let pattern: PathPattern = "/v1/{tenant}/actions/{*rest}".parse().unwrap();
         let part = |name| Part::named(name, &pattern);
         assert_eq!(part("tenant").unwrap().of("/v1/acme/actions/a/b"), "acme");
+        assert_eq!(part("tenant").unwrap().of("/v1/acme;a=b;c/actions/a/b"), "acme");
         assert_eq!(part("rest").unwrap().of("/v1/acme/actions/a/b"), "a/b");
         assert_eq!(part("rest").unwrap().of("/v1/acme/actions/"), "");
         assert_eq!(part("else"), None);

@@ -11,7 +11,13 @@ use flowgate::{
 };
 use http::Method;
 
-use super::{clock::Span, limiter::Limiter, router::Router};
+use super::{
+    asked::{Asked, Head},
+    clock::Span,
+    limiter::Limiter,
+    path::lenient,
+    router::Router,
+};
 use crate::config::{Clients, Forward, Gateway, Unlisted, Upstream};
 
 /// All that a request has to be asked.
@@ -19,7 +25,7 @@ use crate::config::{Clients, Forward, Gateway, Unlisted, Upstream};
 pub(super) struct Table {
     router: Router,
     routes: Vec<Route>,
-    unlisted: Option<Plan>,
+    unlisted: Option<Unlimited>,
     /// Each once, whichever routes lead there.
     pub(super) upstreams: Vec<Upstream>,
     /// How many plans there are.
@@ -37,6 +43,15 @@ pub(super) struct Route {
     pub(super) name: Arc<str>,
     pub(super) plan: Plan,
     pub(super) limit: Option<Limiter>,
+}
+
+/// Where requests go that no route matches.
+#[derive(Debug)]
+struct Unlimited {
+    plan: Plan,
+    /// The routes as an upstream may read paths that is less strict: what would be one of theirs there is not to pass without
+    /// their limits.
+    lenient: Router,
 }
 
 /// Where requests go, and how long that may take.
@@ -97,7 +112,14 @@ impl Table {
         }
         let unlisted = match &config.unlisted {
             Unlisted::NotFound => None,
-            Unlisted::Pass(forward) => Some(numbers.plan(forward)),
+            Unlisted::Pass(forward) => {
+                let plan = numbers.plan(forward);
+                let mut lenient = Router::default();
+                for (number, route) in config.routes.iter().enumerate() {
+                    lenient.add_lenient(route.host.as_ref(), &route.path, &route.methods, number);
+                }
+                Some(Unlimited { plan, lenient })
+            }
         };
         Ok(Table {
             router,
@@ -118,11 +140,15 @@ impl Table {
         self.routes.iter().filter_map(|route| Some((&*route.name, route.limit.as_ref()?)))
     }
 
-    /// What becomes of a request for this host, path (in its normal form) and method.
-    pub(super) fn way(&self, host: &[u8], path: &str, method: &Method) -> Way<'_> {
-        match self.router.find(host, path, method) {
+    /// What becomes of a request; its path is the one by which its route was found.
+    pub(super) fn way<'r>(&self, asked: &mut Asked<'r>, head: &'r impl Head) -> Way<'_> {
+        if let Some(number) = self.router.find(&asked.host, &asked.path, head.method()) {
+            return Way::Route(&self.routes[number]);
+        }
+        let Some(unlisted) = &self.unlisted else { return Way::None };
+        match unlisted.find(asked, head) {
             Some(number) => Way::Route(&self.routes[number]),
-            None => self.unlisted.as_ref().map_or(Way::None, Way::Unlisted),
+            None => Way::Unlisted(&unlisted.plan),
         }
     }
 
@@ -133,6 +159,19 @@ impl Table {
             Clients::Hops(_) => true,
             Clients::Trusted(networks) => networks.iter().any(|network| network.contains(peer)),
         }
+    }
+}
+
+impl Unlimited {
+    /// The route that a lenient upstream may find. Many of those take a method in any case, and HEAD for GET.
+    fn find<'r>(&self, asked: &mut Asked<'r>, head: &'r impl Head) -> Option<usize> {
+        let path = lenient(head.path());
+        let lower = path.to_ascii_lowercase();
+        let meant = Method::from_bytes(head.method().as_str().to_ascii_uppercase().as_bytes()).ok()?;
+        let find = |method| self.lenient.find(&asked.host, &lower, method);
+        let found = find(&meant).or_else(|| (meant == Method::HEAD).then(|| find(&Method::GET))?)?;
+        asked.path = path;
+        Some(found)
     }
 }
 

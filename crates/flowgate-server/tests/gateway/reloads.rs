@@ -48,6 +48,21 @@ fn w4_limits_change_at_once_for_those_in_flight_and_those_in_line() {
 }
 
 #[test]
+fn w4_a_route_that_is_counted_otherwise_says_what_that_means() {
+    // Seen to fail: with nothing said, though a gate for each key knows nothing of what is in flight for all.
+    let upstream = Service::new();
+    let with = |key: &str| {
+        let route = "[[gateway.route]]\nname = \"actions\"\npath = \"/{*rest}\"\nmax = 1\n";
+        config(upstream.address, "", &format!("{route}{key}"))
+    };
+    let mut program = Program::start(&with(""));
+    let note = "reloaded; route \"actions\": what is in flight or in line does not count under its new key";
+    assert_eq!(program.reload(&with("key = { header = \"X-Key\" }\n")), note);
+    assert_eq!(program.reload(&with("key = \"client\"\n")), "reloaded");
+    assert_eq!(program.reload(&with("key = { constant = \"all\" }\n")), note);
+}
+
+#[test]
 fn w4_overrides_come_and_go() {
     // Seen to fail: without `unpin` of the keys that are gone.
     let upstream = Service::new();

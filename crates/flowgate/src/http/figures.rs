@@ -41,7 +41,7 @@ pub enum Figures {
         limit: u32,
         /// How many may start now.
         remaining: u32,
-        /// How long until all of it is available again.
+        /// How long until all of it is available again or, where nothing is left, until one may start.
         resets_in: Duration,
         /// The length of the window, if it is one.
         window: Option<Duration>,
@@ -51,7 +51,9 @@ pub enum Figures {
 impl Figures {
     /// The numbers of a rate with this much left.
     pub fn of_rate(rate: &Rate, allowance: Allowance) -> Self {
-        let Allowance { limit, remaining, resets_in, .. } = allowance;
+        let Allowance { limit, remaining, resets_in: full_in } = allowance;
+        // Who has to wait is to come back when it is worth it, and not when a bucket is full.
+        let resets_in = if remaining == 0 { rate.next_in(full_in) } else { full_in };
         Figures::Rate { limit, remaining, resets_in, window: window_of(rate) }
     }
 

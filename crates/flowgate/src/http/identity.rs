@@ -163,7 +163,7 @@ where
 
 /// The parts of a list, the last first. What a proxy put into quotes is no separator: it may have copied it from the client,
 /// as into `host="…"`. From the right even a quote that a client left open is none of ours.
-fn split_from_the_right(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+pub(super) fn split_from_the_right(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let text = rest?;

@@ -219,7 +219,8 @@ async fn h5_headers_can_be_switched_off() {
 
 #[tokio::test]
 async fn h5_a_bucket_tells_its_burst_and_has_no_window() {
-    // Seen to fail: with the rate for the limit of a bucket; with a window for every shape; with one left of a spent rate.
+    // Seen to fail: with the rate for the limit of a bucket; with a window for every shape; with one left of a spent rate; with
+    // the second response told to come back when the bucket is full, which is after two seconds.
     let clock = FakeClock::new();
     let rate = RateLimit::builder().rate(60, "1m").burst(2).clock(clock.clone()).build().unwrap();
     let server = serve(Router::new().route("/", get(|| async { "" })).layer(rate)).await;
@@ -227,6 +228,7 @@ async fn h5_a_bucket_tells_its_burst_and_has_no_window() {
         let answer = ask(server, "/").await;
         assert_eq!((answer.status, answer.header("ratelimit-remaining")), (status, Some(remaining)));
         assert_eq!(answer.header("ratelimit-limit"), Some("2"));
+        assert_eq!(answer.header("ratelimit-reset"), Some("1"), "one is full again, or may start");
         assert_eq!(answer.list("ratelimit-policy"), "\"rate\";q=2");
     }
     clock.advance(Duration::from_secs(1));

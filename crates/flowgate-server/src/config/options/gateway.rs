@@ -92,7 +92,8 @@ pub(crate) static GATEWAY: Section = Section {
             name: "unlisted",
             kind: Kind::Text("`\"pass\"` or `\"not-found\"`"),
             default: Default::Words("`\"pass\"` with `upstreams`, else `\"not-found\"`"),
-            about: "What happens to a request that no route matches: it goes to `upstreams` without a limit, or gets 404.",
+            about: "What happens to a request that no route matches, however leniently its path is read: it goes to `upstreams` \
+                without a limit, or gets 404.",
             why: "Upstreams set for everything are meant for everything; upstreams set for routes are meant only for those.",
         },
         Opt {

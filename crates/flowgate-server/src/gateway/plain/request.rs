@@ -174,6 +174,10 @@ impl Head for PlainHead<'_> {
             is_it.then(|| &self.input[range(*value)])
         })
     }
+
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.plain.lines[..self.plain.count].iter().map(|(name, _)| &self.input[range(*name)])
+    }
 }
 
 /// How long the body is, unless something is special about it or about the connection.

@@ -4,12 +4,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::http::identity::split_from_the_right;
 
 const CONCURRENCY_LIMIT: HeaderName = HeaderName::from_static("concurrency-limit");
 const CONCURRENCY_REMAINING: HeaderName = HeaderName::from_static("concurrency-remaining");
 const RATE_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
 const RATE_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+const RATE: HeaderName = HeaderName::from_static("ratelimit");
 
 /// How many may be in flight at the server, and how many more could start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +29,25 @@ pub(super) fn concurrency(headers: &HeaderMap) -> Option<Concurrency> {
     Some(Concurrency { limit, remaining })
 }
 
-/// In how long the rate allows something again, if it is spent.
+/// In how long the rate allows something again, if it is spent; of several rates, until all of them do. The drafts of the IETF
+/// have had three forms: a header for each number, `remaining=0, reset=44` in one, and an item for each rate, `"name";r=0;t=44`.
+/// An item without a time is of something else, such as slots.
 pub(super) fn spent_rate(headers: &HeaderMap) -> Option<Duration> {
-    let remaining = number(headers, RATE_REMAINING)?;
-    let reset = number(headers, RATE_RESET)?;
-    (remaining == 0).then_some(Duration::from_secs(reset))
+    let spent =
+        |remaining: Option<u64>, reset: Option<u64>| (remaining? == 0).then_some(Duration::from_secs(reset?));
+    let lines = headers.get_all(RATE).iter().map(HeaderValue::as_bytes);
+    let items: Vec<_> = lines.flat_map(|line| split_from_the_right(line, b',')).collect();
+    let in_one = |name| items.iter().find_map(|item| member(item, name));
+    let of_item = |item: &[u8], name| split_from_the_right(item, b';').find_map(|part| member(part, name));
+    let of_items = items.iter().filter_map(|item| spent(of_item(item, "r"), of_item(item, "t")));
+    let by_number = spent(number(headers, RATE_REMAINING), number(headers, RATE_RESET));
+    of_items.max().max(spent(in_one("remaining"), in_one("reset"))).max(by_number)
+}
+
+/// The number of `name=number`.
+fn member(text: &[u8], name: &str) -> Option<u64> {
+    let (said, value) = str::from_utf8(text).ok()?.split_once('=')?;
+    (said.trim() == name).then(|| digits(value.trim())).flatten()
 }
 
 /// `Retry-After`, as seconds or as a date. A date is compared with the response's own `Date`, so that it does not matter how
@@ -49,9 +66,12 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-/// Digits and nothing else; more than can be counted is as much as can be counted.
 fn number(headers: &HeaderMap, name: HeaderName) -> Option<u64> {
-    let text = text(headers, name)?;
+    digits(text(headers, name)?)
+}
+
+/// Digits and nothing else; more than can be counted is as much as can be counted.
+fn digits(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
@@ -112,6 +132,36 @@ mod tests {
             assert_eq!(spent_rate(&headers), seconds.map(Duration::from_secs), "{remaining:?} {reset:?}");
         }
         assert_eq!(spent_rate(&headers(&[("ratelimit-remaining", "0")])), None);
+    }
+
+    #[test]
+    fn a_spent_rate_is_told_in_any_form_of_the_drafts() {
+        // Seen to fail: with a header for each number alone; with a comma in a name taken for the end of its item.
+        for (lines, seconds) in [
+            (&["\"default\";r=0;t=44"][..], Some(44)),
+            (&["default;r=0;t=44"], Some(44)),
+            (&["\"a, r=0;t=7\";r=1;t=44"], None),
+            (&["\"minute\";r=0;t=30, \"day\";r=9;t=4000"], Some(30)),
+            (&["\"minute\";r=0;t=30", "\"day\" ; r=0 ; t=4000"], Some(4000)),
+            (&["\"concurrency\";r=0, \"rate\";r=0;t=5"], Some(5)),
+            (&["\"concurrency\";r=0"], None),
+            (&["limit=100, remaining=0, reset=50"], Some(50)),
+            (&["limit=100, remaining=1, reset=50"], None),
+            (&["limit=100, remaining=0"], None),
+            (&["\"a\";r=0;t=99999999999999999999"], Some(u64::MAX)),
+            (&["\"a\";r=0;t=-1"], None),
+            (&["\"a\";r=0;t=1.5"], None),
+            (&["\"a\";r=;t=1", ";;,,=", "r=0", "t=1", ""], None),
+        ] {
+            let headers = headers(&lines.iter().map(|line| ("ratelimit", *line)).collect::<Vec<_>>());
+            assert_eq!(spent_rate(&headers), seconds.map(Duration::from_secs), "{lines:?}");
+        }
+        let both = headers(&[
+            ("ratelimit-remaining", "3"),
+            ("ratelimit-reset", "9"),
+            ("ratelimit", "\"day\";r=0;t=60"),
+        ]);
+        assert_eq!(spent_rate(&both), Some(Duration::from_secs(60)), "of two rates one is spent");
     }
 
     #[test]
