@@ -11,7 +11,8 @@
 //!   `write` store the outcome. [`swap`] and [`swap_keys`] are turns of one statement, [`balance`] a turn
 //!   that changes no count.
 //! - [`cancel`] finds a task wherever it is.
-//! - [`upkeep`] is what time brings about; [`idle`] and [`marks`] tidy lanes behind a turn.
+//! - [`upkeep`] is what time brings about; [`orphans`] is what lost workers held; [`idle`] and [`marks`] tidy lanes
+//!   behind a turn.
 //! - [`notify`] wakes other processes; [`identity`] and [`pooled`] see to it that the database is the one
 //!   that was meant.
 //!
@@ -53,6 +54,7 @@ mod memory;
 mod migrate;
 mod notes;
 mod notify;
+mod orphans;
 mod packs;
 mod pooled;
 mod rows;
