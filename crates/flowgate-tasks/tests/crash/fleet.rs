@@ -1,6 +1,7 @@
 //! Worker processes that are killed and replaced, until all their work is done.
 
 use std::{
+    any::Any,
     fs::{File, OpenOptions},
     io::Write as _,
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use std::{
 use flowgate_core::Limits;
 use flowgate_tasks::{
     Client, NewTask, Retry, TaskId,
-    store::{QueueLimits, Sqlite, Store},
+    store::{QueueLimits, Sqlite, Store, StoreError},
     worker::{Failure, Handlers, Prefetch, Worker, WorkerOptions},
 };
 
@@ -22,6 +23,7 @@ const STORE: &str = "FLOWGATE_CRASH_STORE";
 const FOLDER: &str = "FLOWGATE_CRASH_FOLDER";
 const SLOTS: &str = "FLOWGATE_CRASH_SLOTS";
 const AHEAD: &str = "FLOWGATE_CRASH_AHEAD";
+const STORMY: &str = "FLOWGATE_CRASH_STORMY";
 
 /// How long a task takes, and how long a silent worker keeps its tasks.
 const TASK: Duration = Duration::from_millis(20);
@@ -45,7 +47,12 @@ pub(super) struct Plan {
     pub(super) chains: usize,
     pub(super) tasks: usize,
     pub(super) kills: usize,
+    /// What others do to the store while there is still somebody to kill.
+    pub(super) storm: Option<Storm>,
 }
+
+/// Begins it; it ends with what this gives.
+pub(super) type Storm = fn(&str, &Plan, u64) -> Box<dyn Any>;
 
 pub(super) fn now() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos()
@@ -56,14 +63,32 @@ async fn last(span: Duration) {
     let _ = tokio::time::timeout(span, std::future::pending::<()>()).await;
 }
 
-async fn open(store: &str) -> Arc<dyn Store> {
-    match store.strip_prefix("sqlite:") {
-        Some(path) => Arc::new(Sqlite::open(Path::new(path)).expect("a store")),
+/// A small generator.
+pub(super) fn random(seed: &mut u64, below: u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed % below
+}
+
+async fn try_open(store: &str) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(match store.strip_prefix("sqlite:") {
+        Some(path) => Arc::new(Sqlite::open(Path::new(path))?),
         #[cfg(feature = "postgres")]
-        None => Arc::new(flowgate_tasks::store::Postgres::connect(store).await.expect("a store")),
+        None => Arc::new(flowgate_tasks::store::Postgres::connect(store).await?),
         #[cfg(not(feature = "postgres"))]
         None => panic!("{store} needs the feature `postgres`"),
-    }
+    })
+}
+
+async fn open(store: &str) -> Arc<dyn Store> {
+    try_open(store).await.expect("a store")
+}
+
+/// Whether nothing is left to do.
+async fn is_done(store: &str) -> Result<bool, StoreError> {
+    let queues = try_open(store).await?.queues().await?;
+    Ok(queues.iter().all(|queue| queue.waiting + queue.delayed + u64::from(queue.in_use) == 0))
 }
 
 /// Tasks that are lost are tried again, and again.
@@ -118,11 +143,17 @@ impl Drop for Run {
 pub(super) fn work_if_told() {
     let (Ok(store), Ok(folder)) = (std::env::var(STORE), std::env::var(FOLDER)) else { return };
     let slots: u32 = std::env::var(SLOTS).expect("told").parse().expect("a number");
+    let is_stormy = std::env::var(STORMY).is_ok();
     let path = Path::new(&folder).join(format!("{}.log", std::process::id()));
     let log = Arc::new(OpenOptions::new().create(true).append(true).open(path).expect("a log"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async move {
-        let store = open(&store).await;
+        let store = loop {
+            match try_open(&store).await {
+                Ok(store) => break store,
+                Err(error) => assert!(is_stormy, "a store: {error}"),
+            }
+        };
         let (client, links) = (Client::new(Arc::clone(&store)), Arc::clone(&log));
         let handlers = Handlers::new().on_with("work", move |context, key: usize| {
             let run = Run::start(&log, context.id, key);
@@ -159,7 +190,7 @@ pub(super) struct Fleet {
     folder: PathBuf,
     processes: Vec<Child>,
     deaths: Vec<Death>,
-    /// A small generator of its own: what is killed when need not be the same each time, only spread.
+    /// What is killed when need not be the same each time, only spread.
     seed: u64,
 }
 
@@ -207,18 +238,25 @@ impl Fleet {
         while self.processes.len() < self.plan.workers {
             self.add();
         }
-        let mut is_done = false;
-        while self.deaths.len() < self.plan.kills || !is_done {
+        let mut storm = self.plan.storm.map(|start| start(&self.store, &self.plan, self.seed));
+        let mut is_over = false;
+        while self.deaths.len() < self.plan.kills || !is_over {
             let pause = Duration::from_millis(20 + self.random(120));
-            is_done = self.block_on(async {
+            let said = self.block_on(async {
                 last(pause).await;
-                let queues = open(&self.store).await.queues().await.expect("queues");
-                queues.iter().all(|queue| queue.waiting + queue.delayed + u64::from(queue.in_use) == 0)
+                is_done(&self.store).await
             });
+            is_over = match storm {
+                None => said.expect("queues"),
+                // It may be that nobody can say.
+                Some(_) => said.unwrap_or(false),
+            };
             if self.deaths.len() < self.plan.kills {
                 let victim = self.random(self.processes.len() as u64) as usize;
                 self.kill(victim);
                 self.add();
+            } else {
+                storm.take();
             }
         }
         while !self.processes.is_empty() {
@@ -241,7 +279,11 @@ impl Fleet {
 
     fn add(&mut self) {
         let program = std::env::current_exe().expect("this program");
-        let process = Command::new(program)
+        let mut command = Command::new(program);
+        if self.plan.storm.is_some() {
+            command.env(STORMY, "yes");
+        }
+        let process = command
             .args(["--exact", "the_worker_process", "--nocapture"])
             .env(STORE, &self.store)
             .env(FOLDER, &self.folder)
@@ -266,10 +308,7 @@ impl Fleet {
     }
 
     fn random(&mut self, below: u64) -> u64 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        self.seed % below
+        random(&mut self.seed, below)
     }
 }
 

@@ -20,6 +20,7 @@ use super::{
     memory::Memory,
     migrate,
     notify::Listener,
+    orphans,
     rows::stored,
     runs, send,
     session::{Plans, Session, failed, in_time},
@@ -183,9 +184,11 @@ impl Shared {
             Line::Sends => (&self.sends, &[&[send::STATEMENTS], turn::STATEMENTS][..], Plans::ByIndex),
             Line::Turns => (&self.turns, &[turn::STATEMENTS][..], Plans::ByIndex),
             // It settles what the lost left.
-            Line::Upkeep => {
-                (&self.upkeep, &[&[upkeep::STATEMENTS], turn::STATEMENTS][..], Plans::ByIndexSoon)
-            }
+            Line::Upkeep => (
+                &self.upkeep,
+                &[&[upkeep::STATEMENTS, orphans::STATEMENTS], turn::STATEMENTS][..],
+                Plans::ByIndexSoon,
+            ),
             Line::Beats => (&self.beats, &[][..], Plans::Any),
             // Among them are those that count everything.
             Line::Rest => (&self.rest, &[&[runs::READS][..]][..], Plans::Any),

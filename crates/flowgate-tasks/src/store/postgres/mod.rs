@@ -10,7 +10,8 @@
 //!   `write` store the outcome. [`swap`] and [`swap_keys`] are turns of one statement, [`balance`] a turn
 //!   that changes no count.
 //! - [`cancel`] finds a task wherever it is.
-//! - [`upkeep`] is what time brings about; [`idle`] and [`marks`] tidy lanes behind a turn.
+//! - [`upkeep`] is what time brings about; [`orphans`] is what lost workers held; [`idle`] and [`marks`] tidy lanes
+//!   behind a turn.
 //! - [`notify`] wakes other processes; [`identity`] and [`pooled`] make sure that the database is the intended one.
 //!
 //! **Order of locks.** A turn that gives something back locks its keys in the order of their ids and waits
@@ -51,6 +52,7 @@ mod memory;
 mod migrate;
 mod notes;
 mod notify;
+mod orphans;
 mod packs;
 mod pooled;
 mod rows;

@@ -54,10 +54,15 @@ macro_rules! counted_on {
 }
 /// When the server ends a session whose process stands still (frozen, cut off, or with its machine), be it in the middle of a
 /// transaction: until then it keeps what it locked, its worker's row and so its tasks among it. See also [`Session::carry`].
+///
+/// One that is gone is not noticed while its statement waits for a lock, unless the server looks for it; not every
+/// system lets it.
 macro_rules! given_up {
     () => {
         "SET idle_in_transaction_session_timeout TO '10s'; SET tcp_user_timeout TO '15s'; \
-         SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; SET tcp_keepalives_count TO 3"
+         SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; SET tcp_keepalives_count TO 3; \
+         DO $$ BEGIN SET client_connection_check_interval TO '5s'; \
+         EXCEPTION WHEN invalid_parameter_value THEN NULL; END $$"
     };
 }
 pub(super) use given_up;

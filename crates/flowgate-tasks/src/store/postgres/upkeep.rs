@@ -2,7 +2,6 @@
 //! it first.
 
 use std::{
-    collections::HashSet,
     sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -18,16 +17,10 @@ use super::{
     settle::BURY_CANCELLED,
 };
 use crate::clock::Look;
-use crate::store::{
-    Claimed, DEAD_KEPT, End, Kept, MOST_IDLE, NewWorker, Place, SOON, Settle, StoreError, WorkerId,
-};
+use crate::store::{DEAD_KEPT, Kept, MOST_IDLE, NewWorker, SOON, StoreError, WorkerId};
 
 /// No step handles more rows at once than these; what is left is handled at once again.
 const BATCH: i64 = 1000;
-/// In one round so many leases of lost workers are looked at.
-const MOST_ORPHANS: i64 = 100_000;
-/// And so many are waited for in vain: the rest of upkeep has to wait as long.
-const MOST_IN_VAIN: usize = 3;
 
 /// Here and below the time is asked for once (`SELECT now_ns`), and not for each row: only then an index finds what is before it.
 pub(super) const DUE: &str = "SELECT id, lane, id AS task FROM tasks WHERE due_at <= (SELECT now_ns($1)) ORDER BY \
@@ -64,17 +57,6 @@ pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_u
     RETURNING id) SELECT pg_notify('flowgate', 'e' || id) FROM told";
 const BURY: &str = "DELETE FROM workers WHERE id IN (\
     SELECT id FROM workers WHERE lease_until < (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)";
-const ORPHANS: &str = "SELECT id FROM leases WHERE NOT EXISTS (SELECT FROM workers WHERE workers.id = leases.worker) \
-    ORDER BY id LIMIT $1";
-const ORPHAN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL \
-    AS is_ahead FROM leases WHERE id = $1";
-const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL \
-    AS is_ahead FROM leases \
-    WHERE worker = $1 AND id <> ALL($2)";
-/// Turns of a worker share its row until they are over. One may be under way still, though its connection broke and nobody waits
-/// for its answer: what it claims is seen by a statement behind this one.
-const AWAIT_TURNS: &str = "SELECT FROM workers WHERE id = $1 FOR UPDATE";
-const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 const NOW: &str = "SELECT now_ns($1)";
 pub(super) const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
     SELECT id FROM results WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
@@ -125,11 +107,6 @@ pub(super) const STATEMENTS: &[&str] = &[
     SPARE_LEASES,
     EXPIRE,
     BURY,
-    ORPHANS,
-    ORPHAN,
-    UNKNOWN,
-    AWAIT_TURNS,
-    LANES,
     NOW,
     FORGET,
     NEXT,
@@ -168,63 +145,6 @@ impl Postgres {
             Ok(wait(&next))
         })
         .await
-    }
-
-    /// Takes back what workers held that are gone, each lease once. What somebody has locked is left to the next time,
-    /// which begins behind it; so is what shares a key with it, and when some were locked, all the others: each is waited
-    /// for.
-    async fn recover(&self) -> Result<u32, StoreError> {
-        let orphans =
-            self.job(Line::Upkeep, |_, session| async move { session.query(ORPHANS, [&MOST_ORPHANS]).await });
-        let mut orphans: Vec<i64> = orphans.await?.iter().map(|row| row.get("id")).collect();
-        let tried = self.shared.recovered.swap(0, Ordering::Relaxed);
-        let behind = orphans.partition_point(|lease| *lease <= tried);
-        orphans.rotate_left(behind);
-        let (mut recovered, mut locked, mut locked_keys) = (0, Vec::new(), HashSet::new());
-        for lease in orphans {
-            let left = self.job(Line::Upkeep, move |_, session| async move {
-                let lease = session.query(ORPHAN, [&lease]).await?;
-                settles(&session, &lease, &End::Lost).await
-            });
-            // Somebody else may have taken it back by now.
-            let Some((worker, _, settles)) = left.await?.pop() else { continue };
-            let keys: Vec<i64> = settles.iter().filter_map(|settle| settle.task.place.key).collect();
-            if keys.iter().any(|key| locked_keys.contains(key)) {
-                continue;
-            }
-            let all = settles.len();
-            // Whatever this process remembers of it: nobody is left who would settle the rest.
-            match self.end_lease(worker, lease, settles).await {
-                Ok(turned) => recovered += (all - turned.lost.len()) as u32,
-                Err(error) if is_locked(&error) => {
-                    if locked.is_empty() {
-                        self.shared.recovered.store(lease, Ordering::Relaxed);
-                    }
-                    locked.push(error);
-                    locked_keys.extend(keys);
-                    if locked.len() >= MOST_IN_VAIN {
-                        break;
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        locked.pop().map_or(Ok(recovered), Err)
-    }
-
-    pub(super) async fn take_back(&self, worker: WorkerId, known: Vec<i64>) -> Result<u32, StoreError> {
-        let unknown = self.job(Line::Upkeep, move |_, session| async move {
-            let turns = session.query(AWAIT_TURNS, [&worker.0]);
-            let (_, leases) = flight!(turns, session.query(UNKNOWN, [&worker.0, &known]))?;
-            settles(&session, &leases, &End::Returned).await
-        });
-        let mut returned = 0;
-        for (worker, lease, settles) in unknown.await? {
-            let all = settles.len();
-            let turned = self.end_lease(worker, lease, settles).await?;
-            returned += (all - turned.lost.len()) as u32;
-        }
-        Ok(returned)
     }
 
     pub(super) async fn make_known(&self, worker: NewWorker) -> Result<WorkerId, StoreError> {
@@ -426,31 +346,4 @@ async fn sweep(shared: &Shared, session: &mut Lease) -> Result<(), StoreError> {
     let last = all.last().filter(|_| all.len() as i64 == BATCH).map_or(0, |row| row.get(0));
     shared.swept.store(last, Ordering::Relaxed);
     Ok(())
-}
-
-/// What is left of each of these leases, which may be nothing, with one end for all.
-async fn settles(
-    session: &Lease,
-    leases: &[Row],
-    end: &End,
-) -> Result<Vec<(WorkerId, i64, Vec<Settle>)>, StoreError> {
-    let mut found = Vec::new();
-    for row in leases {
-        let lanes = session.query(LANES, [&row.get::<_, Vec<i64>>("lanes")]).await?;
-        let place = |lane: i64| {
-            let row = lanes.iter().find(|row| row.get::<_, i64>("id") == lane)?;
-            Some(Place { lane, queue: row.get("queue"), key: row.get("key") })
-        };
-        let done: HashSet<i64> = row.get::<_, Vec<i64>>("done").into_iter().collect();
-        let settle = |task: Claimed| {
-            let place = place(task.place.lane)?;
-            // What was claimed ahead has not started, as far as anybody can know.
-            let end = if row.get("is_ahead") { End::Returned } else { end.clone() };
-            Some(Settle { task: Claimed { place, ..task }, end })
-        };
-        let settles =
-            rows::claimed(row).filter(|task| !done.contains(&task.id.0)).filter_map(settle).collect();
-        found.push((WorkerId(row.get("worker")), row.get("id"), settles));
-    }
-    Ok(found)
 }

@@ -3,6 +3,9 @@
 
 #![cfg(feature = "postgres")]
 
+mod cuts;
+mod link;
+
 use std::{sync::Arc, time::Duration};
 
 use flowgate_core::Limits;
@@ -12,90 +15,12 @@ use flowgate_tasks::{
         Claimed, End, NewWorker, Postgres, QueueLimits, Settle, State, Store, Turn, Turned, Want, WorkerId,
     },
 };
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{
-        TcpListener, TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    sync::watch,
-    task::JoinHandle,
-    time::timeout,
-};
+use tokio::{task::JoinHandle, time::timeout};
 use tokio_postgres::{Client, NoTls};
 
+use link::Link;
+
 const DEADLINE: Duration = Duration::from_secs(60);
-
-/// How the way is at the moment.
-#[derive(Clone, Copy, Default)]
-struct Way {
-    /// How often all connections were cut.
-    cuts: u32,
-    /// Nothing passes, in neither direction, and nobody is told.
-    is_frozen: bool,
-    /// Where set, no more bytes than these pass to the server on any connection.
-    most: Option<usize>,
-}
-
-/// The way between a process and a database, which can be cut and frozen.
-struct Link {
-    url: String,
-    way: watch::Sender<Way>,
-}
-
-impl Link {
-    async fn to(url: &str) -> Self {
-        let port = flowgate_testkit::postgres::Postgres::shared().port();
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let own = listener.local_addr().expect("its address").port();
-        let (way, seen) = watch::channel(Way::default());
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let server = TcpStream::connect(("127.0.0.1", port)).await.expect("the server");
-                let ((from_client, to_client), (from_server, to_server)) =
-                    (client.into_split(), server.into_split());
-                tokio::spawn(carry(from_client, to_server, seen.clone(), true));
-                tokio::spawn(carry(from_server, to_client, seen.clone(), false));
-            }
-        });
-        Link { url: url.replace(&format!(":{port}/"), &format!(":{own}/")), way }
-    }
-
-    /// Ends all connections: the server finds out when it next has something to say.
-    fn cut(&self) {
-        self.way.send_modify(|way| way.cuts += 1);
-    }
-
-    fn freeze(&self) {
-        self.way.send_modify(|way| way.is_frozen = true);
-    }
-}
-
-async fn carry(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    way: watch::Receiver<Way>,
-    is_to_server: bool,
-) {
-    let cuts = way.borrow().cuts;
-    let (mut cut, mut thaw) = (way.clone(), way);
-    let carried = async {
-        let (mut bytes, mut all) = (vec![0; 1 << 16], 0);
-        while let Ok(count @ 1..) = from.read(&mut bytes).await {
-            all += count;
-            let may_pass = |way: &Way| !is_to_server || way.most.is_none_or(|most| all <= most);
-            if thaw.wait_for(|way| !way.is_frozen && may_pass(way)).await.is_err()
-                || to.write_all(&bytes[..count]).await.is_err()
-            {
-                return;
-            }
-        }
-    };
-    tokio::select! {
-        () = carried => {}
-        _ = cut.wait_for(|way| way.cuts != cuts) => {}
-    }
-}
 
 /// A process behind a link, and somebody who has a connection of their own.
 struct Scene {
@@ -228,6 +153,39 @@ async fn t5_a_process_that_stands_still_in_a_turn_keeps_nobody_from_its_tasks() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t5_a_process_that_is_gone_while_its_turn_waits_for_a_lock_keeps_nobody_from_its_other_tasks() {
+    // Seen to fail: without `client_connection_check_interval` its turn waited on and shared its worker's row, and nothing
+    // of that worker was taken back.
+    let scene = Scene::of("links_gone").await;
+    let limits = Limits::builder().max(1).build().expect("limits");
+    let sent = scene.store.send(vec![task().key("a").limits(limits), task().key("b").limits(limits)]).await;
+    let sent = sent.expect("sent");
+    let worker = scene.register(Duration::from_millis(100)).await;
+    let (ended, held) = (scene.claim(worker, 1).await, scene.claim(worker, 1).await);
+    assert_eq!([ended[0].id, held[0].id], [sent[0].id, sent[1].id], "a lease for each");
+    scene.other.batch_execute("BEGIN; SELECT FROM keys WHERE name = 'a' FOR UPDATE").await.expect("a lock");
+    let turn = scene.turn_that_waits(worker, ended, 0).await;
+    scene.link.cut();
+    turn.await.expect("no panic").expect_err("it is cut off");
+
+    let healthy = Postgres::connect(&scene.url).await.expect("another process");
+    let taken_back = async {
+        while is_waiting(&healthy, held[0].id).await != Some(1) {
+            let _is_in_vain = healthy.upkeep().await;
+        }
+    };
+    timeout(DEADLINE, taken_back).await.expect("it is run again, though the lock is still there");
+    scene.other.batch_execute("COMMIT").await.expect("the end of the lock");
+    let all_back = async {
+        while is_waiting(&healthy, sent[0].id).await != Some(1) {
+            let _is_in_vain = healthy.upkeep().await;
+        }
+    };
+    timeout(DEADLINE, all_back).await.expect("so is the other one");
+    assert_eq!(healthy.audit().await.expect("an audit"), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_what_is_large_is_given_the_time_that_it_takes_on_a_slow_line() {
     // Seen to fail: without `carry` in either of both, the server ended the transaction in the middle of a task, and would have
     // whenever it was tried.
@@ -236,21 +194,21 @@ async fn s1_what_is_large_is_given_the_time_that_it_takes_on_a_slow_line() {
     scene.store.send(vec![large()]).await.expect("sent");
     let worker = scene.register(DEADLINE).await;
     let task = scene.claim(worker, 1).await.pop().expect("a task");
-    scene.link.way.send_modify(|way| way.most = Some(MAX_BODY + MAX_BODY / 2));
+    scene.link.hold_back(Some(MAX_BODY + MAX_BODY / 2));
     let store = Arc::clone(&scene.store);
     let sent = tokio::spawn(async move { store.send(vec![large()]).await });
     let for_long = "state = 'idle in transaction' AND state_change < clock_timestamp() - interval '11 s'";
     scene.until(&sent, for_long).await;
-    scene.link.way.send_modify(|way| way.most = None);
+    scene.link.hold_back(None);
     sent.await.expect("no panic").expect("sent");
 
-    scene.link.way.send_modify(|way| way.most = Some(MAX_BODY / 2));
+    scene.link.hold_back(Some(MAX_BODY / 2));
     let end = End::Failed { error: String::new(), retry_after: Duration::ZERO };
     let store = Arc::clone(&scene.store);
     let turn = Turn { settles: vec![Settle { task, end }], ..Turn::default() };
     let ended = tokio::spawn(async move { store.turn(worker, turn).await });
     scene.until(&ended, for_long).await;
-    scene.link.way.send_modify(|way| way.most = None);
+    scene.link.hold_back(None);
     assert_eq!(ended.await.expect("no panic").expect("a turn").lost, []);
 }
 
