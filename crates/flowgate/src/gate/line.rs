@@ -213,3 +213,56 @@ impl std::ops::IndexMut<u32> for Line {
         &mut self.waiters[index]
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::gate::seat;
+
+    const LANES: usize = 3;
+
+    #[test]
+    fn g2_g4_whoever_leaves_from_wherever_the_others_keep_their_order() {
+        // Seen to fail: with `join` taking the last of the row for the last who came.
+        let (mut line, mut rows) = (Line::new(), [Row::EMPTY; LANES]);
+        let (mut known, mut state) = (Vec::<(usize, u64, u32)>::new(), 1_u32);
+        for step in 1..30_000_u64 {
+            // It need not be a good generator.
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (lane, most) = ((state >> 16) as usize % LANES, if step / 300 % 2 == 0 { 40 } else { 4 });
+            let of_lane = |known: &[(usize, u64, u32)]| known.iter().position(|&(of, ..)| of == lane);
+            match state >> 20 & 3 {
+                // Who came first of all or of its lane; or anybody.
+                0 if !known.is_empty() => {
+                    let (lane, since, ticket) = known.remove(0);
+                    assert_eq!(rows[lane].first(), Some(ticket));
+                    assert_eq!(line.part_first(&mut rows[lane], ticket).since, Tick::from_nanos(since));
+                }
+                1 if of_lane(&known).is_some() => {
+                    let (_, since, ticket) = known.remove(of_lane(&known).expect("there is one"));
+                    assert_eq!(line.part_first(&mut rows[lane], ticket).since, Tick::from_nanos(since));
+                }
+                2 if !known.is_empty() => {
+                    let (lane, since, ticket) = known.remove((state >> 22) as usize % known.len());
+                    assert_eq!(line.part(&mut rows[lane], ticket).since, Tick::from_nanos(since));
+                }
+                _ if known.len() < most => {
+                    let (waker, seat) = (Waker::noop().clone(), seat::take());
+                    let waiter = Waiter::new(lane as u32, 1, false, Tick::from_nanos(step), waker, seat);
+                    known.push((lane, step, line.join(&mut rows[lane], waiter)));
+                }
+                _ => {}
+            }
+            assert_eq!(line.waiting(), known.len() as u64, "step {step}");
+            let oldest = known.first().map(|&(_, since, ticket)| (Tick::from_nanos(since), ticket));
+            assert_eq!(line.oldest(), oldest, "step {step}");
+            for (lane, row) in rows.iter().enumerate() {
+                let expected: Vec<u32> =
+                    known.iter().filter(|&&(of, ..)| of == lane).map(|&(.., ticket)| ticket).collect();
+                let seen: Vec<u32> =
+                    std::iter::successors(row.first(), |&ticket| line.behind(ticket)).collect();
+                assert_eq!((seen, row.last()), (expected.clone(), expected.last().copied()), "step {step}");
+            }
+        }
+    }
+}

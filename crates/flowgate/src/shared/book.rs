@@ -21,6 +21,7 @@ use super::{
     look::{Look, Standing},
     name,
     pass::Pass,
+    store::Swap,
 };
 use crate::{
     clock::{Clock, SystemClock},
@@ -87,6 +88,8 @@ pub(super) struct Lane {
     pub(super) is_under_way: bool,
     /// The store may know of somebody of ours here.
     pub(super) is_told: bool,
+    /// The version that our last swap without an answer is for: while it is kept, that swap may still be done.
+    pub(super) doubted: Option<u64>,
     /// Others were faster, twice or more: it waits a moment before it tries again.
     pub(super) is_resting: bool,
     pub(super) conflicts: u32,
@@ -107,6 +110,8 @@ pub(crate) struct Item {
     pub(crate) name: Arc<str>,
     pub(crate) stake: Stake,
     pub(crate) known: Option<(u64, Document)>,
+    /// A swap of this version may still be done.
+    pub(crate) doubted: Option<u64>,
 }
 
 impl Shared {
@@ -336,9 +341,17 @@ impl Book {
                     && declared.limits.rate().is_none()
                     && declared.opens <= store_time
             };
-            Some(Item { name, stake, known: lane.known.take().filter(is_timeless) })
+            let (known, doubted) = (lane.known.take().filter(is_timeless), lane.doubted);
+            Some(Item { name, stake, known, doubted })
         };
         names.into_iter().filter_map(item).collect()
+    }
+
+    /// What became of this swap is not known.
+    pub(crate) fn doubt(&mut self, swap: &Swap) {
+        if let Some(lane) = self.lanes.get_mut(swap.name.as_str()) {
+            lane.doubted = Some(swap.expected);
+        }
     }
 
     /// Somebody else was faster, so often in a row.

@@ -20,9 +20,12 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Whether something has to be swapped. Where an exit and an entry leave the document as it was, and it was not
-    /// asked for just now, too: others may have joined the line, and then the entry is not first.
+    /// asked for just now, too: others may have joined the line, and then the entry is not first. And where an earlier swap
+    /// without an answer may still be done: then what it says would be in place of what is true by now.
     pub(super) fn is_change(&self) -> bool {
-        self.before != self.after || (!self.is_loaded && self.turn.fates.contains(&Fate::Granted))
+        self.before != self.after
+            || (!self.is_loaded && self.turn.fates.contains(&Fate::Granted))
+            || self.item.doubted == Some(self.version)
     }
 
     pub(super) fn swap(&self) -> Option<Swap> {

@@ -66,6 +66,8 @@ pub(crate) struct Service {
     retry_at: Option<Tick>,
     /// The version of the limits that we know: nothing is swapped under others.
     limits: u64,
+    /// The version of the limits that our last swap of them without an answer is for: see [`Plan::is_change`].
+    doubted: Option<u64>,
     /// The store knew nothing of us where it should have: nobody starts before others have heard of it.
     has_forgotten: bool,
     alarms: Alarms,
@@ -86,6 +88,7 @@ impl Service {
             renew_at: Tick::ZERO,
             retry_at: None,
             limits: 0,
+            doubted: None,
             has_forgotten: false,
             alarms: Alarms::default(),
         };
@@ -185,9 +188,10 @@ impl Service {
         let plans = self.plan(items).await?;
         let swaps: Vec<Swap> = plans.iter().filter_map(Plan::swap).collect();
         let mut swapped = match swaps.is_empty() {
-            true => Vec::new(),
-            false => within(self.patience(), self.store.swap(&swaps, self.limits)).await?,
+            true => Ok(Vec::new()),
+            false => within(self.patience(), self.store.swap(&swaps, self.limits)).await,
         }
+        .inspect_err(|_| swaps.iter().for_each(|swap| self.shared.book().doubt(swap)))?
         .into_iter();
         self.recover();
         if lease.is_over() {
@@ -319,8 +323,7 @@ impl Service {
     /// The store knows us no more, so nothing of what we held is ours.
     async fn join_anew(&mut self) -> Result<(), StoreError> {
         // A lease that should last and is not there: what others hold may be forgotten as well.
-        let is_good = self.shared.book().lease.as_ref().is_some_and(|lease| !lease.is_over());
-        self.has_forgotten |= is_good;
+        self.has_forgotten |= self.shared.book().lease.as_ref().is_some_and(|lease| !lease.is_over());
         self.shared.book().lose();
         self.join().await
     }
@@ -350,23 +353,23 @@ impl Service {
             _ => None,
         };
         loop {
-            let names = [name::LIMITS.to_owned()];
-            let loaded = self.load(&names).await?;
+            let loaded = self.load(&[name::LIMITS.to_owned()]).await?;
             let seen = loaded.seen.into_iter().next().ok_or_else(short)?;
             let latest = seen.now.after(self.span);
             let left = age.and_then(|age| self.span.checked_sub(age));
-            let mut opens = left.map_or(Tick::ZERO, |left| seen.now.after(left));
             let is_missing = seen.version == 0 && self.limits > 0 && !self.store.sweeps_limits();
-            if self.has_forgotten || is_missing {
-                opens = latest;
-            }
+            let opens = match self.has_forgotten || is_missing {
+                true => latest,
+                false => left.map_or(Tick::ZERO, |left| seen.now.after(left)),
+            };
             let mut declared = Declared { at: seen.now, limits, opens };
             if seen.version > 0 {
                 self.learn(&seen)?;
                 let found = self.shared.book().declared;
                 // Later than that it says only if the store's clock was set back.
                 declared.opens = opens.max(found.opens).min(latest);
-                if (found.limits, found.opens) == (limits, declared.opens) && !self.has_forgotten {
+                let is_certain = !self.has_forgotten && self.doubted != Some(seen.version);
+                if (found.limits, found.opens) == (limits, declared.opens) && is_certain {
                     // Whoever set them may have been stopped before it could say so.
                     self.shared.book().look_at_all();
                     return within(self.patience(), self.store.call_all()).await;
@@ -383,7 +386,8 @@ impl Service {
                 rests_at: declared.opens,
                 woken: Vec::new(),
             };
-            if within(self.patience(), self.store.swap(&[swap], seen.version)).await? == [true] {
+            let swapped = within(self.patience(), self.store.swap(&[swap], seen.version)).await;
+            if swapped.inspect_err(|_| self.doubted = Some(seen.version))? == [true] {
                 (self.limits, self.has_forgotten) = (version, false);
                 self.shared.relimit(declared);
                 self.shared.book().look_at_all();
@@ -407,11 +411,10 @@ impl Service {
     fn fail(&mut self, error: &StoreError) {
         let pause = PAUSE + PAUSE.mul_f64((self.random)());
         self.retry_at = Some(self.now().after(pause));
-        {
-            let mut book = self.shared.book();
-            book.trouble = Some(error.to_string());
-            book.look_at_all();
-        }
+        let mut book = self.shared.book();
+        book.trouble = Some(error.to_string());
+        book.look_at_all();
+        drop(book);
         self.shared.turn_away();
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod cancel;
+mod crowd;
 mod ends;
 mod examples;
 mod kit;

@@ -11,6 +11,7 @@ mod entering;
 mod fleet;
 mod flight;
 mod kit;
+mod late;
 mod leases;
 mod limits;
 mod outage;
