@@ -34,7 +34,8 @@ use super::{
 /// The lock keeps two that start together from making the same table. Half of each page stays free, so that a document
 /// is changed where it stands. Plans are made once, as a rule before there is anything in the tables: so each lane is
 /// to be found by its name, one by one, and never by a look at all of them, which is cheaper only then. A swap that
-/// waited for another sees what that one left, whatever the database has for a default.
+/// waited for another sees what that one left, whatever the database has for a default. What was given up is to end soon, and
+/// its session with it, for each further try takes another; a server on a system that cannot tell goes without.
 const TABLES: &str = "
     BEGIN;
     SELECT pg_advisory_xact_lock(7164210293746516000);
@@ -54,6 +55,8 @@ const TABLES: &str = "
         PRIMARY KEY (gate, name)
     ) WITH (fillfactor = 50);
     COMMIT;
+    DO $$ BEGIN PERFORM set_config('client_connection_check_interval', '5s', false);
+        EXCEPTION WHEN invalid_parameter_value THEN NULL; END $$;
     SET search_path TO flowgate_shared;
     SET default_transaction_isolation TO 'read committed';
     SET jit TO off;

@@ -104,3 +104,24 @@ fn g8_limits_that_are_set_late_do_not_replace_those_that_were_set_after_them() {
         assert_eq!(one.limits(), before);
     });
 }
+
+// Seen to fail: without `client_connection_check_interval`, it waited for as long as the row was kept.
+#[test]
+fn s4_what_was_given_up_does_not_stay_in_the_server() {
+    let here = runtime();
+    let (store, keeper, watcher) = here.block_on(begin("given_up"));
+    let there = runtime();
+    let _gate = there.block_on(async {
+        let gate = start(&store, 60).await;
+        let held = gate.enter_key("k").await.unwrap();
+        keep(&keeper, "kk").await;
+        drop(held);
+        while count(&watcher, WAITS).await == 0 {}
+        gate
+    });
+    drop(there);
+    here.block_on(async {
+        let ends = async { while count(&watcher, WAITS).await > 0 {} };
+        timeout(PATIENCE, ends).await.expect("it ends while the row is still kept");
+    });
+}
