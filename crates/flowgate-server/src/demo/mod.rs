@@ -6,6 +6,7 @@
 //! - [`guarded`] is the work behind the gates.
 //! - [`asked`] reads requests, and [`answer`] writes the answers and errors.
 //! - [`figures`] and [`tally`] are what the page shows; [`control`] and [`load`] are its buttons.
+//!
 //! It has no login: the work it guards is a sleep.
 
 mod answer;

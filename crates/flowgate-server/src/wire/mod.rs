@@ -3,6 +3,7 @@
 //! Reading order:
 //! - [`Line`] is one connection, owned by the exchange that uses it and polled by nothing else.
 //! - [`sender`] is what goes out on it; [`head`] and [`chunks`] are what comes back.
+//!
 //! Bytes that could be read in two ways are rejected. The owners of idle lines decide how long to keep them.
 
 mod chunks;
