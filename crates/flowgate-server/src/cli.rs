@@ -45,13 +45,13 @@ const DEMO_HELP: &str = "\
 Paths:
   GET /               both gates, live
   GET /work           waits in line for a pass, then works for ?ms=100
-  GET /tenant/{key}   the same with a lane for each key, and never waits
+  GET /tenant/{key}   the same with a lane for each key; refuses instead of waiting
   GET /figures        what the page shows, as JSON
 
 Times are text like 250ms, 10s, 1m or 1h30m. An option overrides its environment variable.";
 
 const CHECK_HELP: &str = "\
-Exit status: 0 if all is well; 2 if something is wrong, and then every error is printed with its place.";
+Exit status: 0 if the configuration is valid; 2 if it is not, and then every error is printed with its place.";
 
 const RELOAD_HELP: &str = "\
 Limits change at once, for waiting requests too; requests under way go on. SIGHUP does the same.
@@ -105,7 +105,7 @@ pub(crate) enum Command {
     /// Create, list or revoke API tokens
     Token(TokenOptions),
 
-    /// Play a workload under limits before production does: waits, throughput, refusals, and a plot
+    /// Simulate a workload under limits: waits, throughput, refusals, and a plot
     #[command(after_help = SIMULATE_HELP)]
     Simulate(SimulateOptions),
 
@@ -208,7 +208,7 @@ pub(crate) struct CheckOptions {
     #[command(flatten)]
     pub(crate) config: ConfigOptions,
 
-    /// As JSON, for programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -243,7 +243,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "FLOWGATE_DEV", value_parser = BoolishValueParser::new())]
     pub(crate) dev: bool,
 
-    /// A token to accept beside those of the store
+    /// A token to accept in addition to those in the store
     #[arg(long, env = "FLOWGATE_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
 
@@ -266,7 +266,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "FLOWGATE_DELIVERIES", value_name = "N", default_value = "1000", value_parser = between::<1, 100_000>)]
     pub(crate) deliveries: u32,
 
-    /// How long after a crash this server's deliveries are made again, and its slots are free
+    /// How long after a crash until this server's deliveries are made again and its slots are freed
     #[arg(long, env = "FLOWGATE_LEASE", value_name = "TIME", default_value = "15s", value_parser = lease)]
     pub(crate) lease: Duration,
 }

@@ -1,6 +1,6 @@
 //! The binary `flowgate`.
 //!
-//! Owns the process: reads the command line, runs the command, and turns a failure into words and an exit code.
+//! Owns the process: reads the command line, runs the command, and turns a failure into a message and an exit code.
 
 mod api;
 mod cli;

@@ -130,7 +130,7 @@ impl Asked {
         match unknown {
             Some(name) if name != "qstash_token" => {
                 let known = known.join(", ");
-                Err(Problem::bad(format!("{name:?} is not known here; known are {known}")))
+                Err(Problem::bad(format!("{name:?} is not a known name; send one of {known}")))
             }
             _ => Ok(()),
         }

@@ -56,7 +56,7 @@ impl Doors {
             return Ok(named);
         }
         let text = format!(
-            "the token is of the namespace {:?} and cannot be used in {:?}",
+            "the token belongs to the namespace {:?} and cannot be used in {:?}",
             space.as_str(),
             named.as_str()
         );
@@ -75,7 +75,7 @@ fn token_space(desk: &Desk, request: &Request) -> Result<Space, Problem> {
     let refused = |text: &str| Problem::new(StatusCode::UNAUTHORIZED, text);
     let token = token.ok_or_else(|| refused("send the header Authorization: Bearer <token>"))?;
     let space = desk.secrets.accepts(&token);
-    space.ok_or_else(|| refused("the token is not one of this server; make one with `flowgate token create`"))
+    space.ok_or_else(|| refused("this server does not know the token; make one with `flowgate token create`"))
 }
 
 /// Lets a request through that asks about the whole server, if its token has no namespace.
@@ -83,7 +83,7 @@ pub(crate) async fn with_token(State(desk): State<Desk>, request: Request, next:
     match token_space(&desk, &request) {
         Ok(space) if space.is_root() => next.run(request).await,
         Ok(_) => {
-            let text = "this is about the whole server; use a token without a namespace";
+            let text = "this request concerns the whole server; use a token without a namespace";
             Problem::new(StatusCode::FORBIDDEN, text).into_response()
         }
         Err(problem) => problem.into_response(),

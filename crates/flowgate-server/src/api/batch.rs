@@ -101,7 +101,8 @@ pub(super) async fn batch(
 fn is_bounded(messages: usize, bytes: usize) -> Result<(), Problem> {
     if messages > MOST_MESSAGES || bytes > MOST_OF_A_REQUEST {
         return Err(Problem::bad(format!(
-            "up to here the batch makes {messages} messages of {bytes} bytes; send up to {MOST_MESSAGES} and {} MiB at once",
+            "up to this entry the batch has {messages} messages of {bytes} bytes; send up to {MOST_MESSAGES} and {} MiB \
+             at once",
             MOST_OF_A_REQUEST / 1024 / 1024
         )));
     }

@@ -216,7 +216,7 @@ async fn named(desk: &Desk, meant: &Letters, names: &[String]) -> Result<Page, P
     for id in names.iter().filter_map(|name| desk.numbers.read_dead(name)) {
         if letters.len() > MOST || bytes > MOST_NAMED {
             let text = format!(
-                "the letters that are named are more than {MOST}, or their bodies more than {} MiB; name fewer at once",
+                "more than {MOST} dead letters are named, or their bodies have more than {} MiB; name fewer at once",
                 MOST_NAMED / 1024 / 1024
             );
             return Err(Problem::bad(text));

@@ -121,7 +121,7 @@ pub(super) fn cursor(asked: &Asked) -> Result<Option<u64>, Problem> {
         let number = text.parse::<i64>().ok().and_then(|number| u64::try_from(number).ok());
         number.ok_or_else(|| {
             let text: String = text.chars().take(100).collect();
-            Problem::bad(format!("cursor is {text:?}; send the one of the page before"))
+            Problem::bad(format!("cursor is {text:?}; send the one from the previous page"))
         })
     };
     asked.one("cursor").map(read).transpose()

@@ -47,7 +47,7 @@ pub(super) async fn any(State(desk): State<Desk>, asked: Asked) -> Answer {
         })?,
     };
     if named.is_none() && !desk.space.is_root() && !matches!(subject, Subject::Key(_)) {
-        let text = "queues and numbers of tasks are of the whole server; use a token without a namespace, or a message id";
+        let text = "queues and task numbers belong to the whole server; use a token without a namespace, or a message id";
         return Err(Problem::new(StatusCode::FORBIDDEN, text));
     }
     tell(&desk, subject).await

@@ -176,7 +176,7 @@ pub(crate) fn pinned(asked: &Asked) -> Result<KeyChange, Problem> {
         return Err(Problem::bad("nothing to pin; send parallelism=<number>, rate=<number>, or both"));
     }
     if rate.is_none() && (period.is_some() || boolean(asked, "smooth")?.is_some()) {
-        return Err(Problem::bad("period and smooth say how a rate counts; send rate=<number> with them"));
+        return Err(Problem::bad("period and smooth describe a rate; send rate=<number> with them"));
     }
     let rate = match rate {
         Some(rate) => {

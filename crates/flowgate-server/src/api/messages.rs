@@ -64,7 +64,7 @@ pub(super) async fn logged(desk: &Desk, id: TaskId) -> Result<Vec<Entry>, Proble
 }
 
 pub(super) async fn cancel(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
-    let missing = || Problem::missing("message that could be cancelled", &name);
+    let missing = || Problem::missing("cancellable message", &name);
     let id = desk.numbers.read_message(&name).ok_or_else(missing)?;
     if cancel_named(&desk, vec![id]).await? == 0 {
         return Err(missing());

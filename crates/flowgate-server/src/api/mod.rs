@@ -3,9 +3,9 @@
 //! Reading order:
 //!
 //! - [`router`] maps paths to handlers. [`auth`] checks the token.
-//! - [`carried`] carries a change to its end when its client has gone.
+//! - [`carried`] completes a change even if its client has gone.
 //! - [`path`], [`asked`] and [`filter`] read the path and the query; [`sent`] reads the body.
-//! - [`reply`] is the answer when a request cannot be answered as it was meant.
+//! - [`reply`] is the answer to a request that cannot be fulfilled.
 //! - [`table`] has all paths; [`openapi`] and [`reference`] are made from it.
 //! - The rest is one file for each family of paths.
 //!

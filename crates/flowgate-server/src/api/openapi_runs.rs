@@ -31,12 +31,12 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "post",
         "/v2/trigger/{workflow}",
-        "Begin a run of the workflow at this URL. The body is its payload; settings are headers, as for a message.",
+        "Start a run of the workflow at this URL. The body is its payload; settings are headers, as for a message.",
         NONE,
         Body::Any,
         "RunName",
     ),
-    route("post", "/v2/batch/trigger", "Begin many runs.", NONE, Body::Json, "RunName[]"),
+    route("post", "/v2/batch/trigger", "Start many runs.", NONE, Body::Json, "RunName[]"),
     route("get", "/v2/workflows/runs/{id}", "The steps of a live run.", NONE, Body::None, "RawStep[]"),
     route(
         "delete",
@@ -49,9 +49,9 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "delete",
         "/v2/workflows/runs",
-        "Cancel many runs, by id or by filter; with neither all of them. `workflowUrl` is the beginning of a URL, \
-            unless workflowUrlExactMatch=true; `count` bounds how many, and without it 100 that a filter in the query \
-            means are cancelled. A name without a value is 400.",
+        "Cancel many runs, by id or by filter; with neither, all of them. `workflowUrl` is the beginning of a URL, unless \
+         workflowUrlExactMatch=true. `count` limits how many; without it, a filter in the query cancels up to 100. A \
+         filter without a value is 400.",
         &CANCEL_BY,
         Body::None,
         "Cancelled",
@@ -59,7 +59,7 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "get",
         "/v2/workflows/events",
-        "Runs with their steps, the newest first. `workflowUrl` is a whole URL, unless workflowUrlExactMatch=false.",
+        "Runs with their steps, newest first. `workflowUrl` is a whole URL, unless workflowUrlExactMatch=false.",
         LOG,
         Body::None,
         "Runs",
@@ -68,7 +68,7 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "post",
         "/v2/wait/{event}",
-        "A run waits for an event; for workflow clients.",
+        "Let a run wait for an event; for workflow clients.",
         NONE,
         Body::Json,
         "nothing",
@@ -76,7 +76,7 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "post",
         "/v2/notify/{event}",
-        "Tell every run that waits for this event.",
+        "Notify every run that waits for this event.",
         NONE,
         Body::Any,
         "Notified[]",
@@ -84,7 +84,7 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "post",
         "/v2/notify/{run}/{event}",
-        "Tell this run alone of the event, which it keeps if it does not wait yet.",
+        "Notify only this run; the event is kept if the run does not wait for it yet.",
         NONE,
         Body::Any,
         "Notified[]",
@@ -93,7 +93,7 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "post",
         "/v2/workflows/hooks/{user}/{run}/{event}",
-        "A webhook of a run: any method, and no token but its URL.",
+        "A webhook of a run: any method, and no token other than its URL.",
         NONE,
         Body::Any,
         "nothing",
@@ -101,7 +101,7 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "post",
         "/v2/workflows/dlq/resume",
-        "Failed runs go on as new ones, from the step that failed.",
+        "Resume failed runs as new ones, from the step that failed.",
         LETTER_FILTERS,
         Body::None,
         "RunsAgain",
@@ -109,7 +109,7 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "post",
         "/v2/workflows/dlq/restart",
-        "Failed runs begin again as new ones.",
+        "Restart failed runs as new ones.",
         LETTER_FILTERS,
         Body::None,
         "RunsAgain",
@@ -117,7 +117,7 @@ pub(super) const ROUTES: [Route; 16] = [
     route(
         "post",
         "/v2/workflows/dlq/callback/{id}",
-        "Tell the failure function of a run once more.",
+        "Call the failure function of a run again.",
         NONE,
         Body::None,
         "RunName",

@@ -6,9 +6,9 @@ const HEAD: &str = "\
 # The API
 
 What the server answers, at the address it prints. Every request needs `Authorization: Bearer <token>`, except webhooks and
-`GET /openapi.json`, which has this page for programs. Made by `cargo xtask docs`.
+`GET /openapi.json`, which is this page for programs. Made by `cargo xtask docs`.
 
-A mistake is answered by a 4xx with `{\"error\": \"…\"}`; then nothing has changed.
+An invalid request gets a 4xx with `{\"error\": \"…\"}`, and changes nothing.
 
 | request | what it does | query |
 |---|---|---|

@@ -67,8 +67,7 @@ impl From<StoreError> for Problem {
             StoreError::Option(error) => Problem::bad(error.to_string()),
             error => {
                 store_failed(&error);
-                let text =
-                    "the store failed or cannot be reached; try again (the server's own output says why)";
+                let text = "the store failed or cannot be reached; try again (the server's log says why)";
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, text)
             }
         }

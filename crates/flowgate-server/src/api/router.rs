@@ -145,7 +145,7 @@ pub(crate) fn open() -> Router<Desk> {
         .route("/v2/waiters/{*event}", get(wait::waiters))
         .route(DOCUMENT, get(openapi::read))
         .method_not_allowed_fallback(async || {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not have this method")
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not support this method")
         })
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
         .layer(DefaultBodyLimit::max(MOST_OF_A_BODY))

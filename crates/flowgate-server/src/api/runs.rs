@@ -77,11 +77,11 @@ pub(super) async fn planned(desk: &Desk, ask: Ask, sending: Sending) -> Result<P
     if sending.queue.is_some() {
         return Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
-            "a run is in no queue; send it without one",
+            "a run cannot go through a queue; send it without one",
         ));
     }
     if let Destination::Group(name) = &sending.destination {
-        let text = format!("a run is for a URL, and {name:?} is a URL group");
+        let text = format!("a run needs a URL, and {name:?} is a URL group");
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text));
     }
     Ok(desk.plan(ask, sending).await?)
@@ -203,7 +203,7 @@ struct Runs {
     cursor: Option<String>,
 }
 
-/// Runs with their steps, the newest first.
+/// Runs with their steps, newest first.
 pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
     let own = ["count", "cursor", "groupBy", "state", "workflowCreatedAt", "messageId", "order", "trimBody"];
     asked.only(&[&own[..], FILTERS].concat())?;
@@ -247,7 +247,7 @@ pub(super) async fn list(State(desk): State<Desk>, asked: Asked) -> Answer {
 fn cursor(text: &str) -> Result<String, Problem> {
     is_own_name(text).then(|| text.to_owned()).ok_or_else(|| {
         let text: String = text.chars().take(100).collect();
-        Problem::bad(format!("cursor is {text:?}; send the one of the page before"))
+        Problem::bad(format!("cursor is {text:?}; send the one from the previous page"))
     })
 }
 

@@ -98,7 +98,8 @@ pub(super) async fn rest(
             Err(name("the schedule", id).map_or_else(Problem::from, |id| Problem::missing("schedule", id)))
         }
         _ => {
-            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not have this method");
+            let problem =
+                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not support this method");
             Ok(([(ALLOW, "GET, POST, DELETE, PATCH")], problem).into_response())
         }
     }

@@ -24,7 +24,7 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let slow = |_| {
-            let text = format!("the body has not come within {PATIENCE:?}");
+            let text = format!("the body did not arrive within {PATIENCE:?}");
             Problem::new(StatusCode::REQUEST_TIMEOUT, text)
         };
         let read = timeout(PATIENCE, Bytes::from_request(request, state)).await.map_err(slow)?;

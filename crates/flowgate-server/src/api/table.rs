@@ -84,8 +84,8 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/publish/{destination}",
-        "Publish a message to a URL or a URL group. The destination follows the path as it is, its query included; how \
-            the message is delivered is said by headers.",
+        "Publish a message to a URL or a URL group. The destination follows the path as it is, including its query; \
+         headers say how the message is delivered.",
         NONE,
         Body::Any,
         "published",
@@ -102,7 +102,7 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "get",
         "/v2/messages/{id}",
-        "A message that waits, is under way, or was delivered a short while ago.",
+        "A message that waits, is under way, or was delivered recently.",
         NONE,
         Body::None,
         "Message",
@@ -111,8 +111,8 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "delete",
         "/v2/messages",
-        "Cancel many messages, by id or by filter; with neither all of them. `count` bounds how many, but for 100: \
-            that is what the JavaScript client sends for all that are meant. A name without a value is 400.",
+        "Cancel many messages, by id or by filter; with neither, all of them. `count` limits how many, except that 100 \
+         means no limit, because the JavaScript client sends it to mean all. A filter without a value is 400.",
         CANCEL_FILTERS,
         Body::None,
         "Cancelled",
@@ -120,8 +120,8 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "get",
         "/v2/flowControl",
-        "All flow-control keys; and `$`, which stands for the messages without a key, while such wait because all slots of \
-            the cluster-wide cap are taken.",
+        "All flow-control keys; and `$`, which stands for messages without a key, while some wait because all slots of \
+         the cluster-wide cap are taken.",
         &["search"],
         Body::None,
         "Key[]",
@@ -129,8 +129,8 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "get",
         "/v2/flowControl/{key}",
-        "One flow-control key: in flight, waiting, limits, window. `unread` is there where limits of it cannot be read, so \
-            that nothing of it starts.",
+        "One flow-control key: in flight, waiting, limits, window. `unread` is present if some of its limits cannot be \
+         read, so that none of its messages start.",
         NONE,
         Body::None,
         "Key",
@@ -138,7 +138,7 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/flowControl/{key}/pause",
-        "Pause a key: nothing of it starts.",
+        "Pause a key: none of its messages start.",
         NONE,
         Body::None,
         "nothing",
@@ -155,7 +155,7 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/flowControl/{key}/unpin",
-        "Unpin a key: the limits of the messages hold again.",
+        "Unpin a key: the limits of the messages apply again.",
         &["parallelism", "rate"],
         Body::None,
         "nothing",
@@ -171,8 +171,8 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/flowControl/{key}/mode",
-        "Choose whose limits govern what waits: the newest sent (latest), each message's own (own), or as for all keys \
-            (default).",
+        "Choose whose limits govern what waits: the newest sent (latest), each message's own (own), or the same as for \
+         all keys (default).",
         &["mode"],
         Body::None,
         "nothing",
@@ -180,38 +180,31 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "get",
         "/v2/globalParallelism",
-        "How many deliveries are under way in all.",
+        "How many deliveries are under way in total.",
         NONE,
         Body::None,
         "Global",
     ),
     route("get", "/v2/queues", "All queues.", NONE, Body::None, "Queue[]"),
-    route("post", "/v2/queues", "Make a queue, or change it.", NONE, Body::Json, "nothing"),
+    route("post", "/v2/queues", "Create a queue, or change it.", NONE, Body::Json, "nothing"),
     route("get", "/v2/queues/{name}", "One queue.", NONE, Body::None, "Queue"),
     route("delete", "/v2/queues/{name}", "Remove a queue.", NONE, Body::None, "nothing"),
     route(
         "post",
         "/v2/queues/{name}/pause",
-        "Pause a queue: nothing of it starts.",
+        "Pause a queue: none of its messages start.",
         NONE,
         Body::None,
         "nothing",
     ),
     route("post", "/v2/queues/{name}/resume", "Resume a queue.", NONE, Body::None, "nothing"),
-    route(
-        "get",
-        "/v2/events",
-        "What happened to messages, the newest first.",
-        LOG_FILTERS,
-        Body::None,
-        "Events",
-    ),
+    route("get", "/v2/events", "What happened to messages, newest first.", LOG_FILTERS, Body::None, "Events"),
     route("get", "/v2/logs", "The same under its newer name.", LOG_FILTERS, Body::None, "Events"),
     route(
         "get",
         "/v2/dlq",
-        "Dead letters, the newest first: messages, and those that ended runs of workflows (source=qstash or \
-            source=workflow for one kind alone).",
+        "Dead letters, newest first: messages, and those that ended workflow runs (source=qstash or source=workflow for \
+         only one kind).",
         LETTER_FILTERS,
         Body::None,
         "Letters",
@@ -219,7 +212,8 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "delete",
         "/v2/dlq",
-        "Delete many dead letters, by id or by filter; with neither all of them, page by page. A name without a value is 400.",
+        "Delete many dead letters, by id or by filter; with neither, all of them, page by page. A filter without a value \
+         is 400.",
         LETTER_FILTERS,
         Body::None,
         "Deleted",
@@ -229,7 +223,7 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/dlq/retry",
-        "Send many dead letters again, by id or by filter; those of runs are resumed or restarted instead.",
+        "Send many dead letters again, by id or by filter. (Those of runs are resumed or restarted instead.)",
         LETTER_FILTERS,
         Body::None,
         "SentAgain",
@@ -246,7 +240,7 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/schedules/{destination}",
-        "Make a schedule, or replace it. Needs the header Upstash-Cron.",
+        "Create a schedule, or replace it. Needs the header Upstash-Cron.",
         NONE,
         Body::Any,
         "ScheduleName",
@@ -256,7 +250,7 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "patch",
         "/v2/schedules/{id}/pause",
-        "Pause a schedule: it is not due any more.",
+        "Pause a schedule: it sends nothing until it is resumed.",
         NONE,
         Body::None,
         "nothing",
@@ -278,7 +272,7 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "post",
         "/v2/topics/{name}/endpoints",
-        "Add endpoints to a URL group, which is made if it does not exist.",
+        "Add endpoints to a URL group, which is created if it does not exist.",
         NONE,
         Body::Json,
         "nothing",

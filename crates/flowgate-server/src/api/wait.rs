@@ -103,7 +103,7 @@ pub(super) async fn hook(
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let is_fetched = !NOT_FETCHED.iter().any(|refused| method.as_str().eq_ignore_ascii_case(refused));
     let Some(host) = host.filter(|host| is_fetched && is_host(host)) else {
-        let text = "a webhook is called with the name of its host, without a user, and with any method but TRACE and TRACK";
+        let text = "send a valid Host, a URL without a user, and any method except TRACE and TRACK";
         return Err(Problem::bad(text));
     };
     // Each that passes it on may add what it got; the first is what was called.

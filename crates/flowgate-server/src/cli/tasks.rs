@@ -47,24 +47,24 @@ pub(crate) struct WorkerOptions {
     #[arg(long, value_name = "N")]
     max_claim_batch: Option<String>,
 
-    /// How many tasks it holds at most; 0: as many as processes and prefetch_buffer together [env:
+    /// How many tasks the worker holds at most; 0: as many as processes and prefetch_buffer together [env:
     /// FLOWGATE_WORKER_MAX_CLAIM_PER_WORKER] [default: 0]
     #[arg(long, value_name = "N")]
     max_claim_per_worker: Option<String>,
 
-    /// How long it may be silent before its tasks are given to others [env: FLOWGATE_WORKER_LEASE] [default: 15s]
+    /// How long the worker may be silent before its tasks go to other workers [env: FLOWGATE_WORKER_LEASE] [default: 15s]
     #[arg(long, value_name = "TIME")]
     lease: Option<String>,
 
-    /// How long running tasks may go on when it is told to stop [env: FLOWGATE_WORKER_DRAIN] [default: 30s]
+    /// How long running tasks may go on after the worker is asked to stop [env: FLOWGATE_WORKER_DRAIN] [default: 30s]
     #[arg(long, value_name = "TIME")]
     drain: Option<String>,
 
-    /// Its name, for people [env: FLOWGATE_WORKER_NAME] [default: the host's name]
+    /// The worker's name, as `explain` shows it [env: FLOWGATE_WORKER_NAME] [default: the host's name]
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
 
-    /// What runs the tasks
+    /// The program that runs the tasks, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -111,7 +111,7 @@ pub(crate) struct SendOptions {
     /// Which handler runs it
     pub(crate) kind: String,
 
-    /// What the handler gets, as JSON or any text; -: from standard input [default: null]
+    /// The body for the handler, as JSON or any text; `-` reads standard input [default: null]
     #[arg(allow_hyphen_values = true)]
     pub(crate) body: Option<String>,
 
@@ -143,7 +143,7 @@ pub(crate) struct SendOptions {
     #[arg(long, requires = "rate")]
     pub(crate) smooth: bool,
 
-    /// Lower starts first, within its queue
+    /// Its priority within its queue; lower starts first
     #[arg(long, value_name = "N", default_value = "0", allow_hyphen_values = true, value_parser = priority)]
     pub(crate) priority: i16,
 
@@ -155,7 +155,7 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) delay: Option<Duration>,
 
-    /// How long it may wait for its start; after that it never starts
+    /// How long it may wait; if it has not started by then, it never starts
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) good_until: Option<Duration>,
 
@@ -175,7 +175,7 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "ID")]
     pub(crate) dedupe: Option<String>,
 
-    /// How long, from when it was sent, no other task with that id is stored
+    /// How long no other task with that id is stored, counted from when this one was sent
     #[arg(long, value_name = "TIME", default_value = "1h", requires = "dedupe", value_parser = time)]
     pub(crate) dedupe_window: Duration,
 
@@ -183,11 +183,11 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) keep: Option<Duration>,
 
-    /// Wait for the end and print the result, which is kept for an hour unless --keep says otherwise
+    /// Wait until the task has ended and print its result, which is kept for an hour unless --keep says otherwise
     #[arg(long)]
     pub(crate) wait: bool,
 
-    /// As JSON, for programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -201,7 +201,7 @@ pub(crate) struct QueuesOptions {
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 
-    /// As JSON, for programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -210,9 +210,9 @@ pub(crate) struct QueuesOptions {
 pub(crate) enum QueueChange {
     /// Change the caps that all workers obey, at once
     Set(SetOptions),
-    /// Start nothing more from a queue; what workers have at hand under soft caps (prefetch_buffer) goes back to its line
+    /// Pause a queue: nothing more starts; tasks claimed ahead (prefetch_buffer) go back to their line
     Pause(NamedQueue),
-    /// End a pause
+    /// Resume a queue
     Resume(NamedQueue),
 }
 
@@ -272,7 +272,7 @@ pub(crate) struct TasksOptions {
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 
-    /// The number of one task [default: those that run, that wait, and that will not run again]
+    /// The number of one task [default: all that run, wait or are dead]
     pub(crate) id: Option<i64>,
 
     /// Only those of this queue
@@ -283,11 +283,11 @@ pub(crate) struct TasksOptions {
     #[arg(long, value_name = "KEY", conflicts_with_all = ["id", "queue"])]
     pub(crate) key: Option<String>,
 
-    /// How many of each kind
+    /// How many to show of each kind
     #[arg(long, value_name = "N", default_value = "20", value_parser = whole::<1>)]
     pub(crate) most: u32,
 
-    /// As JSON, for programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -300,9 +300,9 @@ pub(crate) struct TaskOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TaskChange {
-    /// Keep a task from starting, or stop it
+    /// Cancel a task: it does not start, or is stopped
     Cancel(NumberedTask),
-    /// Send a task that failed, expired or was cancelled back to its line, as new
+    /// Put a failed, expired or cancelled task back into its line, as new
     Retry(NumberedTask),
 }
 
@@ -323,13 +323,13 @@ pub(crate) struct KeyOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum KeyChange {
-    /// Start nothing more of a key
+    /// Pause a key: none of its tasks start
     Pause(NamedKey),
-    /// End a pause
+    /// Resume a key
     Resume(NamedKey),
-    /// Give a key limits that override all that were sent
+    /// Pin limits for a key: they override those its tasks were sent with
     Pin(PinOptions),
-    /// Let the limits that were sent apply again
+    /// Unpin a key: the limits its tasks were sent with apply again
     Unpin(NamedKey),
     /// Choose whose limits govern what waits: the newest sent, or each task's own
     Latest {
@@ -361,9 +361,9 @@ impl Latest {
     /// What holds from now on.
     pub(crate) fn told(self) -> &'static str {
         match self {
-            Latest::On => "is governed by the newest limits sent",
-            Latest::Off => "has each wait under its own limits",
-            Latest::Default => "is governed as all other keys are",
+            Latest::On => "follows the newest limits sent",
+            Latest::Off => "lets each follow its own limits",
+            Latest::Default => "follows the rule for all keys",
         }
     }
 }
@@ -404,11 +404,11 @@ pub(crate) struct ExplainOptions {
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 
-    /// The number of a task, the id of a message, or key:NAME, or queue:NAME
+    /// A task's number, a message's id, key:NAME or queue:NAME
     #[arg(value_name = "TASK|MESSAGE|key:NAME|queue:NAME")]
     pub(crate) what: String,
 
-    /// As JSON, for programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -58,7 +58,7 @@ fn errors_as_json(errors: &ConfigErrors) -> serde_json::Value {
 fn text(effective: &Effective) -> String {
     let mut text = match &effective.file {
         Some(file) => format!("{file}: all is well\n\n"),
-        None => "no flowgate.toml here, and none named: the defaults hold\n\n".to_owned(),
+        None => "no flowgate.toml here, and none given: the defaults apply\n\n".to_owned(),
     };
     let mode = effective.server.flow_control_mode.map(|mode| format!("; keys are {mode} unless they differ"));
     text += &format!("server   listens on {}{}\n", effective.server.listen, mode.unwrap_or_default());

@@ -46,7 +46,7 @@ pub(crate) enum Failure {
     #[error("{address}: {error}")]
     Open { address: String, error: StoreError },
 
-    #[error("{0}: there is no such file; change to its folder, or name it with --store or FLOWGATE_STORE")]
+    #[error("{0}: no such file; change to its folder, or name it with --store or FLOWGATE_STORE")]
     NoStore(String),
 
     #[error(transparent)]
@@ -63,13 +63,14 @@ pub(crate) enum Failure {
     Interrupted(Stop),
 
     #[error(
-        "queue `{name}` is unknown; there are: {}; a new one is a [[queue]] of the configuration, or `flowgate queues set {}`",
+        "queue `{name}` is unknown; known queues: {}; to create it, add a [[queue]] to the configuration or run `flowgate \
+         queues set {}`",
         known.join(", "),
         quoted(name)
     )]
     UnknownQueue { name: String, known: Vec<String> },
 
-    #[error("no {0} is known here")]
+    #[error("no {0} in this store; to use another one, set --store or FLOWGATE_STORE")]
     Unknown(String),
 
     #[error("{0}")]

@@ -13,8 +13,8 @@ use crate::cli::{KeyChange, KeyOptions, Latest, NamedKey, PinOptions};
 pub(crate) fn key(options: KeyOptions) -> Result<(), Failure> {
     match options.change {
         KeyChange::Pause(key) => change(key, Change::Pause, "is paused"),
-        KeyChange::Resume(key) => change(key, Change::Resume, "goes on"),
-        KeyChange::Unpin(key) => change(key, Change::Unpin, "has the limits that were sent"),
+        KeyChange::Resume(key) => change(key, Change::Resume, "is resumed"),
+        KeyChange::Unpin(key) => change(key, Change::Unpin, "has the limits its tasks were sent with"),
         KeyChange::Latest { named, mode } => {
             let rule = match mode {
                 Latest::On => Change::Latest(true),

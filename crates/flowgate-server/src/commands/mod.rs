@@ -1,4 +1,4 @@
-//! What the command line can be asked to do: one file for each command.
+//! The commands of the command line: one file for each.
 //!
 //! A command takes its options, loads the configuration, and does the rest elsewhere.
 

@@ -118,6 +118,6 @@ fn pause(options: NamedQueue, is_paused: bool) -> Result<(), Failure> {
         if !store.pause_queue(name.clone(), is_paused).await? {
             return Err(Failure::Unknown(format!("queue `{name}`")));
         }
-        print(&format!("queue `{name}` {}\n", if is_paused { "is paused" } else { "goes on" }))
+        print(&format!("queue `{name}` {}\n", if is_paused { "is paused" } else { "is resumed" }))
     })
 }

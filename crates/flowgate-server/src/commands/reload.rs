@@ -15,7 +15,7 @@ use crate::{cli::ReloadOptions, gateway::RELOAD, office::DEV_TOKEN};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// More than a reload has to say; whatever else listens there may say more.
 const LONGEST: u64 = 1 << 20;
-const NO_TOKEN: &str = "the server wants a token: give one with --token or QSTASH_TOKEN; SIGHUP needs none";
+const NO_TOKEN: &str = "the server requires a token: set --token or QSTASH_TOKEN; SIGHUP needs none";
 
 /// Asks the server at the configured address to reload, and prints what came of it.
 pub(crate) fn reload(options: &ReloadOptions) -> Result<(), Failure> {
@@ -29,7 +29,7 @@ pub(crate) fn reload(options: &ReloadOptions) -> Result<(), Failure> {
         (Some("401"), _) => Err(Failure::NotReloaded(NO_TOKEN.to_owned())),
         (Some("200"), Some(said)) => print(&format!("{said}\n")),
         (_, Some(said)) => Err(Failure::NotReloaded(said.to_owned())),
-        (_, None) => Err(Failure::NotReloaded(format!("what listens on {address} has no gateway to reload"))),
+        (_, None) => Err(Failure::NotReloaded(format!("the server on {address} has no gateway to reload"))),
     }
 }
 

@@ -31,7 +31,7 @@ const MOST_HOPS: u64 = 32;
 /// Each is looked at for each reload and shown by `check`; a file with more is made by a program, and that one is wrong.
 const MOST_ROUTES: usize = 10_000;
 const NETWORKS: &str = "a list of networks, like [\"10.0.0.0/8\", \"::1\"]";
-const ROUTES: &str = "tables, each below a [[gateway.route]] with two brackets on either side";
+const ROUTES: &str = "tables, each under a heading [[gateway.route]], in double brackets";
 
 /// The section `[gateway]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,9 +170,7 @@ pub(super) fn file(entry: &Entry<'_>) -> Read<PathBuf> {
     };
     match File::open(&path) {
         Ok(_) => Ok(path),
-        Err(error) => {
-            Err(entry.wrong(format!("a file that can be read, unlike {}: {error}", path.display())))
-        }
+        Err(error) => Err(entry.wrong(format!("a readable file, which {} is not: {error}", path.display()))),
     }
 }
 
@@ -191,7 +189,8 @@ impl Clients {
         let hops = fields.optional("proxy_hops", |entry| entry.integer(1..=MOST_HOPS));
         match (trusted?, hops?) {
             (Some(_), Some(_)) => {
-                Err(fields.misplaced("proxy_hops", "does not go with `trusted_proxies`: drop one of them"))
+                Err(fields
+                    .misplaced("proxy_hops", "cannot be combined with `trusted_proxies`: drop one of them"))
             }
             (Some(networks), None) => Ok(Clients::Trusted(networks)),
             (None, Some(hops)) => {
@@ -214,8 +213,10 @@ impl Unlisted {
             fields.optional("unlisted", |entry| entry.choice(&[("pass", true), ("not-found", false)]))?;
         let upstreams = upstreams.as_ref().map_err(|told| *told)?;
         match (passes, upstreams) {
-            (Some(true), None) => Err(fields
-                .misplaced("unlisted", "is \"pass\" with nowhere to pass to: set `upstreams` beside it")),
+            (Some(true), None) => Err(fields.misplaced(
+                "unlisted",
+                "is \"pass\", but there is nowhere to pass requests to: set `upstreams`",
+            )),
             (Some(false), _) | (None, None) => Ok(Unlisted::NotFound),
             (Some(true) | None, Some(upstreams)) => {
                 Ok(Unlisted::Pass(Forward::by_default(upstreams.clone())))

@@ -59,7 +59,7 @@ fn slip(name: &str) -> Option<Problem> {
     let rest = name[variable(section, "").len()..].to_lowercase();
     if !section.path.is_empty() && section.names().any(|option| option == rest) {
         let field = format!("{}.{rest}", section.path);
-        let why = "is a list or a table, which a variable cannot say: write it in the file".to_owned();
+        let why = "is a list or a table, which a variable cannot hold: set it in the file".to_owned();
         return Some(Problem::Misplaced { field, why });
     }
     let flags = OF_FLAGS.into_iter().filter(|_| section.path.is_empty());

@@ -103,7 +103,7 @@ pub(super) fn own(entry: &Entry<'_>, key: Option<&KeyFrom>) -> Read<Arc<str>> {
 
 /// A key as a request can bring it.
 fn key_text(entry: &Entry<'_>) -> Read<Arc<str>> {
-    const KEY: &str = "a text of one line, up to 1024 bytes";
+    const KEY: &str = "one line of text, up to 1024 bytes";
     let key = entry.text(KEY)?;
     if key.len() > LONGEST_KEY || key.chars().any(char::is_control) {
         Err(entry.wrong(KEY))

@@ -50,7 +50,7 @@ pub(crate) struct RouteLimit {
     pub(crate) release: ReleaseAt,
     /// Whether responses carry `Concurrency-*` and rate limit headers.
     pub(crate) headers: bool,
-    /// What a refused request is told.
+    /// The response to a refused request.
     pub(crate) refusal: Answer,
     pub(super) sealed: Seal,
 }

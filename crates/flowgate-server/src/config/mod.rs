@@ -2,16 +2,15 @@
 //!
 //! Reading order:
 //!
-//! - [`Config`] has the sections; [`Server`], [`Gateway`], [`Route`] and [`RouteLimit`] are what they say.
+//! - [`Config`] has the sections; [`Server`], [`Gateway`], [`Route`] and [`RouteLimit`] are their contents.
 //! - [`Sources`] finds the file, and the environment and flags that overrule it.
 //! - [`options`] declares every option once.
-//! - [`read`] walks the file by these declarations, and collects what is wrong.
+//! - [`read`] reads the file by these declarations, and collects the errors.
 //!
-//! A built configuration has been checked, alone and together; nothing behind it checks again.
+//! A built configuration has been checked, each option and their combinations; no later code checks it again.
 //!
 //! A new section: its options in [`options`], a file with its checked type and how it is read, and a field of
-//! [`Config`]. The reference page, the variables of the environment and the suggestions for slips come by
-//! themselves.
+//! [`Config`]. The reference page, the environment variables and the suggestions for typos follow automatically.
 
 #[cfg(test)]
 mod declared;

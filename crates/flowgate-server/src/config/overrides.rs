@@ -14,7 +14,7 @@ use super::{
     read::{Entry, Fields, Read},
 };
 
-const OVERRIDES: &str = "tables, each below a [[gateway.route.override]] with two brackets on either side";
+const OVERRIDES: &str = "tables, each under a heading [[gateway.route.override]], in double brackets";
 
 /// Other limits for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]

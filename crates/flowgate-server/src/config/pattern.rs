@@ -105,13 +105,13 @@ impl FromStr for PathPattern {
         let segments = inner.split('/').map(segment).collect::<Result<Vec<_>, _>>()?;
         let pattern = PathPattern { segments };
         if pattern.segments.iter().rev().skip(1).any(|segment| matches!(segment, Segment::Rest(_))) {
-            return wrong("a path with nothing behind `{*…}`, which takes all that is left");
+            return wrong("a path with nothing after `{*…}`, which matches everything that is left");
         }
         let names: Vec<_> = pattern.params().collect();
         for (at, name) in names.iter().enumerate() {
             if names[..at].contains(name) {
                 return Err(PatternError(format!(
-                    "a path in which each parameter has a name of its own, unlike `{name}`"
+                    "a path in which each parameter has a different name, unlike `{name}`"
                 )));
             }
         }
@@ -146,8 +146,8 @@ fn segment(text: &str) -> Result<Segment, PatternError> {
     }
     if !text.match_indices('%').all(|(at, _)| is_normal(&text[at + 1..])) {
         return wrong(
-            "a path in its normal form: what is percent-encoded has two digits in capitals, like %2F, and is no letter or \
-             digit and none of -._~",
+            "a path in its normal form: percent-encoding has two uppercase hex digits, like %2F, and does not encode \
+             letters, digits or -._~",
         );
     }
     Ok(Segment::Literal(text.to_owned()))

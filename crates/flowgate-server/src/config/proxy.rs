@@ -21,7 +21,8 @@ pub(crate) struct Proxy {
 /// What is wrong with the text of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a URL like http://10.0.0.1:3128, with a user and a password if the proxy wants them: http://user:password@10.0.0.1:3128"
+    "a URL like http://10.0.0.1:3128, with a user and a password if the proxy requires them: \
+     http://user:password@10.0.0.1:3128"
 )]
 pub(crate) struct ProxyError;
 

@@ -92,13 +92,15 @@ pub(super) fn apart(routes: Vec<Read<(Fields<'_>, Route)>>) -> Read<Vec<Route>> 
             }
         };
         if let Some(&other) = names.get(&route.name) {
-            let accepted = format!("a name of its own; {} has it", kept[other].0);
+            let accepted = format!("a unique name; {} has this one", kept[other].0);
             all = Err(fields.wrong("name", format!("{:?}", route.name), accepted));
         }
         let place = places.entry((route.host.clone(), route.path.shape())).or_default();
         if let Some(&other) = place.iter().find(|other| kept[**other].1.methods.overlaps(&route.methods)) {
-            let why =
-                format!("matches what {} matches: change `host`, `path` or `methods` of one", kept[other].0);
+            let why = format!(
+                "matches the same requests as {}: change `host`, `path` or `methods` of one of them",
+                kept[other].0
+            );
             all = Err(fields.misplaced("path", why));
         }
         place.push(kept.len());

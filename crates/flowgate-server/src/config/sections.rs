@@ -41,11 +41,11 @@ fn clash(taken: SocketAddr, wanted: SocketAddr) -> Option<&'static str> {
     if taken.port() != wanted.port() || taken.port() == 0 {
         None
     } else if one == other {
-        Some("an address of its own: `server.listen` has this one")
+        Some("an address of its own; `server.listen` uses this one")
     } else if has_all(one, other) {
-        Some("another port: `server.listen` has this one on every address")
+        Some("another port; `server.listen` uses this one on every address")
     } else if has_all(other, one) {
-        Some("another port: this is every address, and `server.listen` has one of them with this port")
+        Some("another port; this is every address, and `server.listen` uses this port on one of them")
     } else {
         None
     }

@@ -17,7 +17,7 @@ pub(crate) const MOST: u32 = 1_000_000_000;
 pub(crate) const LAST_PRIORITY: u32 = 1_000_000;
 const MOST_AHEAD: u32 = 100_000;
 const MOST_QUEUES: usize = 10_000;
-const QUEUES: &str = "tables, each below a [[queue]] with two brackets on either side";
+const QUEUES: &str = "tables, each under a heading [[queue]], in double brackets";
 
 /// The section `[tasks]`; it is there with its defaults even if the file has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,16 +67,15 @@ impl Tasks {
         let prefetch = match (NonZeroU32::new(buffer), lease) {
             (Some(_), _) if cap.is_some() => {
                 let why = format!(
-                    "does not go with `prefetch_buffer` = {buffer}: a cap over all workers counts what is claimed, so \
-                        nothing can \
-                     be claimed ahead; drop one of them"
+                    "cannot be combined with `prefetch_buffer` = {buffer}: a cap over all workers counts claimed tasks, \
+                     so nothing can be claimed ahead; drop one of them"
                 );
                 return Err(fields.misplaced("cluster_wide_cap", why));
             }
             (Some(buffer), Some(millis)) => Some(Prefetch { buffer, lease: Duration::from_millis(millis) }),
             (Some(buffer), None) => {
                 let why = format!(
-                    "is {buffer} without `claim_lease_ms`: say how long a task that was claimed ahead may wait, like 5000"
+                    "is {buffer} without `claim_lease_ms`: set how long a task that was claimed ahead may wait, like 5000"
                 );
                 return Err(fields.misplaced("prefetch_buffer", why));
             }
@@ -128,7 +127,7 @@ impl Queue {
         let name = fields.read("name", |entry| {
             let name = queue_name(entry)?;
             if name == SERVER_QUEUE {
-                return Err(entry.wrong("another name: that queue is of `flowgate serve`"));
+                return Err(entry.wrong("another name, because that queue belongs to `flowgate serve`"));
             }
             if before.iter().any(|queue| queue.name == name) {
                 return Err(entry.wrong("each name once"));

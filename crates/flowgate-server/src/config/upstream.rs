@@ -54,10 +54,14 @@ impl FromStr for Upstream {
         let scheme = uri.scheme().ok_or(FORM)?;
         let is_http2 = scheme.as_str() == "h2c";
         if *scheme != Scheme::HTTP && !is_http2 {
-            return Err(UpstreamError("an http:// or h2c:// URL: upstreams are spoken to in plain HTTP"));
+            return Err(UpstreamError(
+                "an http:// or h2c:// URL, because upstreams are called over plain HTTP",
+            ));
         }
         if uri.path() != "/" || uri.query().is_some() || text.contains('#') {
-            return Err(UpstreamError("a URL without a path: the path of the request is sent on as it is"));
+            return Err(UpstreamError(
+                "a URL without a path, because the path of the request is sent on unchanged",
+            ));
         }
         let authority = uri.authority().ok_or(FORM)?.clone();
         if authority.as_str().contains('@') {

@@ -12,7 +12,8 @@ use super::{
 };
 
 const MOST_PROCESSES: u32 = 10_000;
-const NAMES: &str = "a list of names, like [\"stripe\", \"email\"], or one text with commas between them";
+const NAMES: &str =
+    "a list of names, like [\"stripe\", \"email\"], or one text with the names separated by commas";
 
 /// The section `[worker]`; it is there with its defaults even if the file has none.
 #[derive(Clone, Debug, PartialEq, Eq)]

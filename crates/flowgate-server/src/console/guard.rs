@@ -98,7 +98,7 @@ pub(super) async fn open(
                 `flowgate token create` without --namespace makes one for it";
             return Err(Problem::new(StatusCode::FORBIDDEN, text));
         }
-        let text = "this is not a token of this server; `flowgate token create` makes one";
+        let text = "this server does not know this token; `flowgate token create` makes one";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, text));
     };
     // Over TLS, by whatever stands before this server, the cookie stays with TLS.

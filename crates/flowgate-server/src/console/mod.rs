@@ -4,12 +4,12 @@
 //!
 //! - [`router`] maps paths to handlers. [`assets`] is the page, which is in the binary.
 //! - [`session`] is who is logged in, and [`guard`] who may do what.
-//! - [`hub`] looks at the store once for all who watch, and [`live`] tells each page its part. [`sample`] is
-//!   one look, [`busiest`] finds the busiest keys.
-//! - [`keys`], [`queues`] and [`gates`] are what the API has no paths for.
+//! - [`hub`] queries the store once for everybody who watches, and [`live`] sends each page its part. [`sample`] is
+//!   one query, [`busiest`] finds the busiest keys.
+//! - [`keys`], [`queues`] and [`gates`] serve what the API has no paths for.
 //!
-//! Everything else the page asks of the API itself, mounted a second time behind the session. Nothing here
-//! decides about a limit.
+//! For everything else the page uses the API itself, mounted a second time behind the session. Nothing here decides
+//! about a limit.
 
 mod assets;
 mod busiest;

@@ -4,13 +4,13 @@
 //!
 //! - [`handler`] is what a worker runs for each message.
 //! - [`request`] writes the request, and [`sign`] signs it.
-//! - [`egress`] sends it, by the [`road`] there is: to plain endpoints by hand ([`plain`], on connections
-//!   that [`lines`] keeps), to others by hyper. [`resolver`] and [`trust`] say whom to connect to and whose
-//!   certificates are believed.
-//! - [`verdict`] says what the answer means and when to try again.
-//! - [`callback`] tells others.
-//! - [`in_order`] keeps the messages of a queue one after the other.
-//! - [`run`] does what is different for the messages of a workflow's run.
+//! - [`egress`] sends it by the available [`road`]: to plain endpoints with hand-written code ([`plain`], on
+//!   connections that [`lines`] keeps), to others with hyper. [`resolver`] and [`trust`] decide which address to
+//!   connect to and which certificates to trust.
+//! - [`verdict`] decides what the answer means and when to retry.
+//! - [`callback`] sends callbacks.
+//! - [`in_order`] delivers the messages of a queue one after the other.
+//! - [`run`] handles what is different for the messages of a workflow run.
 
 mod callback;
 mod egress;

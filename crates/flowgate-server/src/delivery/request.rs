@@ -114,7 +114,7 @@ pub(super) fn request(message: &Message, said: &Said<'_>) -> Result<Written, htt
     Ok(Written { request, lines })
 }
 
-/// Whether this is the value of a header: text of one line. Plain letters are known at a glance, the others are asked about.
+/// Whether this is the value of a header: one line of text. Plain letters are known at a glance, the others are asked about.
 fn is_value(value: &str) -> Result<(), http::Error> {
     // To the end in any case: so many bytes are looked at in one step.
     let is_text = |byte: u8| (byte == b'\t') | (32..127).contains(&byte);

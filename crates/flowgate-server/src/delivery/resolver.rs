@@ -48,7 +48,7 @@ impl Service<Name> for Resolver {
 fn denied() -> io::Error {
     io::Error::new(
         io::ErrorKind::PermissionDenied,
-        "its address is private, and this server delivers to none of those",
+        "its address is private, and this server does not deliver to private addresses",
     )
 }
 

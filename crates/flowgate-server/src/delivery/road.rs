@@ -75,7 +75,7 @@ impl Service<Uri> for Road {
         };
         let name = proxy.to_string();
         let failed = move |error: &dyn std::error::Error| {
-            io::Error::other(format!("by the proxy {name}: {}", causes(error)))
+            io::Error::other(format!("through the proxy {name}: {}", causes(error)))
         };
         if to.scheme() == Some(&Scheme::HTTPS) {
             let made = timeout(CONNECT, tunnel.call(to));

@@ -23,7 +23,7 @@ use crate::{
 
 const NO_WORKFLOW: &str = "detected a non-workflow destination for trigger/invoke. make sure you are sending the \
     request to the correct endpoint";
-const TOO_LARGE: &str = "the answer to the call has 4 MiB or more, and less is taken";
+const TOO_LARGE: &str = "the answer to the call has 4 MiB or more, which is too large";
 const OLD_CLIENT: &str = "trigger rest api is only usable with sdk versions after v1.0.0 major version";
 /// Said by this server to itself: the run was begun over REST.
 pub(crate) const BY_REST: &str = "Flowgate_TriggeredByRest";

@@ -72,13 +72,15 @@ impl Problem {
             Problem::Input { field, value, accepted } => {
                 format!("`{field}` is {value}; accepted: {accepted}")
             }
-            Problem::Foreign => "only the demo's own page may change a gate; outside of a browser send the \
-                                 header `X-Flowgate: console`"
-                .to_owned(),
-            Problem::Unknown => {
-                "there is /, /figures, /events, /work?ms=500 and /tenant/{key}?ms=500".to_owned()
+            Problem::Foreign => {
+                "only the demo's own page may change a gate; outside a browser, send the header \
+                `X-Flowgate: console`"
+                    .to_owned()
             }
-            Problem::Method => "what shows something is for GET; /gate/… and /load are for POST".to_owned(),
+            Problem::Unknown => {
+                "available paths: /, /figures, /events, /work?ms=500 and /tenant/{key}?ms=500".to_owned()
+            }
+            Problem::Method => "use GET to look, and POST for /gate/… and /load".to_owned(),
         }
     }
 

@@ -4,10 +4,9 @@
 //!
 //! - [`serve`] starts and stops it. [`app`] has the gates, and [`routes`] maps paths to handlers.
 //! - [`guarded`] is the work behind the gates.
-//! - [`asked`] is what requests may say, and [`answer`] what they are told instead.
+//! - [`asked`] reads requests, and [`answer`] writes the answers and errors.
 //! - [`figures`] and [`tally`] are what the page shows; [`control`] and [`load`] are its buttons.
-//!
-//! It has no login: what it guards is a nap.
+//! It has no login: the work it guards is a sleep.
 
 mod answer;
 mod app;

@@ -45,7 +45,7 @@ async fn run(app: Arc<App>, address: SocketAddr) -> Result<(), Failure> {
     }
 
     say(&format!(
-        "stopping: no newcomers, and {DRAIN:?} for what is under way (a second signal ends it now)"
+        "stopping: nothing new is accepted, and work under way has {DRAIN:?} to finish (a second signal stops at once)"
     ));
     tokio::select! {
         drained = app.close(DRAIN) => say(&farewell(DRAIN, &drained)),

@@ -68,15 +68,14 @@ impl<'r> Asked<'r> {
             return Err(Fault::Tunnel);
         }
         if !head.has_known_form() {
-            return Err(Fault::Request("The target is no path and no URL of HTTP."));
+            return Err(Fault::Request("The request target is neither a path nor an HTTP URL."));
         }
         // A header that nobody could read is not accepted, also where the target says the same.
         let named = host_of(head)?;
         let host = match head.authority() {
             // Whoever names a host in the target means that one (RFC 9112, 3.2.2).
-            Some(authority) => {
-                without_port(authority.as_bytes()).ok_or(Fault::Request("The target has no plain host."))?
-            }
+            Some(authority) => without_port(authority.as_bytes())
+                .ok_or(Fault::Request("The request target has no valid host."))?,
             None => named,
         };
         let is_upper = host.iter().any(u8::is_ascii_uppercase);
@@ -89,8 +88,10 @@ impl<'r> Asked<'r> {
 fn host_of(head: &impl Head) -> Result<&[u8], Fault> {
     let mut hosts = head.values(&header::HOST);
     match (hosts.next(), hosts.next()) {
-        (Some(host), None) => without_port(host).ok_or(Fault::Request("The header Host is not a host.")),
-        (Some(_), Some(_)) => Err(Fault::Request("The header Host is there more than once.")),
+        (Some(host), None) => {
+            without_port(host).ok_or(Fault::Request("The header Host is not a valid host."))
+        }
+        (Some(_), Some(_)) => Err(Fault::Request("The header Host appears more than once.")),
         (None, _) if head.version() < Version::HTTP_11 => Ok(b""),
         // There the target says it.
         (None, _) if head.version() > Version::HTTP_11 && head.authority().is_some() => Ok(b""),

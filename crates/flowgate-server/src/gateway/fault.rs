@@ -45,13 +45,13 @@ impl Fault {
                 StatusCode::METHOD_NOT_ALLOWED,
                 "PLATFORM.METHOD_NOT_ALLOWED",
                 "Method not allowed.",
-                "This gateway makes no tunnels.",
+                "This gateway does not open tunnels (CONNECT).",
             ),
             Fault::Coding => (
                 StatusCode::NOT_IMPLEMENTED,
                 "PLATFORM.NOT_IMPLEMENTED",
                 "Not implemented.",
-                "The header Transfer-Encoding may say chunked, once, and nothing else.",
+                "The header Transfer-Encoding must be `chunked`, given once.",
             ),
             Fault::Stalled => (
                 StatusCode::REQUEST_TIMEOUT,
@@ -69,7 +69,7 @@ impl Fault {
                 StatusCode::BAD_GATEWAY,
                 "PLATFORM.UPSTREAM_UNREACHABLE",
                 "Upstream unreachable.",
-                "The upstream takes no connection.",
+                "The upstream does not accept connections.",
             ),
             Fault::Broken => (
                 StatusCode::BAD_GATEWAY,
@@ -81,7 +81,7 @@ impl Fault {
                 StatusCode::GATEWAY_TIMEOUT,
                 "PLATFORM.UPSTREAM_TIMEOUT",
                 "Upstream timeout.",
-                "The upstream took no connection in time.",
+                "The upstream did not accept a connection in time.",
             ),
             Fault::Late => (
                 StatusCode::GATEWAY_TIMEOUT,

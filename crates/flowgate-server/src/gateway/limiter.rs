@@ -222,8 +222,8 @@ impl Source {
 }
 
 const NO_KEY: &str = "The header by which requests to this route are counted is missing.";
-const TWO_KEYS: &str = "The header by which requests to this route are counted is there more than once.";
-const LONG_KEY: &str = "What requests to this route are counted by is longer than 1024 bytes.";
+const TWO_KEYS: &str = "The header by which requests to this route are counted appears more than once.";
+const LONG_KEY: &str = "The key by which requests to this route are counted is longer than 1024 bytes.";
 
 /// Those that there are.
 pub(super) fn with_all(figures: (Option<Figures>, Option<Figures>), put: impl FnOnce(&[Figures])) {

@@ -3,20 +3,16 @@
 //! Reading order:
 //!
 //! - [`service`] starts and ends it. [`beside`] runs it beside the server.
-//! - [`worker`] is one of its threads, on one of the [`cores`]. [`connection`] is one client there; [`spare`]
-//!   has the buffers.
-//! - [`plain`] reads and answers plain HTTP/1.1 requests by hand. All others are hyper's to read, whatever is
-//!   wrong with them included.
+//! - [`worker`] is one of its threads, on one of the [`cores`]. [`connection`] is one client there; [`spare`] has
+//!   the buffers.
+//! - [`plain`] reads and answers plain HTTP/1.1 requests by hand. Hyper reads all others, including malformed ones.
 //! - [`exchange`] is one request. [`asked`] and [`table`] (with [`router`] and [`path`]) find its route,
 //!   [`limiter`] its pass.
-//! - [`forward`] asks an [`upstream`]; [`outgoing`] is the request that it gets. [`upload`] and [`relay`] are
-//!   the two bodies, and [`tunnel`] is what a connection may become. [`fault`] is the answer when asking
-//!   fails.
-//! - [`watch`] and [`clock`] keep all deadlines; [`frames`] says when an HTTP/2 client has said only half of
-//!   something.
-//! - [`reload`] and [`admin`] are for operators.
-//!
-//! Limits are `flowgate`'s.
+//! - [`forward`] calls an [`upstream`]; [`outgoing`] is the request that it gets. [`upload`] and [`relay`] are the
+//!   two bodies, and [`tunnel`] is an upgraded connection. [`fault`] is the answer when the call fails.
+//! - [`watch`] and [`clock`] keep all deadlines; [`frames`] detects an HTTP/2 client that has sent only part of a
+//!   frame.
+//! - [`reload`] and [`admin`] are for operators. The limits themselves are gates of the `flowgate` crate.
 
 mod admin;
 mod asked;

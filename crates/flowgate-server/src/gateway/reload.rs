@@ -7,7 +7,8 @@ use std::io::{self, IsTerminal as _};
 use super::service::{Failure, Handle};
 use crate::config::{ConfigErrors, Sources};
 
-const NO_GATEWAY: &str = "not reloaded: this server has no gateway, and it reads all else when it starts";
+const NO_GATEWAY: &str =
+    "not reloaded: this server has no gateway, and everything else is read only at startup";
 
 /// Reloads a running gateway from where its configuration came from.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ pub(crate) enum ReloadError {
     #[error(transparent)]
     Gateway(#[from] Failure),
 
-    #[error("the configuration has no [gateway] any more: stop the server to stop its gateway")]
+    #[error("the configuration no longer has a [gateway]: stop the server to stop its gateway")]
     Gone,
 }
 

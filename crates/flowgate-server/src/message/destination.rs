@@ -105,8 +105,7 @@ fn url(text: &str) -> Result<Option<String>, Fault> {
     if has_user {
         // What was said is not told again: it may be a password.
         return Err(Fault::text(
-            "the destination has a user before its host; send it without, as https://host/path, and what the endpoint \
-                asks for as \
+            "the destination has a user before its host; send https://host/path, and the credentials as \
              Upstash-Forward-Authorization",
         ));
     }

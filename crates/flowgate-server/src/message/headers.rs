@@ -126,8 +126,8 @@ pub(crate) fn read(given: &Given) -> Result<Spec, Fault> {
     let size = given.size();
     if size > MOST_OF_HEADERS {
         return Err(Fault::text(format!(
-            "the headers of this message, those to be forwarded among them, are {size} bytes; send up to \
-                {MOST_OF_HEADERS}, and the rest in the body"
+            "the headers of this message, including those to forward, have {size} bytes; send up to {MOST_OF_HEADERS}, \
+             and the rest in the body"
         )));
     }
     at_depth(given, 0)
@@ -268,7 +268,7 @@ fn forwarded(given: &Given) -> Result<Vec<(String, String)>, Fault> {
             .map_err(|_| Fault::new(&title, value, "a header's value: text without line breaks"))?;
         headers.push((canonical(target), value.clone()));
         if headers.len() > MOST_HEADERS {
-            return Err(Fault::text("more than 256 headers are to be forwarded; send fewer"));
+            return Err(Fault::text("more than 256 headers to forward; send fewer"));
         }
     }
     // What is named goes before what came along.

@@ -7,7 +7,7 @@
 //!   goes, and [`place`] the part of that which a filter asks for.
 //! - [`form`] has the message itself and its bytes in a store; [`plain`] writes and reads those of a usual
 //!   message by hand.
-//! - [`number`] is its name, [`view`] what is told of it. [`halves`] takes out of a request what no text can have.
+//! - [`number`] is its name, [`view`] how it is shown. [`halves`] removes from a request what no text can contain.
 //!
 //! All of it is pure: no store, no clock, no network. A message that cannot be accepted is a [`Fault`], which
 //! says what to send instead.

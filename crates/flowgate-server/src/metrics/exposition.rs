@@ -80,8 +80,8 @@ mod tests {
         page.many(&STORE_UP, []);
         assert_eq!(
             page.finish(),
-            "# HELP flowgate_queue_waiting Tasks that stand in line; of a queue up to 100,000 are counted, \
-             those that are delayed among them.\n# TYPE flowgate_queue_waiting gauge\n\
+            "# HELP flowgate_queue_waiting Tasks in line; up to 100,000 per queue are counted, including delayed ones.\n# \
+             TYPE flowgate_queue_waiting gauge\n\
              flowgate_queue_waiting{queue=\"a\\\"b\\\\c\\nd\"} 3\n"
         );
     }

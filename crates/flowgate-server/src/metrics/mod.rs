@@ -1,10 +1,10 @@
-//! What a server tells of itself: `/metrics` for Prometheus, `/health`, `/ready`.
+//! How a server reports on itself: `/metrics` for Prometheus, `/health`, `/ready`.
 //!
 //! Reading order:
 //!
 //! - [`names`] is the table of all metrics; [`reference`] makes the reference page from it.
-//! - [`meter`] counts what this process does, and [`writes`] knows what became of its latest write.
-//! - [`figures`] asks the store, not more often than every few seconds however often it is scraped.
+//! - [`meter`] counts what this process does, and [`writes`] knows whether its latest write succeeded.
+//! - [`figures`] queries the store, at most every few seconds however often it is scraped.
 //! - [`page`] writes the text, and [`routes`] says who may read it.
 //!
 //! No key of a user is ever a label: there may be a million of them.

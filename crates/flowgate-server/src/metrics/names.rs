@@ -31,7 +31,7 @@ impl Kind {
 }
 
 const QUEUE: (&str, &str) =
-    ("queue", "the first 100 queues by priority and name; the rest together as `_other`");
+    ("queue", "the first 100 queues by priority and name; all others together as `_other`");
 const GATE: (&str, &str) =
     ("gate", "`api`, `webhooks`, and `gateway/<route>` for each limited route of the configuration");
 
@@ -60,32 +60,32 @@ pub(super) static BUILD: Metric =
 pub(super) static STARTED: Metric =
     gauge("process_start_time_seconds", &[], "When this process started, in seconds since the Unix epoch.");
 pub(super) static MEMORY: Metric =
-    gauge("process_resident_memory_bytes", &[], "Memory of this process that is in use.");
+    gauge("process_resident_memory_bytes", &[], "Resident memory of this process.");
 
 pub(super) static ACCEPTED: Metric = counter(
     "flowgate_messages_accepted_total",
     &[],
-    "Messages that this server stored, callbacks and scheduled ones among them.",
+    "Messages that this server stored, including callbacks and scheduled ones.",
 );
 pub(super) static DUPLICATES: Metric = counter(
     "flowgate_messages_duplicate_total",
     &[],
-    "Messages that were not stored, because one with the same deduplication id had been.",
+    "Messages that were not stored because one with the same deduplication id was stored before.",
 );
 pub(super) static ATTEMPTS: Metric = counter(
     "flowgate_delivery_attempts_total",
     &[("outcome", "`delivered`, `retried` (it will be tried again) or `failed` (it will not)")],
-    "Attempts to deliver that ended on this server.",
+    "Delivery attempts that ended on this server.",
 );
 pub(super) static IN_FLIGHT: Metric =
-    gauge("flowgate_deliveries_in_flight", &[], "Attempts to deliver that are under way on this server.");
+    gauge("flowgate_deliveries_in_flight", &[], "Delivery attempts under way on this server.");
 pub(super) static DURATION: Metric = histogram(
     "flowgate_delivery_duration_seconds",
-    "How long attempts took, from the request to the end of the answer.",
+    "How long delivery attempts took, from the request to the end of the response.",
 );
 pub(super) static WAIT: Metric = histogram(
     "flowgate_delivery_wait_seconds",
-    "How long messages waited, from when they might start to the beginning of their first attempt.",
+    "How long messages waited, from when they could have started to the beginning of their first attempt.",
 );
 pub(super) static REQUESTS: Metric = counter(
     "flowgate_api_requests_total",
@@ -96,11 +96,12 @@ pub(super) static REQUESTS: Metric = counter(
 pub(super) static LINES_DROPPED: Metric = counter(
     "flowgate_log_lines_dropped_total",
     &[],
-    "Lines of the log of messages that were dropped, because the store did not take them in 30 tries.",
+    "Lines of the message log that were dropped because the store did not accept them in 30 tries.",
 );
 pub(super) static GATE_IN_USE: Metric =
-    gauge("flowgate_gate_in_use", &[GATE], "Slots of a gate that are taken.");
-pub(super) static GATE_WAITING: Metric = gauge("flowgate_gate_waiting", &[GATE], "How many wait at a gate.");
+    gauge("flowgate_gate_in_use", &[GATE], "Slots of a gate that are in use.");
+pub(super) static GATE_WAITING: Metric =
+    gauge("flowgate_gate_waiting", &[GATE], "How many entries wait at a gate.");
 pub(super) static GATE_MAX: Metric =
     gauge("flowgate_gate_max", &[GATE], "How many may be in flight at a gate, for each of its keys.");
 pub(super) static GATE_REFUSALS: Metric = counter(
@@ -117,31 +118,34 @@ pub(super) static CONNECTIONS: Metric = gauge(
 pub(super) static STORE_UP: Metric = gauge(
     "flowgate_store_up",
     &[],
-    "1 if the store answered when it was asked last, 0 if not; then what it would say is left out.",
+    "1 if the store answered the last query, 0 if not; then the figures below that come from the store are left out.",
 );
 pub(super) static FIGURES_AGE: Metric = gauge(
     "flowgate_store_figures_age_seconds",
     &[],
-    "How old the figures below are: the store is asked at most every 5 s, however often this page is.",
+    "How old the figures below are: the store is queried at most every 5 s, however often this page is.",
 );
-pub(super) static CLUSTER_IN_USE: Metric =
-    gauge("flowgate_cluster_in_use", &[], "Tasks that are claimed or running, over all servers and workers.");
+pub(super) static CLUSTER_IN_USE: Metric = gauge(
+    "flowgate_cluster_in_use",
+    &[],
+    "Tasks that are claimed or running, across all servers and workers.",
+);
 pub(super) static CLUSTER_CAP: Metric = gauge(
     "flowgate_cluster_cap",
     &[],
-    "How many tasks may be claimed or running, over all; left out while there is no cap.",
+    "How many tasks may be claimed or running in total; left out while there is no cap.",
 );
 pub(super) static QUEUE_IN_USE: Metric =
     gauge("flowgate_queue_in_use", &[QUEUE], "Tasks of a queue that are claimed or running.");
 pub(super) static QUEUE_WAITING: Metric = gauge(
     "flowgate_queue_waiting",
     &[QUEUE],
-    "Tasks that stand in line; of a queue up to 100,000 are counted, those that are delayed among them.",
+    "Tasks in line; up to 100,000 per queue are counted, including delayed ones.",
 );
 pub(super) static QUEUE_DELAYED: Metric = gauge(
     "flowgate_queue_delayed",
     &[QUEUE],
-    "Tasks that are not in line yet: delayed, or between attempts; counted as those in line are.",
+    "Tasks that are not in line yet: delayed, or between attempts; counted like those in line.",
 );
 pub(super) static QUEUE_MAX: Metric = gauge(
     "flowgate_queue_max",
@@ -153,15 +157,15 @@ pub(super) static QUEUE_PAUSED: Metric =
 pub(super) static QUEUE_DEAD: Metric = gauge(
     "flowgate_queue_dead",
     &[QUEUE],
-    "Tasks of a queue that will not run again, the dead letters of messages among them; of the newest 20,000 of all queues.",
+    "Tasks of a queue that will not run again, including dead letters; among the newest 20,000 of all queues.",
 );
 pub(super) static OLDEST: Metric = gauge(
     "flowgate_oldest_message_seconds",
     &[],
-    "How long ago the oldest message in line might have started; 0 where none is in line, and left out if 1,000 delayed or other \
-     tasks were sent before it.",
+    "How long ago the oldest message in line could have started; 0 if none is in line, and left out if 1,000 delayed or \
+     other tasks were sent before it.",
 );
-pub(super) static WORKERS: Metric = gauge("flowgate_workers", &[], "Servers and workers whose lease lasts.");
+pub(super) static WORKERS: Metric = gauge("flowgate_workers", &[], "Servers and workers with a live lease.");
 pub(super) static WORKER_SLOTS: Metric = gauge(
     "flowgate_worker_slots",
     &[("state", "`in_use` or `free`")],
@@ -204,9 +208,9 @@ pub(super) static METRICS: [&Metric; 31] = [
 ];
 
 pub(super) static TRACES_SENT: Metric =
-    counter("flowgate_trace_spans_sent_total", &[], "Spans that the collector of traces took.");
+    counter("flowgate_trace_spans_sent_total", &[], "Spans that the trace collector accepted.");
 pub(super) static TRACES_DROPPED: Metric = counter(
     "flowgate_trace_spans_dropped_total",
     &[],
-    "Spans that were dropped, because the collector did not keep up or did not take them.",
+    "Spans that were dropped because the collector did not keep up or did not accept them.",
 );

@@ -48,7 +48,7 @@ impl Cron {
             return Err(wrong());
         }
         let cron = Cron { zone, fields: rest.parse().map_err(|_| wrong())? };
-        cron.next(0).ok_or_else(|| Fault::new(FIELD, text, "a time that comes one day"))?;
+        cron.next(0).ok_or_else(|| Fault::new(FIELD, text, "a time that occurs"))?;
         Ok(cron)
     }
 

@@ -158,7 +158,7 @@ async fn write(
         let notes = notes.into();
         match write_batch(&*store, &notes).await {
             Ok(()) if dropped > 0 => {
-                say(&format!("the log is written again; {dropped} of its lines were dropped"));
+                say(&format!("the log can be written again; {dropped} of its lines were dropped"));
                 dropped = 0;
             }
             Ok(()) => {}
@@ -166,7 +166,7 @@ async fn write(
                 if dropped == 0 {
                     let first = notes.len();
                     say(&format!(
-                        "{error}; so {first} lines of the log were dropped, and more will be until it can be written"
+                        "{error}; {first} lines of the log were dropped, and more will be until it can be written"
                     ));
                 }
                 dropped += notes.len() as u64;

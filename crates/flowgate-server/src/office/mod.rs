@@ -1,5 +1,4 @@
-//! What the API, the deliveries and the schedules have in common: one way in for messages, their log, and
-//! what is kept.
+//! What the API, the deliveries and the schedules share: the only way in for messages, their log, and stored data.
 //!
 //! Reading order:
 //!

@@ -241,7 +241,7 @@ async fn read(store: &dyn Shelf, is_dev: bool) -> Result<Known, StoreError> {
     let keys = store.document(SERVER.into(), keys_name(is_dev)).await?;
     let keys = keys.and_then(|keys| serde_json::from_slice(&keys.body).ok());
     let missing = || StoreError::Database {
-        doing: "read the signing keys",
+        doing: "reading the signing keys",
         why: "they are not there, or cannot be read".to_owned(),
     };
     let keys: SigningKeys = keys.ok_or_else(missing)?;

@@ -113,7 +113,7 @@ fn base(url: &str) -> &str {
 /// What listens may not speak TLS: then that is what has to change.
 fn why(url: &str, error: &str) -> String {
     let is_plain = url.starts_with("https://") && error.contains("InvalidContentType");
-    if is_plain { "it speaks http there, not https".to_owned() } else { error.to_owned() }
+    if is_plain { "it speaks HTTP there, not HTTPS".to_owned() } else { error.to_owned() }
 }
 
 /// Which header cannot be sent. A token is not repeated.

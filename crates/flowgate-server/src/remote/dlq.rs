@@ -31,8 +31,8 @@ pub(crate) fn dlq(options: &DlqOptions) -> Result<(), Failure> {
         DlqAction::Delete(letter) => {
             let server = Server::new(&letter.server)?;
             server.ask(Method::DELETE, &format!("/v2/dlq/{}", part(&letter.id)))?;
-            server.print(&json!({ "dlqId": letter.id, "done": "is gone" }), |_| {
-                format!("{} is gone\n", letter.id)
+            server.print(&json!({ "dlqId": letter.id, "done": "is deleted" }), |_| {
+                format!("{} is deleted\n", letter.id)
             })
         }
     }

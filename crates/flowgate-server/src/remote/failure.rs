@@ -13,7 +13,8 @@ pub(crate) enum Failure {
     Unreachable { url: String, why: String },
 
     #[error(
-        "the server wants a token: give one with --token or QSTASH_TOKEN; `flowgate token create` makes one, where its store is"
+        "the server requires a token: set --token or QSTASH_TOKEN; `flowgate token create` makes one, on a machine that \
+         can open the server's store"
     )]
     NoToken,
 
@@ -30,7 +31,7 @@ pub(crate) enum Failure {
     #[error("cannot use the store {at}: {error}")]
     Store { at: String, error: StoreError },
 
-    #[error("{0}: there is no such file; change to its folder, or name it with --store or FLOWGATE_STORE")]
+    #[error("{0}: no such file; change to its folder, or name it with --store or FLOWGATE_STORE")]
     NoStore(String),
 
     #[error("cannot start: {0}")]

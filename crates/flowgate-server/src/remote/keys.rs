@@ -34,7 +34,7 @@ fn one(action: &KeyAction) -> Result<(), Failure> {
             server.print(&found, |found| table(std::slice::from_ref(found)))
         }
         KeyAction::Pause(key) => change(key, "pause", "is paused"),
-        KeyAction::Resume(key) => change(key, "resume", "goes on"),
+        KeyAction::Resume(key) => change(key, "resume", "is resumed"),
         KeyAction::ResetRate(key) => change(key, "resetRate", "begins a new window"),
         KeyAction::Latest { key, mode } => change(key, &format!("mode?mode={}", mode.word()), mode.told()),
         KeyAction::Pin { key, parallelism, rate, period, smooth } => {
@@ -53,7 +53,7 @@ fn one(action: &KeyAction) -> Result<(), Failure> {
         KeyAction::Unpin { key, parallelism, rate } => {
             let is_all = !parallelism && !rate;
             let query = format!("unpin?parallelism={}&rate={}", is_all || *parallelism, is_all || *rate);
-            change(key, &query, "is as its messages say")
+            change(key, &query, "is unpinned")
         }
     }
 }

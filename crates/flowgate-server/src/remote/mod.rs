@@ -1,4 +1,5 @@
-//! Commands that talk to a running server, through its API and nothing else; and tokens, which are made before anybody can.
+//! Commands that talk to a running server, only through its API; and tokens, which have to be created before
+//! anybody can.
 //!
 //! Reading order: [`options`] is the command line; [`client`] asks the server; the rest is one file for each command.
 

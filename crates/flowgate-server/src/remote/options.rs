@@ -18,7 +18,7 @@ pub(crate) struct ServerOptions {
     #[arg(long, env = "QSTASH_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(super) token: Option<String>,
 
-    /// As JSON, for programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -128,7 +128,7 @@ pub(crate) struct KeysOptions {
 pub(super) enum KeyAction {
     /// Show a key
     Show(OneKey),
-    /// Pause a key: nothing of it starts
+    /// Pause a key: none of its messages start
     Pause(OneKey),
     /// Resume a key
     Resume(OneKey),
@@ -209,7 +209,7 @@ pub(super) enum DlqAction {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Letter {
-    /// Its id, as the list has it
+    /// Its id, as the list shows it
     pub(super) id: String,
 
     #[command(flatten)]
@@ -314,9 +314,9 @@ pub(crate) struct RunOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum RunAction {
-    /// Show the steps of a run, one after the other, and when each was done
+    /// Show the steps of a run in order, and when each ended
     Show(OneRun),
-    /// Cancel a run: nothing more of it starts
+    /// Cancel a run: none of its remaining steps start
     Cancel(OneRun),
     /// Resume a failed run, as a new one, from the step that failed
     Resume(OneRun),
@@ -341,12 +341,12 @@ pub(crate) struct TokenOptions {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum TokenAction {
-    /// Create a token, and show it this once
+    /// Create a token, and show it once
     Create {
         /// Its name in the list
         #[arg(long, value_name = "NAME", default_value = "token")]
         name: String,
-        /// The namespace it is for, with keys, queues, messages, schedules and all other names of its own
+        /// The namespace it is for, which has its own keys, queues, messages, schedules and other names
         #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
         namespace: Option<Space>,
         #[command(flatten)]
@@ -359,7 +359,7 @@ pub(super) enum TokenAction {
     },
     /// Revoke a token: it is no longer accepted
     Revoke {
-        /// Its id, as the list has it
+        /// Its id, as the list shows it
         id: String,
         #[command(flatten)]
         store: StoreOptions,

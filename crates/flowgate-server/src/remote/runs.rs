@@ -60,7 +60,7 @@ fn again(one: &OneRun, how: &str) -> Result<(), Failure> {
     match begun["workflowRuns"][0]["workflowRunId"].as_str() {
         Some(id) => server.print(&begun, |_| format!("{id}\n")),
         None => Err(Failure::Refused(format!(
-            "the run {:?} was begun again before, or its letter is gone",
+            "the run {:?} was resumed or restarted before, or its dead letter is gone",
             one.id
         ))),
     }

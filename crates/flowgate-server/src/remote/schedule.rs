@@ -36,8 +36,8 @@ pub(crate) fn schedule(options: &ScheduleOptions) -> Result<(), Failure> {
             say_json(&found)
         }
         ScheduleAction::Pause(one) => change(one, Method::PATCH, "/pause", "is paused"),
-        ScheduleAction::Resume(one) => change(one, Method::PATCH, "/resume", "goes on"),
-        ScheduleAction::Delete(one) => change(one, Method::DELETE, "", "is gone"),
+        ScheduleAction::Resume(one) => change(one, Method::PATCH, "/resume", "is resumed"),
+        ScheduleAction::Delete(one) => change(one, Method::DELETE, "", "is deleted"),
     }
 }
 

@@ -18,8 +18,8 @@ pub(crate) enum Failure {
     Option(#[from] OptionError),
 
     #[error(
-        "--dev is for loopback: its token is known to everybody, and {0} can be reached from elsewhere; listen on \
-            127.0.0.1, or leave --dev out"
+        "--dev works only on loopback: its token is public, and {0} can be reached from other machines; listen on \
+         127.0.0.1, or leave --dev out"
     )]
     Exposed(SocketAddr),
 

@@ -30,9 +30,9 @@ pub(super) fn greeting(
     let (login, kind) = match token {
         Token::Dev => (
             "open it: on this machine nobody has to log in",
-            "the public one for development; QSTASH_DEV=true finds it by itself",
+            "the public one for development; clients with QSTASH_DEV=true use it by themselves",
         ),
-        Token::New(_) => ("log in with the token", "the one below, made just now; it is not shown again"),
+        Token::New(_) => ("log in with the token", "the one below, just created; it is not shown again"),
         Token::Known => ("log in with the token", "one that you have; `flowgate token create` makes another"),
     };
     let token = match token {

@@ -104,7 +104,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
 
     let why = failed.map_or_else(String::new, |part| format!("{part} ended by itself; "));
     say(&format!(
-        "{why}stopping: no newcomers, and {DRAIN:?} for what is under way (a second signal ends it now)"
+        "{why}stopping: nothing new is accepted, and work under way has {DRAIN:?} to finish (a second signal stops at once)"
     ));
     closing.send_replace(true);
     let ended = async {
@@ -262,7 +262,7 @@ async fn prune(store: Arc<dyn Shelf>) {
 /// Waits for the end of the log.
 async fn write_out(log: JoinHandle<()>) {
     if timeout(DRAIN, log).await.is_err() {
-        say("the store did not take the last lines of the log in time: they are lost");
+        say("the store did not accept the last lines of the log in time: they are lost");
     }
 }
 
@@ -270,9 +270,9 @@ async fn write_out(log: JoinHandle<()>) {
 fn in_haste(deliveries: u64, requests: u64, connections: usize) -> String {
     let deliveries = match deliveries {
         0 => "nothing was being delivered".to_owned(),
-        1 => "1 delivery was cut off and will be made again when its lease has run out".to_owned(),
+        1 => "1 delivery was cut off and will be made again when its lease ends".to_owned(),
         count => {
-            format!("{count} deliveries were cut off and will be made again when their lease has run out")
+            format!("{count} deliveries were cut off and will be made again when their lease ends")
         }
     };
     let requests = match requests {

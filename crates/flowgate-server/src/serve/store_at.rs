@@ -58,7 +58,7 @@ async fn open_file(path: PathBuf) -> Result<Sqlite, StoreError> {
         let _inside = runtime.enter();
         drop(told.send(Sqlite::open(path)));
     };
-    let failed = |why: String| StoreError::Database { doing: "opened its file", why };
+    let failed = |why: String| StoreError::Database { doing: "opening its file", why };
     thread::Builder::new()
         .name("flowgate-open".to_owned())
         .spawn(open)

@@ -61,7 +61,7 @@ impl fmt::Display for Durations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Durations::Fixed(time) => write!(f, "{time:?} each"),
-            Durations::Exponential(mean) => write!(f, "exponential, {mean:?} in the mean"),
+            Durations::Exponential(mean) => write!(f, "exponential, {mean:?} on average"),
             Durations::Lognormal { p50, p99 } => write!(f, "lognormal, p50 {p50:?}, p99 {p99:?}"),
         }
     }

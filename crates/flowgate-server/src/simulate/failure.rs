@@ -35,7 +35,7 @@ pub(crate) enum Failure {
     Nobody { arrivals: String, span: std::time::Duration },
 
     #[error(
-        "option `--real` is set with {0} candidates; accepted: one `--max`, for each takes as long as the workload does"
+        "option `--real` is set with {0} candidates; accepted: one `--max`, because each takes as long as the workload"
     )]
     Several(usize),
 

@@ -1,15 +1,13 @@
 //! `flowgate simulate`: what limits would do to a workload, in virtual time.
 //!
 //! Reading order:
-//!
-//! - [`options`] is the question.
-//! - [`workload`] says who comes when and for how long, drawn ([`random`], [`durations`]) or recorded
+//! - [`options`] are the command's options.
+//! - [`workload`] is what arrives when and for how long: drawn at random ([`random`], [`durations`]) or recorded
 //!   ([`trace`]).
 //! - [`engine`] plays the workload under one set of limits, and [`tally`] counts.
-//! - [`report`] and [`plot`] tell; [`run`] does one after the other.
-//! - [`real`] plays the same workload through a gate of the library, by the clock on the wall.
-//!
-//! Who may start is decided by the core's `Lane`, `Rate` and `Discipline` alone: there is no rule here.
+//! - [`report`] and [`plot`] show the result; [`run`] puts the steps together.
+//! - [`real`] plays the same workload through a gate of the library, in real time. Only the core's `Lane`, `Rate`
+//!   and `Discipline` decide who may start: there is no rule here.
 
 mod durations;
 mod engine;

@@ -26,11 +26,11 @@ Examples:
   flowgate simulate --max 2 --rate 20 --period 1m --keys 500 --skew 1.1 --arrivals 30/s --duration 1s --for 6h
   flowgate simulate --max 8,16 --trace requests.csv
 
-A trace is CSV with a heading, or a line of JSON for each: at_ms (since any origin), duration_ms (of the work, without its wait),
-and, if you like, key and weight. Other columns are left alone.
+A trace is CSV with a heading, or one line of JSON per entry: at_ms (since any origin), duration_ms (of the work alone),
+and optionally key and weight. Other columns are ignored.
 
-The same rules decide as in a gate, only the time is not waited for. The same seed gives the same answer.
-Exit status: 0, or 2 if an option or the trace is wrong, 1 for the rest.";
+The rules are those of a gate, played in virtual time. The same seed gives the same output.
+Exit status: 0; 2 if an option or the trace is wrong; 1 for any other failure.";
 
 /// Says what limits would do to a workload.
 #[derive(Clone, Debug, Args)]
@@ -48,11 +48,11 @@ pub(crate) struct SimulateOptions {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, requires = "rate", help_heading = "Limits")]
     period: Duration,
 
-    /// Makes the rate a bucket, with at most so many starts at once
+    /// Make the rate a bucket that allows at most this many starts at once
     #[arg(long, value_name = "N", value_parser = whole::<1>, requires = "rate", help_heading = "Limits")]
     burst: Option<u32>,
 
-    /// Spaces the starts of the rate evenly, instead of all at the beginning of a period
+    /// Spread the starts of the rate evenly, instead of allowing them all at the beginning of a period
     #[arg(long, requires = "rate", conflicts_with = "burst", help_heading = "Limits")]
     smooth: bool,
 
@@ -60,23 +60,23 @@ pub(crate) struct SimulateOptions {
     #[arg(long, value_name = "N", value_parser = whole::<0>, conflicts_with = "reject", help_heading = "Limits")]
     queue: Option<u32>,
 
-    /// How long one may wait [default: as long as it takes]
+    /// How long an entry may wait [default: as long as it takes]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "reject", help_heading = "Limits")]
     timeout: Option<Duration>,
 
-    /// Newest first, and nobody waits longer than TARGET, once a line has stood for INTERVAL
+    /// Once a line has lasted for INTERVAL, serve the newest first and refuse what has waited for TARGET
     #[arg(long, value_name = "TARGET,INTERVAL", value_parser = codel, conflicts_with = "reject", help_heading = "Limits")]
     codel: Option<(Duration, Duration)>,
 
-    /// Nobody waits at all
+    /// Refuse instead of waiting
     #[arg(long, help_heading = "Limits")]
     reject: bool,
 
-    /// How many come: 50/s, 300/1m or 12.5/s
+    /// How much work arrives: 50/s, 300/1m or 12.5/s
     #[arg(long, value_name = "N/TIME", value_parser = frequency, required_unless_present = "trace", help_heading = "Workload")]
     arrivals: Option<Frequency>,
 
-    /// They come evenly spaced, not at random (Poisson)
+    /// Space arrivals evenly, instead of at random (Poisson)
     #[arg(long, conflicts_with = "trace", help_heading = "Workload")]
     even: bool,
 
@@ -90,42 +90,42 @@ pub(crate) struct SimulateOptions {
         conflicts_with = "trace", help_heading = "Workload")]
     keys: u32,
 
-    /// How uneven keys are: the n-th has a share of 1/n^SKEW; 0: all alike, 1: as in much of life
+    /// How uneven keys are: the n-th gets a share of 1/n^SKEW; 0: all the same, 1: as in many real workloads
     #[arg(long, value_name = "SKEW", default_value = "0", value_parser = skew, conflicts_with = "trace",
         help_heading = "Workload")]
     skew: f64,
 
-    /// For how long they come
+    /// How long work keeps arriving
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = time, conflicts_with = "trace",
         help_heading = "Workload")]
     span: Duration,
 
-    /// Another seed, another workload of the same kind
+    /// The random seed; another one gives another workload of the same kind
     #[arg(long, value_name = "N", default_value = "1", value_parser = seed, conflicts_with = "trace", help_heading = "Workload")]
     seed: u64,
 
-    /// A recorded workload instead; `-` reads standard input
+    /// Play a recorded workload instead; `-` reads standard input
     #[arg(long, value_name = "PATH", conflicts_with_all = ["arrivals", "duration"], help_heading = "Workload")]
     pub(super) trace: Option<PathBuf>,
 
-    /// The p99 wait that is wanted: names the smallest `max` that gives it with nobody refused
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Answer")]
+    /// The p99 wait to aim for: names the smallest `max` that reaches it with nobody refused
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Output")]
     pub(super) goal: Option<Duration>,
 
-    /// Draws the candidates side by side, as SVG
-    #[arg(long, value_name = "PATH", help_heading = "Answer")]
+    /// Draw the candidates side by side into this file, as SVG
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub(super) plot: Option<PathBuf>,
 
-    /// As JSON, for programs
-    #[arg(long, help_heading = "Answer")]
+    /// Print JSON, for programs
+    #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
 
-    /// Writes the workload as a trace, to play it again or elsewhere
-    #[arg(long, value_name = "PATH", help_heading = "Answer")]
+    /// Write the workload to this file as a trace, to play it again
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub(super) save_trace: Option<PathBuf>,
 
-    /// Plays it through a real gate as well, which takes as long as the workload does, and shows both
-    #[arg(long, help_heading = "Answer")]
+    /// Also play it through a real gate, which takes as long as the workload does, and show both
+    #[arg(long, help_heading = "Output")]
     pub(super) real: bool,
 }
 

@@ -48,13 +48,13 @@ impl Report<'_> {
     pub(super) fn headline(&self) -> String {
         let Offered { arrivals, keys, slots, hottest, mean, span, .. } = self.offered;
         let all = format!(
-            "{}: {arrivals} in {}, {} each in the mean; {slots:.1} slots in use if nobody waited",
+            "{}: {arrivals} in {}, {} each on average; {slots:.1} slots in use if nobody waited",
             self.workload,
             spell(span.as_nanos() as f64),
             spell(mean.as_nanos() as f64)
         );
         let hottest = if keys > 1 {
-            format!(", {hottest:.1} of them under the hottest of {keys} keys")
+            format!(", {hottest:.1} of them under the busiest of {keys} keys")
         } else {
             String::new()
         };
@@ -111,7 +111,7 @@ impl Report<'_> {
             _ => String::new(),
         };
         Some(format!(
-            "{} cannot keep up: {} still waited when the last had come{needs}",
+            "{} cannot keep up: {} still waited when the last had arrived{needs}",
             named(outcome),
             tally.left
         ))
@@ -120,7 +120,7 @@ impl Report<'_> {
     /// The least that is enough, if it was asked for.
     fn answer(&self) -> String {
         let Some(goal) = self.goal else {
-            return "With --goal TIME the smallest `max` is named whose p99 wait is at most that.\n"
+            return "With --goal TIME, the smallest `max` whose p99 wait is at most TIME is named.\n"
                 .to_owned();
         };
         let goal_text = spell(goal.as_nanos() as f64);
@@ -262,8 +262,9 @@ fn beside(tally: &Tally, (real, as_it_went): &(Real, Tally)) -> String {
     let wait = off(as_it_went.waits.mean(), real.mean_wait());
     let late = spell(real.late as f64);
     format!(
-        "\n{}As it went is the workload with the times that the machine's timers gave it; they were late by {late} at worst.\n\
-         Of that the simulation is off by {throughput} in throughput and by {wait} in the mean wait.\n",
+        "\n{}\"As it went\" is the workload with the times that the machine's timers gave it; they were late by {late} at \
+         worst.\n\
+         Compared with that, the simulation is off by {throughput} in throughput and by {wait} in the mean wait.\n",
         table.text()
     )
 }

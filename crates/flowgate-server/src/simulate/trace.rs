@@ -36,7 +36,7 @@ pub(crate) enum TraceError {
     #[error("line {line} is longer than {MOST_OF_A_LINE} bytes")]
     Long { line: usize },
     #[error(
-        "its last arrival comes {days:.0} days after its first; accepted: at most 36600 days; are all of `at_ms` milliseconds?"
+        "its last arrival comes {days:.0} days after its first; accepted: at most 36600 days; is `at_ms` in milliseconds?"
     )]
     Wide { days: f64 },
     #[error("it has more than {MOST_ARRIVALS} arrivals; accepted: at most so many for one run")]

@@ -5,14 +5,14 @@ use clap::{Args, ValueEnum};
 use crate::remote::ServerOptions;
 
 pub(crate) const TOP_HELP: &str = "\
-Keys: w, f, d and n sort the keys by waiting, in flight, delayed or name; q ends it.
-Where the output is no terminal, one snapshot is printed; --json prints what the server said.";
+Keys: w, f, d and n sort the keys by waiting, in flight, delayed or name; q quits.
+If the output is not a terminal, one snapshot is printed; --json prints the server's answer.";
 
 /// Watches a running server.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = TOP_HELP)]
 pub(crate) struct TopOptions {
-    /// In which order keys are shown at first
+    /// The order in which keys are shown at first
     #[arg(long, value_enum, default_value = "waiting")]
     pub(super) sort: Sort,
 

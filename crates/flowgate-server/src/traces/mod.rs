@@ -5,7 +5,7 @@
 //!
 //! - [`context`] is what travels in a `traceparent`, from the publisher through the store to the endpoint;
 //!   [`above`] is how it is kept.
-//! - [`span`] is one stretch of the way.
+//! - [`span`] is one part of a trace.
 //! - [`tracer`] takes spans and sends them in batches. It drops spans rather than ever hold up a delivery.
 //! - [`otlp`] is the form in which they are sent.
 

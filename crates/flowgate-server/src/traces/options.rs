@@ -10,7 +10,7 @@ pub(crate) struct TraceOptions {
     #[arg(long = "traces", env = "FLOWGATE_TRACES", value_name = "URL", value_parser = collector)]
     pub(super) collector: Option<Uri>,
 
-    /// A header that the collector wants, like 'authorization: Bearer …'
+    /// A header to send to the collector, like 'authorization: Bearer …'
     #[arg(long = "traces-header", env = "FLOWGATE_TRACES_HEADER", value_name = "NAME: \
         VALUE", hide_env_values = true, value_parser = header, requires = "collector")]
     pub(super) header: Option<(HeaderName, HeaderValue)>,

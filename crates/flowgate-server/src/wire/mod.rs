@@ -1,13 +1,9 @@
-//! HTTP/1.1 by hand, from the asking side: the gateway asks upstreams with it, and deliveries ask plain
-//! endpoints.
+//! A hand-written HTTP/1.1 client: the gateway calls upstreams with it, and deliveries call plain endpoints.
 //!
 //! Reading order:
-//!
-//! - [`Line`] is one connection, owned by the exchange that asks on it and polled by nothing else.
+//! - [`Line`] is one connection, owned by the exchange that uses it and polled by nothing else.
 //! - [`sender`] is what goes out on it; [`head`] and [`chunks`] are what comes back.
-//!
-//! Bytes that could be read in two ways are not read at all. Who keeps idle lines, and for how long, is for
-//! their owners to decide.
+//! Bytes that could be read in two ways are rejected. The owners of idle lines decide how long to keep them.
 
 mod chunks;
 mod head;

@@ -129,7 +129,7 @@ impl Child {
                 let line = part.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 Some(format!("its process wrote {} without having been asked", shown(line)))
             }
-            Err(error) => Some(format!("its process cannot be heard ({error})")),
+            Err(error) => Some(format!("its process cannot be read from ({error})")),
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Program {
 impl Program {
     /// The program of this command line, which may take so long until it reads its first task.
     pub(super) fn find(words: &[OsString], start_timeout: Duration) -> Result<Self, io::Error> {
-        let name = words.first().expect("the command line wants at least one word");
+        let name = words.first().expect("the command line needs at least one word");
         find(name)?;
         // Each process has three pipes here.
         let files = if cfg!(target_os = "linux") { files::raise() } else { None };
@@ -82,7 +82,7 @@ fn is_program(path: &Path) -> Result<(), io::Error> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if meta.permissions().mode() & 0o111 == 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it may not be executed"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not executable"));
     }
     Ok(())
 }

@@ -7,8 +7,8 @@ use crate::{commands::Failure, config::Config};
 /// Fails for a queue that neither the configuration nor the store has, and for the one whose tasks are a server's.
 pub(crate) async fn queue(store: &dyn Store, config: &Config, name: &str) -> Result<(), Failure> {
     if name == SERVER_QUEUE {
-        let why =
-            "that queue is of `flowgate serve`, which delivers what is in it; name another one".to_owned();
+        let why = "that queue belongs to `flowgate serve`, which delivers its messages; name another one"
+            .to_owned();
         return Err(Failure::Clash { option: "the queue", value: name.to_owned(), why });
     }
     let mut known: Vec<String> = config.queues.iter().map(|queue| queue.name.clone()).collect();

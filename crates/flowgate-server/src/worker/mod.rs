@@ -2,13 +2,13 @@
 //!
 //! Reading order:
 //!
-//! - [`run`] is the worker from its start to its end. [`caps`] brings the configuration's caps and the
-//!   store's together.
-//! - [`pool`] has a seat for each child process. [`child`] is one process, and [`line`] its two lines for a
-//!   task: a question and an answer.
-//! - [`log`] is what all of them say on standard error.
-//! - [`shim`] sees to it that a child does not outlive its worker, and [`warden`] that what the child started
-//!   does not either.
+//! - [`run`] is the worker from its start to its end. [`caps`] brings the configuration's caps and the store's
+//!   together.
+//! - [`pool`] has a seat for each child process. [`child`] is one process, and [`line`] its two lines for a task: a
+//!   question and an answer.
+//! - [`log`] passes on what all of them write to standard error.
+//! - [`shim`] makes sure that a child does not outlive its worker, and [`warden`] that the processes started by the
+//!   child do not either.
 
 mod caps;
 mod child;

@@ -156,7 +156,7 @@ impl Seat {
         };
         self.rest_until = Some(Instant::now() + rest);
         let when = if rest.is_zero() { "at once".to_owned() } else { format!("in {rest:?}") };
-        say(&format!("[{}] {why}; it is started again {when}", self.number));
+        say(&format!("[{}] {why}; restarting it {when}", self.number));
     }
 }
 

@@ -82,7 +82,7 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
     let second = OnceLock::new();
     let asked = async {
         signals.next().await;
-        say(&format!("stopping: running tasks may go on for {drain:?}; again to stop at once"));
+        say(&format!("stopping: running tasks have {drain:?} to finish (a second signal stops at once)"));
         let _ = stop.send(());
         let stop = signals.next().await;
         let _ = (second.set(stop), hurry.send(()));
@@ -100,7 +100,7 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
             is_hurried.map_or(Ok(()), |stop| Err(Failure::Interrupted(stop)))
         }
         stop = asked => {
-            say("stopped at once: what ran is run again when the lease has run out");
+            say("stopped at once: tasks that ran will run again when the lease ends");
             Err(Failure::Interrupted(stop))
         }
         () = pool.tend() => unreachable!("it never ends"),

@@ -1,15 +1,14 @@
-//! Runs of workflows: what their messages ask for, what a step is, and what is told of them.
+//! Workflow runs: what their messages request, what a step is, and how runs are shown.
 //!
 //! Reading order:
-//!
-//! - [`ask`] says what part in a run a request wants.
+//! - [`ask`] reads which part of a run a request is about.
 //! - [`step`] reads steps and names them, so that each is stored once.
 //! - [`run`] is what is kept of a run.
-//! - [`inherit`] gives later messages what the run was started with, and [`own_limits`] the limits that one
-//!   of its steps has of its own.
+//! - [`inherit`] gives later messages the settings the run was started with, and [`own_limits`] gives a step its
+//!   own limits.
 //! - [`slice`] writes the steps that a delivery carries.
 //! - [`waiting`] has events and the runs that wait for them.
-//! - [`log`] tells a run.
+//! - [`log`] writes the log of a run.
 //!
 //! All of it is pure: no store, no clock, no network.
 

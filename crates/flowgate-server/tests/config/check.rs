@@ -85,7 +85,7 @@ fn without_a_file_the_defaults_hold() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let processes = std::thread::available_parallelism().map_or(1, usize::from);
     let told = format!(
-        "no flowgate.toml here, and none named: the defaults hold\n\nserver   listens on 127.0.0.1:8080\n\
+        "no flowgate.toml here, and none given: the defaults apply\n\nserver   listens on 127.0.0.1:8080\n\
          store    sqlite:flowgate.db\ntasks    queue mode default, cluster_wide_cap none, hard caps\n\
          worker   {processes} processes for all queues, lease 15s, drain 30s\n"
     );

@@ -73,7 +73,7 @@ fn a_bad_value_says_where_it_came_from() {
         (
             "FLOWGATE_GATEWAY_UPSTREAMS",
             "http://b",
-            "gateway.upstreams is a list or a table, which a variable cannot say: write it in the file".into(),
+            "gateway.upstreams is a list or a table, which a variable cannot hold: set it in the file".into(),
         ),
     ] {
         let ran = folder.flowgate(&["check"], &[(name, value)]);
@@ -146,8 +146,8 @@ fn paths_are_relative_to_the_file() {
     let text = format!("{FILE}tls = {{ cert = \"cert.pem\", key = \"key.pem\" }}\n");
     inner.write("flowgate.toml", text).write("cert.pem", "");
     let ran = folder.flowgate(&["check", "--config", "inner/flowgate.toml"], &[]);
-    let told = "inner/flowgate.toml:6:34: gateway.tls.key is \"key.pem\"; accepted: a file that can be read, unlike \
-                inner/key.pem: No such file or directory (os error 2)";
+    let told = "inner/flowgate.toml:6:34: gateway.tls.key is \"key.pem\"; accepted: a readable file, which \
+        inner/key.pem is not: No such file or directory (os error 2)";
     assert_eq!(ran.errors(), [told]);
     inner.write("key.pem", "");
     let ran = folder.flowgate(&["check", "--config", "inner/flowgate.toml"], &[]);

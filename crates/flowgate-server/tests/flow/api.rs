@@ -194,7 +194,7 @@ fn s3_the_development_token_is_for_loopback_only() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("--dev is for loopback"), "{said}");
+    assert!(said.contains("--dev works only on loopback"), "{said}");
 }
 
 #[tokio::test]

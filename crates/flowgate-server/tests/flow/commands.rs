@@ -32,7 +32,7 @@ async fn s2_what_a_user_gets_wrong_is_named_with_what_would_be_right() {
     said(&server, &["keys", "pin", "k", "--rate", "3", "--period", "1m"]);
     assert_eq!(server.get("/v2/flowControl/k").await["ratePeriod"], 60);
     let wrong: [(&[&str], &str); 10] = [
-        (&["keys", "--url", &secure], "it speaks http there, not https"),
+        (&["keys", "--url", &secure], "it speaks HTTP there, not HTTPS"),
         (&["keys", "pin", "k", "--parallelism", "0"], "accepted: a whole number from 1 to 1000000000"),
         (&["publish", "http://127.0.0.1:1/x", "--retries", "-1"], "accepted: a whole number from 0 to 900"),
         (
@@ -47,7 +47,7 @@ async fn s2_what_a_user_gets_wrong_is_named_with_what_would_be_right() {
         (&["publish", "nobody"], "a URL begins with http:// or https://"),
         (&["publish", "http://127.0.0.1:1/x", "--key", "k"], "<--parallelism <N>|--rate <N>>"),
         (&["runs", "--state", "gone"], "[possible values: started, success, failed, canceled]"),
-        (&["keys", "--token", "no"], "the token is not one of this server"),
+        (&["keys", "--token", "no"], "this server does not know the token"),
     ];
     for (arguments, told) in wrong {
         let ran = run(&server, arguments);
@@ -64,7 +64,7 @@ async fn s2_who_gives_no_token_is_told_where_to_give_one() {
     server.token.clear();
     let ran = run(&server, &["keys"]);
     let text = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(text.contains("give one with --token or QSTASH_TOKEN"), "{text}");
+    assert!(text.contains("set --token or QSTASH_TOKEN"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -150,12 +150,12 @@ on_every_store! {
         said(&server, &["keys", "latest", "jobs", "on"]);
         let shown = said(&server, &["keys", "show", "jobs"]);
         assert!(shown.contains("9 in 60s, smooth") && shown.contains("latest, paused"), "{shown}");
-        assert!(said(&server, &["key", "latest", "jobs", "default", "--store", &kit.store]).contains("as all other keys"));
+        assert!(said(&server, &["key", "latest", "jobs", "default", "--store", &kit.store]).contains("the rule for all keys"));
         assert!(!said(&server, &["keys", "show", "jobs"]).contains("latest"));
         said(&server, &["keys", "unpin", "jobs"]);
         said(&server, &["keys", "reset-rate", "jobs"]);
         let changed: serde_json::Value = serde_json::from_str(&said(&server, &["keys", "resume", "jobs", "--json"])).unwrap();
-        assert_eq!(changed, serde_json::json!({ "flowControlKey": "jobs", "done": "goes on" }));
+        assert_eq!(changed, serde_json::json!({ "flowControlKey": "jobs", "done": "is resumed" }));
         let calls = endpoint.came(2).await;
         assert_eq!((calls[0].header("x-mine"), &calls[0].body[..]), ("1", &b"hello"[..]));
         let unknown = run(&server, &["keys", "show", "none"]);

@@ -50,7 +50,7 @@ async fn until_forgotten(kit: &Kit, key: &str) {
             .args(["explain", &format!("key:{key}"), "--store", &kit.store])
             .output()
             .unwrap();
-        if String::from_utf8_lossy(&output.stderr).contains("is known here") {
+        if String::from_utf8_lossy(&output.stderr).contains("in this store") {
             return;
         }
         flowgate_testkit::between_looks().await;
@@ -244,7 +244,7 @@ on_every_store! {
         let waiting = server.publish(&endpoint.url("/ok/late"), &limits).await;
         let told = server.get(&format!("/v2/messages/{waiting}/explain")).await;
         let because = told["estimate"]["because"].as_str().unwrap();
-        assert!(because.starts_with("the last 3 took ") && because.ends_with("1 run at once, and 0 stand before it"), "{told}");
+        assert!(because.starts_with("the last 3 took ") && because.ends_with("1 run at once, and 0 are ahead of it"), "{told}");
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_flowgate"))
             .args(["explain", "key:k", "--json", "--store", &kit.store]).output().unwrap();
         let said: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -164,7 +164,7 @@ async fn f7_deliveries_go_by_the_proxy_that_is_named() {
     let elsewhere = server.publish("https://elsewhere.example/", &[("Upstash-Retries", "0")]).await;
     let failed = server.logged(&elsewhere, "FAILED").await;
     let error = failed["error"].as_str().unwrap();
-    assert!(error.contains(&format!("by the proxy http://…@{}", proxy.address)), "{error}");
+    assert!(error.contains(&format!("through the proxy http://…@{}", proxy.address)), "{error}");
     assert!(!error.contains("secret") && !server.greeting.contains("secret"), "{error}");
 }
 

@@ -22,7 +22,8 @@ async fn a_second_signal_ends_it_at_once_and_says_what_was_cut_off() {
         server.signal(signal);
         server.says("stopping: ").await;
         server.signal(signal);
-        let told = "stopped at once: 2 deliveries were cut off and will be made again when their lease has run out\n";
+        let told =
+            "stopped at once: 2 deliveries were cut off and will be made again when their lease ends\n";
         server.says(told).await;
         assert_eq!(server.end(), Some(code), "{signal}");
     }

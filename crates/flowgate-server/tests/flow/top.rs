@@ -188,7 +188,7 @@ async fn s3_it_is_for_those_with_a_token_and_a_server_that_is_away_is_told_as_su
     assert_eq!(stranger.status, http::StatusCode::UNAUTHORIZED);
     let wrong = flowgate(&server, &["--token", "no"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("the token is not one of this server"));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("this server does not know the token"));
     let away = flowgate(&server, &["--url", "http://127.0.0.1:1"]).output().unwrap();
     assert_eq!(away.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&away.stderr).contains("http://127.0.0.1:1"), "{away:?}");

@@ -34,13 +34,24 @@ fn t7_a_cancelled_task_never_starts_or_is_killed_and_its_slot_is_free() {
         }
         assert!(matches!(ends[2], State::Done { .. }));
         let said = place.run(&["task", "cancel", &ids[2].to_string()]);
-        let told = format!("error: no waiting or running task {} is known here\n", ids[2]);
+        let told = format!(
+            "error: no waiting or running task {} in this store; to use another one, set --store or \
+            FLOWGATE_STORE\n",
+            ids[2]
+        );
         assert_eq!((said.code, said.stderr), (Some(1), told));
 
         let told = place.told(&["task", "retry", &ids[1].to_string()]);
         assert_eq!(told, format!("task {} is back in its line, as new\n", ids[1]));
         let said = place.run(&["task", "retry", &ids[2].to_string()]);
-        assert_eq!(said.stderr, format!("error: no dead task {} is known here\n", ids[2]));
+        assert_eq!(
+            said.stderr,
+            format!(
+                "error: no dead task {} in this store; to use another one, set --store or \
+            FLOWGATE_STORE\n",
+                ids[2]
+            )
+        );
     };
     on_both("cancel", law);
 }

@@ -59,12 +59,11 @@ fn t7_a_process_that_dies_is_started_again_and_its_task_is_tried_again() {
     let ends = place.ends(&ids);
     assert_eq!(result(&ends[0]), serde_json::Value::Null);
     assert_eq!(result(&ends[1])["kind"], "echo");
-    worker
-        .until("[1] its process ended (exit status: 3) before it had answered; it is started again in 100ms");
+    worker.until("[1] its process ended (exit status: 3) before it had answered; restarting it in 100ms");
     let dead = place.send(vec![tried("crash", 1)]);
     let error = place.error(dead[0]);
     assert!(error.starts_with("its process ended (signal: 6"), "{error}");
-    worker.until("it is started again at once");
+    worker.until("restarting it at once");
 }
 
 #[test]
@@ -161,8 +160,7 @@ fn t7_a_task_that_no_process_has_read_uses_up_no_attempt() {
     let script = format!("import os, sys\nos.path.exists('ready') or sys.exit(7)\n{SCRIPT}");
     let mut worker = place.worker(&["--processes=1"], &script);
     let ids = place.send(vec![tried("echo", 1)]);
-    worker
-        .until("[1] its process ended (exit status: 7) before it had read the task; it is started again in ");
+    worker.until("[1] its process ended (exit status: 7) before it had read the task; restarting it in ");
     std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
     assert_eq!(result(&place.ends(&ids)[0])["attempt"], 1);
 }
@@ -175,7 +173,7 @@ fn t7_a_task_that_waits_for_a_process_uses_up_neither_its_timeout_nor_an_attempt
     let mut worker = place.worker(&["--processes=1"], &script);
     let ids = place.send(vec![tried("echo", 1).timeout(Duration::from_millis(200))]);
     // By then it has waited for 400 ms at once.
-    worker.until("it is started again in 800ms");
+    worker.until("restarting it in 800ms");
     std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
     assert_eq!(result(&place.ends(&ids)[0])["attempt"], 1);
 }
@@ -238,7 +236,7 @@ fn t7_a_process_that_never_reads_is_replaced_and_its_task_uses_up_no_attempt() {
     let mut command = place.worker_command(&["--processes=1"], &slow_to_start());
     let mut worker = Worker::start(command.env("FLOWGATE_WORKER_START_TIMEOUT", "300ms"));
     let ids = place.send(vec![tried("echo", 1)]);
-    let told = "[1] its process ended (it had read nothing after 300ms) before it had read the task; it is started again in ";
+    let told = "[1] its process ended (it had read nothing after 300ms) before it had read the task; restarting it in ";
     worker.until(&format!("{told}100ms"));
     worker.until(&format!("{told}200ms"));
     std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
@@ -257,7 +255,9 @@ fn t7_a_process_that_never_reads_is_replaced_also_where_every_task_expires_befor
         let ids = place.send(vec![late.good_until(When::After(Duration::from_millis(500)))]);
         assert!(matches!(&place.ends(&ids)[0], State::Dead { reason, .. } if reason == "expired"));
     }
-    worker.until("[1] its process ended (it had read nothing after 1s) before it had read the task; it is started again in ");
+    worker.until(
+        "[1] its process ended (it had read nothing after 1s) before it had read the task; restarting it in ",
+    );
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn t7_the_last_line_says_what_became_of_what_was_stopped() {
         ids[2], ids[1]
     );
     assert_eq!((code, said.last()), (Some(0), Some(&told)));
-    assert_eq!(place.error(ids[1]), "its worker was stopped before it had ended");
+    assert_eq!(place.error(ids[1]), "its worker was stopped before it ended");
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn t7_a_process_that_reads_no_more_and_goes_on_is_replaced() {
     let ids = place.send(vec![tried("deaf", 1), tried("echo", 1)]);
     assert_eq!(result(&place.ends(&ids)[1])["attempt"], 1);
     worker.until(
-        "[1] its process ended (it closed its standard input) before it had read the task; it is started again at once",
+        "[1] its process ended (it closed its standard input) before it had read the task; restarting it at once",
     );
 }
 

@@ -44,7 +44,7 @@ fn s2_who_looks_at_a_store_that_is_not_there_makes_none() {
     ] {
         let said = Said::by(crate::program::flowgate(&folder, "sqlite:none.db").args(arguments));
         assert_eq!(said.code, Some(1), "{arguments:?}: {said:?}");
-        let told = "error: sqlite:none.db: there is no such file; change to its folder, or name it with --store or \
+        let told = "error: sqlite:none.db: no such file; change to its folder, or name it with --store or \
             FLOWGATE_STORE\n";
         assert_eq!(said.stderr, told, "{arguments:?}");
     }
@@ -139,7 +139,11 @@ fn t6_a_task_is_sent_with_all_its_options_and_found_again() {
         let lists = Said::by(&mut place.flowgate(&["tasks", "--json"])).json();
         assert_eq!(lists["waiting"][0]["id"], 1);
         assert_eq!(lists["waiting"][1]["id"], 2, "delayed ones come last");
-        assert_eq!(place.run(&["tasks", "99"]).stderr, "error: no task 99 is known here\n");
+        assert_eq!(
+            place.run(&["tasks", "99"]).stderr,
+            "error: no task 99 in this store; to use another one, set --store \
+            or FLOWGATE_STORE\n"
+        );
     });
 }
 
@@ -165,7 +169,8 @@ fn t6_a_body_may_come_from_standard_input_and_options_that_cannot_be_are_told() 
         ),
         (
             &["send", "x", "--queue=images"],
-            "error: queue `images` is unknown; there are: default; a new one is a [[queue]] of the configuration, or \
+            "error: queue `images` is unknown; known queues: default; to create it, add a [[queue]] to the configuration \
+             or run \
              `flowgate queues set images`\n",
         ),
         (
@@ -189,7 +194,8 @@ fn t6_a_body_may_come_from_standard_input_and_options_that_cannot_be_are_told() 
     .expect("a folder");
     assert_eq!(
         place.run(&["send", "x"]).stderr,
-        "error: queue `default` is unknown; there are: stripe, email; a new one is a [[queue]] of the configuration, or \
+        "error: queue `default` is unknown; known queues: stripe, email; to create it, add a [[queue]] to the \
+         configuration or run \
          `flowgate queues set default`\n"
     );
     assert_eq!(place.told(&["send", "x", "--queue=email"]), "2\n");
@@ -215,7 +221,7 @@ worker  name  in use  slots  queues
 ";
         assert!(shown.starts_with(told), "{shown}");
         assert!(shown.ends_with("  one   0       3      all\n"), "{shown}");
-        assert_eq!(place.told(&["queues", "resume", "email"]), "queue `email` goes on\n");
+        assert_eq!(place.told(&["queues", "resume", "email"]), "queue `email` is resumed\n");
         place.ends(&ids);
         place.told(&["queues", "set", "email", "--max-concurrency=none"]);
         let json = Said::by(&mut place.flowgate(&["queues", "--json"])).json();
@@ -224,7 +230,11 @@ worker  name  in use  slots  queues
         });
         assert_eq!(json["queues"][0], email);
         assert_eq!(json["cluster"], json!({ "in_use": 0, "cluster_wide_cap": 9 }));
-        assert_eq!(place.run(&["queues", "pause", "mail"]).stderr, "error: no queue `mail` is known here\n");
+        assert_eq!(
+            place.run(&["queues", "pause", "mail"]).stderr,
+            "error: no queue `mail` in this store; to use another \
+            one, set --store or FLOWGATE_STORE\n"
+        );
         drop(worker);
     });
 }

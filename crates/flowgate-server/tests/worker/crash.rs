@@ -85,7 +85,7 @@ fn t7_a_signal_lets_running_tasks_end_and_a_second_one_stops_at_once() {
     let ids = place.send(slow(4));
     begun(&place, 2);
     worker.signal("TERM");
-    worker.until("stopping: running tasks may go on for 30s; again to stop at once");
+    worker.until("stopping: running tasks have 30s to finish (a second signal stops at once)");
     let (code, said) = worker.end();
     assert_eq!(code, Some(0), "{said:?}");
     assert_eq!(said.last().map(String::as_str), Some("stopped: 2 tasks settled"));
@@ -157,7 +157,7 @@ fn t7_a_worker_ends_by_two_signals_though_another_process_has_its_file_locked() 
     worker.signal("TERM");
     worker.until("stopping: ");
     worker.signal("TERM");
-    worker.until("stopped at once: what ran is run again when the lease has run out");
+    worker.until("stopped at once: tasks that ran will run again when the lease ends");
     let mut patient = Locking::start(&file);
     patient.until("begins");
     let (code, said) = worker.end();

@@ -71,7 +71,7 @@ fn t8_a_cap_that_is_reached_is_named_with_its_holders_the_place_and_what_would_h
             ])
         );
         let verdict = told["verdict"].as_str().expect("a text");
-        let begins = "queue `email` has no free slot: 1 of max_concurrency 1 in use; 1 stands before it; it should \
+        let begins = "queue `email` has no free slot: 1 of max_concurrency 1 in use; 1 is ahead of it; it should \
             start in about ";
         assert!(verdict.starts_with(begins), "{verdict}");
         assert_eq!(limits(&explained(place, &ids[2].to_string())), ["cluster-cap"]);
@@ -223,7 +223,13 @@ fn t8_what_is_delayed_paused_expired_or_unknown_says_so() {
         let beyond = place.run(&["queues", "set", "images", "--priority=1000001"]).stderr;
         assert!(beyond.contains("a whole number from 1 to 1000000"), "{beyond}");
         for (what, told) in [("99", "task 99"), ("key:none", "key `none`"), ("queue:none", "queue `none`")] {
-            assert_eq!(place.run(&["explain", what]).stderr, format!("error: no {told} is known here\n"));
+            assert_eq!(
+                place.run(&["explain", what]).stderr,
+                format!(
+                    "error: no {told} in this store; to use another one, \
+                set --store or FLOWGATE_STORE\n"
+                )
+            );
         }
     });
 }

@@ -50,10 +50,10 @@ fn s1_a_store_that_is_away_is_told_once_and_so_is_its_return() {
     command.args(["worker", "--processes=1", "--"]).arg(python()).args(["-S", "-E", "-c", SCRIPT]);
     let mut worker = Worker::start(&mut command);
     postgres.stop().expect("it stops");
-    let told = worker.until("it is asked again until it answers");
-    assert!(told.starts_with("the store failed while it "), "{told}");
+    let told = worker.until("retrying until it answers");
+    assert!(told.starts_with("the store failed while "), "{told}");
     postgres.restart().expect("it starts again");
     worker.until("the store answers again");
-    let times = worker.said.iter().filter(|line| line.contains("it is asked again")).count();
+    let times = worker.said.iter().filter(|line| line.contains("retrying until it answers")).count();
     assert_eq!(times, 1, "{:#?}", worker.said);
 }

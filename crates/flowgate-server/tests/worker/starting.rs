@@ -129,7 +129,8 @@ fn t2_what_cannot_be_is_told_before_anything_starts() {
         (
             "",
             &["--queue=mail"],
-            "error: queue `mail` is unknown; there are: default; a new one is a [[queue]] of the configuration, or \
+            "error: queue `mail` is unknown; known queues: default; to create it, add a [[queue]] to the configuration or \
+             run \
              `flowgate queues set mail`\n"
                 .to_owned(),
         ),
@@ -160,7 +161,7 @@ fn t2_what_cannot_be_is_told_before_anything_starts() {
     let said = place.run(&["worker", "--store=postgres://nobody@127.0.0.1:1/none", "--", "true"]);
     assert_eq!(said.code, Some(1));
     assert!(
-        said.stderr.starts_with("error: postgres://…@127.0.0.1:1/none: the store failed while it "),
+        said.stderr.starts_with("error: postgres://…@127.0.0.1:1/none: the store failed while "),
         "{said:?}"
     );
 }
@@ -171,6 +172,6 @@ fn t7_a_command_that_only_dies_is_started_less_and_less_often() {
     let place = Place::sqlite("loop");
     let mut worker = Worker::launch(&mut place.flowgate(&["worker", "--processes=1", "--", "false"]));
     for rest in ["100ms", "200ms", "400ms", "800ms"] {
-        worker.until(&format!("[1] its process ended (exit status: 1); it is started again in {rest}"));
+        worker.until(&format!("[1] its process ended (exit status: 1); restarting it in {rest}"));
     }
 }

@@ -121,7 +121,8 @@ async fn is_told_once(kit: &Kit, edit: impl AsyncFn(&'static str)) {
     let mut told = told.lock().expect("whole").clone();
     told.sort();
     assert_eq!(told.len(), 3, "{told:#?}");
-    let first = "the limits of key lane cannot be read: \"max=five\"; work under them keeps waiting, and everything else goes on.";
+    let first = "the limits of key lane cannot be read: \"max=five\"; work under them keeps waiting, and \
+        everything else goes on.";
     assert!(told[0].starts_with(first), "{}", told[0]);
 }
 

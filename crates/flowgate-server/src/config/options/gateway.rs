@@ -5,37 +5,37 @@ use super::{Default, Kind, Opt, Section};
 pub(crate) static GATEWAY: Section = Section {
     path: "gateway",
     written: "[gateway]",
-    about: "A reverse proxy that bounds what its routes let through. HTTP/1.1 and HTTP/2 come in.",
+    about: "A reverse proxy that bounds what its routes let through. It accepts HTTP/1.1 and HTTP/2.",
     options: &[
         Opt {
             name: "listen",
             kind: Kind::Text("address and port"),
             default: Default::Value("\"127.0.0.1:8081\""),
-            about: "Where to listen; port 0 takes any free one. `--gateway-listen` says the same.",
-            why: "Opening a door to the network is yours to decide.",
+            about: "Where to listen; port 0 takes any free one. Also `--gateway-listen`.",
+            why: "Whether to open it to the network is your decision.",
         },
         Opt {
             name: "tls",
             kind: Kind::Other("table: `cert` and `key`"),
             default: Default::Words("plain HTTP"),
             about: "The certificate to speak TLS with.",
-            why: "There is no certificate that would fit everybody.",
+            why: "No certificate fits everybody.",
         },
         Opt {
             name: "workers",
             kind: Kind::Bare("integer, 1 to 1024"),
             default: Default::Words("one for each processor"),
             about: "How many threads serve.",
-            why: "More than there are processors only take turns.",
+            why: "More threads than processors only take turns.",
         },
         Opt {
             name: "pin_workers",
             kind: Kind::Bare("`true` or `false`"),
             default: Default::Value("true"),
-            about: "Whether each worker stays on a processor of its own, where there are as many of one as of the other. One \
-                that has to wait long for it, because other programs are run there first, is let go for a minute.",
-            why: "On a machine that does little else, the slowest of a hundred requests then take two thirds of the time, and \
-                beside busy programs no longer than elsewhere.",
+            about: "Whether each worker stays on its own processor, if there are as many workers as processors. A worker \
+                that has to wait long for its processor, because other programs run there first, is unpinned for a minute.",
+            why: "On a machine that does little else, the slowest of a hundred requests take two thirds of the time; next \
+                to busy programs, they take no longer than without pinning.",
         },
         Opt {
             name: "max_connections",
@@ -69,15 +69,15 @@ pub(crate) static GATEWAY: Section = Section {
             name: "trusted_proxies",
             kind: Kind::Other("list of networks, like `\"10.0.0.0/8\"`"),
             default: Default::Words("none"),
-            about: "Proxies before the gateway whose `X-Forwarded-For` is believed: the client is the first address from the \
-                    right that is none of these. Not together with `proxy_hops`.",
-            why: "A forwarding header that nobody vouches for is whatever the client likes it to be.",
+            about: "Proxies in front of the gateway whose `X-Forwarded-For` is trusted: the client is the first address \
+                from the right that is not one of these. Not together with `proxy_hops`.",
+            why: "A client can put anything it likes into a forwarding header.",
         },
         Opt {
             name: "proxy_hops",
             kind: Kind::Bare("integer, 1 to 32"),
             default: Default::Words("none: the client is the peer"),
-            about: "How many proxies stand before the gateway, where their addresses are not known: the client is that many \
+            about: "How many proxies are in front of the gateway, if their addresses are not known: the client is that many \
                     entries of `X-Forwarded-For` from the right. Not together with `trusted_proxies`.",
             why: "As above.",
         },
@@ -86,22 +86,21 @@ pub(crate) static GATEWAY: Section = Section {
             kind: Kind::Other("list of `http://` URLs, or `h2c://` for HTTP/2"),
             default: Default::Words("none"),
             about: "Where requests go on routes that have no `upstreams` of their own, and requests that no route matches.",
-            why: "There is no upstream that would fit everybody.",
+            why: "No upstream fits everybody.",
         },
         Opt {
             name: "unlisted",
             kind: Kind::Text("`\"pass\"` or `\"not-found\"`"),
             default: Default::Words("`\"pass\"` with `upstreams`, else `\"not-found\"`"),
-            about: "What becomes of a request that no route matches: it goes to `upstreams` without a limit, or is told 404.",
-            why: "Upstreams that are named for everything are meant for everything; those that are named for routes, \
-                for these only.",
+            about: "What happens to a request that no route matches: it goes to `upstreams` without a limit, or gets 404.",
+            why: "Upstreams set for everything are meant for everything; upstreams set for routes are meant only for those.",
         },
         Opt {
             name: "route",
             kind: Kind::Other("list of tables"),
             default: Default::Words("none"),
             about: "The routes.",
-            why: "With `upstreams` alone, all pass without a limit.",
+            why: "With `upstreams` alone, all requests pass without a limit.",
         },
     ],
 };

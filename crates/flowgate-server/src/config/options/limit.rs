@@ -5,8 +5,8 @@ use super::{Default, Kind, Opt, Section};
 pub(crate) static KEY: Section = Section {
     path: "gateway.route.key",
     written: "key = { … }",
-    about: "In a route: exactly one of these. `key = \"client\"` takes the address of the client, of an IPv6 address its first \
-            64 bits. A key has at most 1024 bytes.",
+    about: "In a route: exactly one of these. `key = \"client\"` takes the address of the client (the first 64 bits of an \
+        IPv6 address). A key has at most 1024 bytes.",
     options: &[
         Opt {
             name: "header",
@@ -19,14 +19,14 @@ pub(crate) static KEY: Section = Section {
             name: "path",
             kind: Kind::Text("name of a parameter"),
             default: Default::Words("none"),
-            about: "What this parameter of the route's `path` stands for, decoded.",
+            about: "The value of this parameter of the route's `path`, decoded.",
             why: "",
         },
         Opt {
             name: "constant",
             kind: Kind::Text("text"),
             default: Default::Words("none"),
-            about: "Always this: all requests share one lane.",
+            about: "Always this text: all requests share one lane.",
             why: "",
         },
     ],
@@ -41,7 +41,7 @@ pub(crate) static RATE: Section = Section {
             name: "limit",
             kind: Kind::Bare("integer, 1 to 1000000000"),
             default: Default::Required,
-            about: "How many may start per period. A short period holds only so many; the error names the most.",
+            about: "How many may start per period. The most depends on the period; the error names it.",
             why: "",
         },
         Opt {
@@ -55,8 +55,8 @@ pub(crate) static RATE: Section = Section {
             name: "burst",
             kind: Kind::Bare("integer, 1 to 1000000000"),
             default: Default::Words("a window"),
-            about: "Makes it a bucket: refilled steadily, and at most so many starts at once.",
-            why: "A window is what clients are usually told: so many per minute.",
+            about: "Makes it a bucket: refilled steadily, with at most this many starts at once.",
+            why: "A window is what API contracts usually say: so many per minute.",
         },
     ],
 };
@@ -64,14 +64,14 @@ pub(crate) static RATE: Section = Section {
 pub(crate) static OVERRIDE: Section = Section {
     path: "gateway.route.override",
     written: "[[gateway.route.override]]",
-    about: "Behind the `[[gateway.route]]` it belongs to: other limits for one key. At least one of them; the rest is the \
-            route's.",
+    about: "After the `[[gateway.route]]` it belongs to: other limits for one key. Set at least one of them; the rest are \
+        the route's.",
     options: &[
         Opt {
             name: "key",
             kind: Kind::Text("text; an address where `key = \"client\"`"),
             default: Default::Required,
-            about: "For which key. The empty text is the lane of those without a key.",
+            about: "The key. The empty text is the lane of requests without a key.",
             why: "",
         },
         Opt {
@@ -120,15 +120,15 @@ pub(crate) static CODEL: Section = Section {
             name: "target",
             kind: Kind::Text("time"),
             default: Default::Value("\"5ms\""),
-            about: "The wait that is acceptable for long. Less than `interval`.",
-            why: "What CoDel's authors found to keep a server busy without a standing line.",
+            about: "The wait that is acceptable for a long time. Less than `interval`.",
+            why: "What CoDel's authors found keeps a server busy without a standing line.",
         },
         Opt {
             name: "interval",
             kind: Kind::Text("time"),
             default: Default::Value("\"100ms\""),
             about: "How long the wait may stay above `target` before it counts as overload.",
-            why: "Bursts are shorter than that, overload is not.",
+            why: "Bursts are shorter than this; overload is not.",
         },
     ],
 };
@@ -136,7 +136,8 @@ pub(crate) static CODEL: Section = Section {
 pub(crate) static REFUSAL: Section = Section {
     path: "gateway.route.refusal",
     written: "refusal = { … }",
-    about: "In a route. Messages may have places: `{max}`, `{in_flight}`, `{waiting}` and `{retry_after}` (seconds).",
+    about: "In a route. Messages may contain placeholders: `{max}`, `{in_flight}`, `{waiting}` and `{retry_after}` \
+        (seconds).",
     options: &[
         Opt {
             name: "status",
@@ -156,16 +157,15 @@ pub(crate) static REFUSAL: Section = Section {
             name: "retry_after",
             kind: Kind::Bare("integer, seconds, 0 to 86400"),
             default: Default::Value("1"),
-            about: "What `Retry-After` says where nothing better is known; 0: no such header.",
-            why: "Slots come back within moments; a rate that is spent says its own time.",
+            about: "What `Retry-After` says if nothing better is known; 0: no such header.",
+            why: "Slots come back within moments; a spent rate gives its own time.",
         },
         Opt {
             name: "code",
             kind: Kind::Text("text"),
             default: Default::Value("\"PLATFORM.CONCURRENCY_LIMIT_EXCEEDED\""),
-            about: "The code for a request that found no slot, whether it waited or not. In a problem document it ends \
-                the `type`; `code` \
-                    there is always that of the page in `docs/errors/`.",
+            about: "The code for a request that found no slot, whether it waited or not. In a problem document it is the \
+                end of `type`; `code` there is always that of the page in `docs/errors/`.",
             why: "SDKs in the field know it.",
         },
         Opt {
@@ -177,7 +177,7 @@ pub(crate) static REFUSAL: Section = Section {
         },
         Opt {
             name: "message",
-            kind: Kind::Text("text with places"),
+            kind: Kind::Text("text with placeholders"),
             default: Default::Value(
                 "\"Maximum concurrent action requests per integration is {max}. Currently {in_flight} in flight.\"",
             ),
@@ -188,7 +188,7 @@ pub(crate) static REFUSAL: Section = Section {
             name: "rate_code",
             kind: Kind::Text("text"),
             default: Default::Value("\"PLATFORM.RATE_LIMIT_EXCEEDED\""),
-            about: "The code for one over the rate.",
+            about: "The code for a request over the rate.",
             why: "As above.",
         },
         Opt {
@@ -196,16 +196,16 @@ pub(crate) static REFUSAL: Section = Section {
             kind: Kind::Text("text"),
             default: Default::Value("\"Rate limit exceeded.\""),
             about: "Its title.",
-            why: "In the words of the other.",
+            why: "To match the other title.",
         },
         Opt {
             name: "rate_message",
-            kind: Kind::Text("text with places"),
+            kind: Kind::Text("text with placeholders"),
             default: Default::Value(
                 "\"Too many requests in the current window. Retry after {retry_after} s.\"",
             ),
             about: "Its message.",
-            why: "It says what helps: how long.",
+            why: "It says how long to wait.",
         },
     ],
 };

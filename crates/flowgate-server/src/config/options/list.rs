@@ -15,16 +15,16 @@ pub(crate) const SECTIONS: [&Section; 14] = [
 pub(crate) static FILE: Section = Section {
     path: "",
     written: "flowgate.toml",
-    about: "A section that is not there has its defaults; without `[gateway]` there is no gateway.",
+    about: "A missing section has its defaults; without `[gateway]` there is no gateway.",
     options: &[
         Opt {
             name: "store",
             kind: Kind::Text("`sqlite:` and a path, or a `postgres://` URL"),
             default: Default::Value("\"sqlite:flowgate.db\""),
-            about: "Where tasks wait. A path in the file is relative to the file, and so is the default where the file \
-                says nothing; on the command line and in the environment it is relative to the folder one is in. \
-                `--store` says the same. A server and a worker print the whole path when they start.",
-            why: "One file needs nobody to run a database; a fleet shares one PostgreSQL.",
+            about: "Where tasks wait. A path in the file is relative to the file, and so is the default if there is a \
+                file; on the command line and in the environment it is relative to the working directory. Also `--store`. \
+                A server and a worker print the whole path when they start.",
+            why: "With one file nobody has to run a database; a fleet shares one PostgreSQL.",
         },
         Opt {
             name: "server",
@@ -52,14 +52,14 @@ pub(crate) static FILE: Section = Section {
             kind: Kind::Other("list of tables"),
             default: Default::Words("none"),
             about: "The queues.",
-            why: "With `queue_mode = \"default\"` there is one, and it needs no words.",
+            why: "With `queue_mode = \"default\"` there is exactly one queue, and nothing to configure.",
         },
         Opt {
             name: "worker",
             kind: Kind::Other("table"),
             default: Default::Words("its defaults"),
             about: "`flowgate worker`.",
-            why: "What to run is said where it is started.",
+            why: "The command to run is given when the worker is started.",
         },
     ],
 };

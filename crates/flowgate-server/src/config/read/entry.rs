@@ -52,7 +52,7 @@ impl<'e> Entry<'e> {
 
     /// A text with something in it, and no control characters: it goes into headers, names and logs.
     pub(crate) fn words(&self) -> Read<&'e str> {
-        const ACCEPTED: &str = "a text of one line that is not empty";
+        const ACCEPTED: &str = "one line of text that is not empty";
         let text = self.text(ACCEPTED)?;
         if text.trim().is_empty() || text.chars().any(char::is_control) {
             return Err(self.wrong(ACCEPTED));

@@ -1,7 +1,6 @@
-//! Reading the file: a tree of values with places, out of which options are read one by one.
-//!
-//! Reading order: [`Report`] collects what is wrong; [`Fields`] is a table and [`Entry`] a value of it. It knows no option
-//! by name: those are declared in [`super::options`].
+//! Reading the file: a tree of values with places, out of which options are read one by one. Reading order:
+//! [`Report`] collects the errors; [`Fields`] is a table and [`Entry`] one of its values. This module knows no
+//! option by name: those are declared in [`super::options`].
 
 mod entry;
 mod fields;

@@ -5,8 +5,7 @@
 //!
 //! - [`request`] finds plain requests among what a client sends.
 //! - [`response`] writes their answers, and [`refusal`] those of refused requests.
-//! - [`serve`] goes from one request to the next, until one is not plain. That one is left as it came for
-//!   hyper.
+//! - [`serve`] goes from one request to the next, until one is not plain. That one is left unchanged for hyper.
 //!
 //! So hyper alone judges malformed requests.
 

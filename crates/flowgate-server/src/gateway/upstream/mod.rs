@@ -1,4 +1,4 @@
-//! Upstreams: connections to them, and asking them.
+//! Upstreams: connections and requests to them.
 //!
 //! [`Pool`] has the idle connections of one upstream. A [`Line`] is one of them, HTTP/1.1 by hand, owned by
 //! the exchange that uses it: see [`crate::wire`]. [`Streams`] are HTTP/2 connections, which exchanges share; a

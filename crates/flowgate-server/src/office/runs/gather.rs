@@ -34,7 +34,7 @@ impl Gather {
     /// Stores these changes in one transaction, perhaps with those of others.
     pub(super) async fn write(&self, changes: Vec<RunChange>) -> Result<Vec<RunOutcome>, StoreError> {
         let gone =
-            || StoreError::Database { doing: "changed runs", why: "the server is stopping".to_owned() };
+            || StoreError::Database { doing: "changing runs", why: "the server is stopping".to_owned() };
         let (answer, answered) = oneshot::channel();
         self.asked.send(Asked { changes, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?

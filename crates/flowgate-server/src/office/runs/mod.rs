@@ -2,13 +2,11 @@
 //! follow from it.
 //!
 //! Reading order:
-//!
-//! - [`plan`] takes in what begins a run or goes on with it. [`gather`] stores together what comes together.
+//! - [`plan`] accepts requests that begin or continue a run. [`gather`] stores together what arrives together.
 //! - [`close`] ends runs, and [`letter`] those that no delivery ends.
 //! - [`wait`] has events and the runs that wait for them.
-//! - [`chore`] is work that is left for later, as tasks of its own: so a crash in between leaves nothing
-//!   undone.
-//! - [`again`] begins failed runs anew, and [`told`] gathers what is told of a run.
+//! - [`chore`] is work left for later, as tasks of its own, so that a crash in between leaves nothing undone.
+//! - [`again`] resumes and restarts failed runs, and [`told`] collects the log of a run.
 
 mod again;
 mod chore;

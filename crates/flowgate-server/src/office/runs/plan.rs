@@ -87,7 +87,7 @@ impl Desk {
     pub(crate) async fn plan(&self, ask: Ask, sending: Sending) -> Result<Planned, RunRefused> {
         let Sending { destination, given, body, caller, .. } = sending;
         let Destination::Url(url) = destination else {
-            return Err(Fault::text("a run is for a URL; a URL group has none").into());
+            return Err(Fault::text("a run needs a URL, and a URL group has none of its own").into());
         };
         let mut spec = read(&given)?;
         spec.dedupe = None;

@@ -13,7 +13,7 @@ await browse(async (page) => {
   await page.waitForSelector("#token");
   await page.type("#token", "not-a-token");
   await page.keyboard.press("Enter");
-  await reads(page, "a wrong token is refused", ".wrong", /not a token of this server/);
+  await reads(page, "a wrong token is refused", ".wrong", /does not know this token/);
   await logIn(page);
   const cookies = (await page.cookies(`${base}/console`)).filter(({ name }) => name === "flowgate_console");
   assert.equal(cookies.length, 1);
