@@ -440,7 +440,7 @@ async fn t5_a_renewal_that_failed_spoils_none_after_it() {
     assert!(scene.store.beat(scene.worker).await.expect("a connection for it"));
     gate.batch_execute("BEGIN; LOCK TABLE workers").await.expect("a lock");
     let told = scene.store.beat(scene.worker).await.expect_err("its row is not to be had").to_string();
-    assert!(told.contains("renewed") && told.contains("55P03"), "{told}");
+    assert!(told.contains("renewing") && told.contains("55P03"), "{told}");
     gate.batch_execute("COMMIT").await.expect("the end");
     assert!(scene.store.beat(scene.worker).await.expect("renewed"));
 }
