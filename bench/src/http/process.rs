@@ -5,7 +5,7 @@
 use std::{
     fs::File,
     io,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -123,8 +123,7 @@ pub(crate) fn tied_to_us(program: &Path) -> Command {
 
 /// A port of loopback that nobody listens on.
 pub(crate) fn free_port() -> Result<u16, String> {
-    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    taken.map(|address| address.port()).map_err(|error| format!("there is no free port: {error}"))
+    flowgate_testkit::free_port().map_err(|error| format!("there is no free port: {error}"))
 }
 
 #[cfg(test)]

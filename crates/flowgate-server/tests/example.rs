@@ -16,6 +16,7 @@ fn w1_the_gateway_keeps_the_fragile_upstream_within_its_bound() {
         line.split(',').next_back().unwrap().split_whitespace().next().unwrap().parse().unwrap()
     };
     assert!(output.status.success(), "{told}");
-    assert_eq!(most("directly"), 128, "{told}");
-    assert_eq!(most("by the gate"), 32, "{told}");
+    // How near to the brim it gets is up to the machine.
+    assert!((33..=128).contains(&most("directly")), "{told}");
+    assert!((1..=32).contains(&most("by the gate")), "{told}");
 }

@@ -1,8 +1,8 @@
 //! What Flowgate's tests share.
 //!
 //! A clock moved by hand ([`FakeClock`]), a future polled by hand ([`Driven`]), a counting allocator
-//! ([`Memory`]), a PostgreSQL of one's own ([`postgres`]), a Redis ([`Redis`]), and scripts of other
-//! languages ([`scripts`]). Nothing here is part of the product.
+//! ([`Memory`]), a PostgreSQL of one's own ([`postgres`]), a Redis ([`Redis`]), a port for a server
+//! ([`free_port`]), and scripts of other languages ([`scripts`]). Nothing here is part of the product.
 
 mod clock;
 mod cpu;
@@ -10,6 +10,7 @@ mod cpu;
 mod look;
 mod memory;
 mod poll;
+mod port;
 pub mod postgres;
 mod redis;
 pub mod scripts;
@@ -20,4 +21,5 @@ pub use cpu::cpu_time;
 pub use look::between_looks;
 pub use memory::{Allocator, Memory};
 pub use poll::{Driven, asking};
+pub use port::free_port;
 pub use redis::Redis;

@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use crate::postgres::free_port;
+use crate::port::free_port;
 
 /// Starts the server, and kills it when its own input ends.
 const SCRIPT: &str = "dir=$(mktemp -d); \

@@ -36,7 +36,7 @@ on_every_store! {
     async fn s1_a_worker_beside_a_server_that_is_gone_takes_none_of_its_messages(kit: &Kit) {
         // Seen to fail: with a worker of all queues serving the server's own too, it answered the message, which was never sent.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
-        server.publish(&endpoint.url("/ok/late"), &[("Upstash-Delay", "1s")]).await;
+        server.publish(&endpoint.url("/ok/late"), &[("Upstash-Delay", "4s")]).await;
         server.kill_nine();
         let flowgate = |arguments: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
@@ -46,7 +46,7 @@ on_every_store! {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/worker.py");
         let mut worker = flowgate(&["worker", "--processes=1", "--", "python3", script]).spawn().unwrap();
         // It is due after the message, and done before a server comes back.
-        let done = flowgate(&["send", "--wait", "--delay=3s", "resize", r#"{"image": 7}"#]).output().unwrap();
+        let done = flowgate(&["send", "--wait", "--delay=6s", "resize", r#"{"image": 7}"#]).output().unwrap();
         assert!(done.status.success(), "{done:?}");
         assert_eq!(endpoint.calls().len(), 0);
         for arguments in [&["send", "--queue=flowgate:messages", "x"][..], &["worker", "--queue=flowgate:messages",

@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::Write,
-    net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::Instant,
@@ -27,7 +26,7 @@ pub(crate) struct Prometheus {
 impl Prometheus {
     /// Scrapes this server every second, with its token.
     pub(crate) fn watching(server: &Server) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = flowgate_testkit::free_port().unwrap();
         let folder = std::env::temp_dir().join(format!("flowgate-prometheus-{}-{port}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let config = format!(

@@ -13,6 +13,7 @@ async fn a_second_signal_ends_it_at_once_and_says_what_was_cut_off() {
     let kit = Kit::sqlite();
     let endpoint = Endpoint::start().await;
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        endpoint.holds("a", 0).await;
         let server = kit.server();
         if signal == "INT" {
             server.publish(&endpoint.url("/hold/a"), &[]).await;

@@ -156,8 +156,8 @@ async fn a_collector_that_is_away_holds_up_nobody_and_what_is_dropped_is_counted
     // Seen to fail: with what the collector does not take counted as sent.
     let kit = Kit::sqlite();
     let endpoint = Endpoint::start().await;
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let server = kit.server_with(&["--dev", "--traces", &format!("http://{gone}")]);
+    let gone = flowgate_testkit::free_port().unwrap();
+    let server = kit.server_with(&["--dev", "--traces", &format!("http://127.0.0.1:{gone}")]);
     for _ in 0..20 {
         server.publish(&endpoint.url("/ok/a"), &[]).await;
     }

@@ -105,7 +105,7 @@ fn w3_a_body_that_its_client_breaks_off_is_not_taken_for_whole() {
 fn w3_an_idle_connection_of_http2_is_closed_with_a_word() {
     // Seen to fail: with the connection just closed: a client cannot know that what it sent meanwhile was not seen.
     let upstream = Service::new();
-    let program = Program::before(upstream.address, "idle_timeout = \"300ms\"", ROUTE);
+    let program = Program::before(upstream.address, "idle_timeout = \"2s\"", ROUTE);
     runtime().block_on(async {
         let mut stream = TcpStream::connect(program.gateway).await.unwrap();
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();

@@ -207,7 +207,7 @@ fn w3_a_connection_that_does_not_answer_is_not_asked_again() {
     // Seen to fail: with `retire` doing nothing: all that came was sent to the connection that had stopped to answer.
     runtime().block_on(async {
         let mut upstream = Streams::new().await;
-        let program = before(upstream.address, "response_timeout = \"300ms\"\n");
+        let program = before(upstream.address, "response_timeout = \"2s\"\n");
         let mut client = program.client();
         client.ask("POST", "/first", "");
         let first = upstream.next().await;

@@ -188,7 +188,7 @@ fn w2_one_who_sends_a_short_body_behind_its_head_can_ask_again_after_a_refusal()
 fn w2_nobody_waits_for_ever_for_a_body_that_nobody_wants() {
     // Seen to fail: with `watch.wait()` for the deadline in `Client::forget`.
     let upstream = Service::new();
-    let program = Program::before(upstream.address, "idle_timeout = \"100ms\"\n", ROUTE);
+    let program = Program::before(upstream.address, "idle_timeout = \"1s\"\n", ROUTE);
     let _held: Vec<_> = (0..2).map(|_| upstream.hold(&program, "/actions/a", "X-Key: one\r\n")).collect();
     let mut client = program.client();
     client.ask("POST", "/actions/a", "X-Key: one\r\nContent-Length: 5\r\n");

@@ -171,9 +171,9 @@ fn t7_a_task_that_waits_for_a_process_uses_up_neither_its_timeout_nor_an_attempt
     let place = Place::sqlite("unready");
     let script = format!("import os, sys\nos.path.exists('ready') or sys.exit(7)\n{SCRIPT}");
     let mut worker = place.worker(&["--processes=1"], &script);
-    let ids = place.send(vec![tried("echo", 1).timeout(Duration::from_millis(200))]);
-    // By then it has waited for 400 ms at once.
-    worker.until("restarting it in 800ms");
+    let ids = place.send(vec![tried("echo", 1).timeout(Duration::from_millis(700))]);
+    // By then it has waited for 800 ms at once.
+    worker.until("restarting it in 1.6s");
     std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
     assert_eq!(result(&place.ends(&ids)[0])["attempt"], 1);
 }
@@ -234,9 +234,10 @@ fn t7_a_process_that_never_reads_is_replaced_and_its_task_uses_up_no_attempt() {
     // Seen to fail: with no end to the wait, nothing was ever said of it.
     let place = Place::sqlite("never-reads");
     let mut command = place.worker_command(&["--processes=1"], &slow_to_start());
-    let mut worker = Worker::start(command.env("FLOWGATE_WORKER_START_TIMEOUT", "300ms"));
+    let mut worker = Worker::start(command.env("FLOWGATE_WORKER_START_TIMEOUT", "2s"));
     let ids = place.send(vec![tried("echo", 1)]);
-    let told = "[1] its process ended (it had read nothing after 300ms) before it had read the task; restarting it in ";
+    let told =
+        "[1] its process ended (it had read nothing after 2s) before it had read the task; restarting it in ";
     worker.until(&format!("{told}100ms"));
     worker.until(&format!("{told}200ms"));
     std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");

@@ -38,7 +38,7 @@ fn t5_tasks_of_a_killed_worker_run_again_within_its_lease_and_a_second() {
         let ids = place.send(
             (0..4)
                 .map(|_| {
-                    flowgate_tasks::NewTask::new("killed", b"3000".to_vec())
+                    flowgate_tasks::NewTask::new("killed", b"5000".to_vec())
                         .keep_result(Duration::from_secs(600))
                 })
                 .collect(),
@@ -78,7 +78,7 @@ fn t7_a_signal_lets_running_tasks_end_and_a_second_one_stops_at_once() {
     let place = Place::sqlite("signals");
     let slow = |count: usize| {
         let task =
-            || flowgate_tasks::NewTask::new("slow", b"1000".to_vec()).keep_result(Duration::from_secs(600));
+            || flowgate_tasks::NewTask::new("slow", b"2000".to_vec()).keep_result(Duration::from_secs(600));
         (0..count).map(|_| task()).collect::<Vec<_>>()
     };
     let mut worker = place.worker(&["--processes=2"], SCRIPT);

@@ -3,7 +3,6 @@
 //! Owns the set-up: packages by name into the target folder, once for each run of the tests.
 
 use std::{
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::OnceLock,
@@ -33,7 +32,7 @@ pub(crate) fn pip() -> &'static PathBuf {
 
 /// A port that nobody has.
 pub(crate) fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    flowgate_testkit::free_port().unwrap()
 }
 
 /// A script against this server.

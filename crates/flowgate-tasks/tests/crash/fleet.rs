@@ -27,9 +27,9 @@ const STORMY: &str = "FLOWGATE_CRASH_STORMY";
 
 /// How long a task takes, and how long a silent worker keeps its tasks.
 const TASK: Duration = Duration::from_millis(20);
-const LEASE: Duration = Duration::from_millis(400);
+const LEASE: Duration = Duration::from_secs(1);
 /// How long a task that was claimed ahead may wait.
-const AHEAD_LEASE: Duration = Duration::from_millis(200);
+const AHEAD_LEASE: Duration = Duration::from_millis(500);
 
 /// What the fleet is made of, and what holds.
 #[derive(Clone, Debug)]

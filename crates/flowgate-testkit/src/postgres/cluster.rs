@@ -16,8 +16,7 @@ use std::{
 };
 
 use super::{
-    binaries::Binaries, error::Error, log::Log, options::Options, port::free_port, psql, user::User,
-    watchdog::Watchdog,
+    binaries::Binaries, error::Error, log::Log, options::Options, psql, user::User, watchdog::Watchdog,
 };
 
 /// The name of the superuser.
@@ -69,7 +68,7 @@ impl Postgres {
         // From here on, whatever fails leaves nothing behind.
         let watchdog = user.own(&folder).and_then(|()| Watchdog::over(&folder, &user));
         let watchdog = watchdog.inspect_err(|_| drop(fs::remove_dir_all(&folder)))?;
-        let port = free_port().map_err(Error::system("a free port"))?;
+        let port = crate::free_port().map_err(Error::system("a free port"))?;
         let postgres =
             Postgres { _watchdog: watchdog, binaries, user, options, folder, port, life: Mutex::new(None) };
         postgres.make_cluster()?;

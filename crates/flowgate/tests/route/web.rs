@@ -155,10 +155,8 @@ async fn r7_http_out_tells_what_may_pass_from_what_will_not() {
     for status in ["204", "404", "503", "429"] {
         ask(status, &format!("{url}/{status}"));
     }
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gone = nobody.local_addr().unwrap();
-    drop(nobody);
-    ask("gone", &format!("http://{gone}/"));
+    let gone = flowgate_testkit::free_port().unwrap();
+    ask("gone", &format!("http://127.0.0.1:{gone}/"));
     let any = Route::new("any").from(direct::<&'static str>()).to(http(&format!("{url}/404")).any_status());
     context.add(&any.transform(|reply: HttpReply| reply.status.as_u16()).build().unwrap()).unwrap();
     context.start().unwrap();

@@ -120,7 +120,7 @@ fn g2_a_heavy_head_is_not_starved_by_light_ones_of_others() {
 #[test]
 fn g3_overflow_is_the_fleets() {
     on_each_store(async |store| {
-        let members = store.members(2, |gate| gate.max(1).queue(1).timeout(Duration::from_millis(300))).await;
+        let members = store.members(2, |gate| gate.max(1).queue(1).timeout(Duration::from_secs(2))).await;
         let pass = members[0].enter_key("k").await.unwrap();
         let mut waiting = members[1].enter_key("k").into_future();
         assert!(poll_once(&mut waiting).await.is_none());

@@ -30,7 +30,7 @@ fn g7_on_postgres_whoever_is_there_sweeps_what_gates_have_left_that_nobody_start
             Postgres::shared().psql(&store.url, &count).unwrap()
         };
         assert_eq!(rows(&store.gate).trim(), "4");
-        let sweeper = || Gate::builder(&store.url).max(1).lease(Duration::from_millis(300));
+        let sweeper = || Gate::builder(&store.url).max(1).lease(Duration::from_millis(1500));
         let (_idle, _sweeper) =
             (sweeper().name("idle").start().await.unwrap(), sweeper().name("other").start().await.unwrap());
         let swept = async {
@@ -75,7 +75,7 @@ fn g7_on_redis_a_gate_is_gone_in_time_when_nobody_starts_it_any_more() {
         leave_behind(&store).await;
         assert!((1..=DAY).contains(&left()), "{}", left());
         // For as long as somebody is there, it is not over.
-        let gate = store.builder().max(2).lease(Duration::from_millis(300)).keyed().start().await.unwrap();
+        let gate = store.builder().max(2).lease(Duration::from_millis(1500)).keyed().start().await.unwrap();
         Redis::shared().cli(&["PEXPIRE", &lanes, "60000"]).unwrap();
         let prolonged = async {
             while left() <= 60_000 {

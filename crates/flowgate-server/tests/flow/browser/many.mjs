@@ -64,7 +64,7 @@ await browse(async (page) => {
     return worst;
   });
   figures["worst turn of the loop"] = Math.round(lag);
-  assert.ok(lag < 500, `the page hung for ${lag} ms`);
+  assert.ok(lag < 2000, `the page hung for ${lag} ms`);
   const told = Object.entries(figures).map(([name, ms]) => `${name} ${ms} ms`).join(", ");
   console.log(`many: ${KEYS} keys at ${base}: ${told}`);
 });

@@ -12,7 +12,7 @@ const FIRST: u32 = 15_000;
 const COUNT: u32 = 15_000;
 
 /// A port that nobody listens on. Two of one process never get the same.
-pub(crate) fn free_port() -> io::Result<u16> {
+pub fn free_port() -> io::Result<u16> {
     static ASKED: AtomicU32 = AtomicU32::new(0);
     // Processes that start together have numbers that are near: far apart here.
     let start = process::id().wrapping_mul(97);
