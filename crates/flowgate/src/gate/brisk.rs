@@ -144,7 +144,7 @@ impl State {
         }
         self.is_behind = !self.is_keyed;
         if waiter.is_holder {
-            self.knots.part(place.ticket);
+            self.knots.part(place.lane, place.ticket);
         }
         Some(waiter.waker)
     }
@@ -214,7 +214,7 @@ impl State {
         let (spent, in_use) = (slot.lane.rate(), slot.lane.in_use());
         waiter.seat.decide(Fate::Granted { at: Tick::ZERO, spent, in_use });
         if waiter.is_holder {
-            self.knots.part(ticket);
+            self.knots.part(index, ticket);
         }
         if self.line.heaviest() > self.limits.heaviest() {
             // One too heavy for a lower `max` may have come to the head and can be told so.
