@@ -260,3 +260,46 @@ fn s3_a_role_that_owns_the_schema_needs_no_right_in_the_database() {
         drop(start().await.unwrap().enter().await.unwrap());
     });
 }
+
+// Seen to fail: with `CREATE TABLE IF NOT EXISTS`, permission was denied for the schema, although the tables were there.
+#[test]
+fn s3_a_role_that_may_only_use_the_tables_will_do() {
+    let cluster = Postgres::shared();
+    let url = cluster.create_database("tables").unwrap();
+    let start = |url: String| async move { Gate::builder(&url).name("tables").max(1).start().await };
+    runtime().block_on(async {
+        let owner = start(url.clone()).await.unwrap();
+        let grant = "CREATE ROLE user_of_lanes LOGIN; \
+            DO $$ BEGIN EXECUTE format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database()); \
+            EXECUTE format('GRANT CONNECT ON DATABASE %I TO user_of_lanes', current_database()); END $$; \
+            GRANT USAGE ON SCHEMA flowgate_shared TO user_of_lanes; \
+            GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA flowgate_shared TO user_of_lanes";
+        cluster.psql(&url, grant).unwrap();
+        let user = start(url.replace("flowgate@", "user_of_lanes@")).await.unwrap();
+        let pass = user.enter().await.unwrap();
+        assert_eq!(owner.try_enter().await.unwrap_err().reason, Reason::Busy);
+        drop(pass);
+        user.close(Duration::ZERO).await;
+        drop(owner.enter().await.unwrap());
+    });
+}
+
+// Seen to fail: without a look at its encoding, the gate started, and every key that came together with one that cannot be
+// stored was refused.
+#[test]
+fn s2_a_database_that_cannot_store_every_key_is_refused_when_the_gate_starts() {
+    let cluster = Postgres::shared();
+    let url = cluster.create_database("encoding").unwrap();
+    let (server, _) = url.rsplit_once('/').unwrap();
+    let create =
+        "CREATE DATABASE latin_lanes TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'";
+    cluster.psql(&url, create).unwrap();
+    runtime().block_on(async {
+        let start = Gate::builder(&format!("{server}/latin_lanes")).max(1).start();
+        let refused = start.await.err().unwrap().to_string();
+        assert!(
+            refused.contains("its encoding is LATIN1") && refused.contains("ENCODING 'UTF8'"),
+            "{refused}"
+        );
+    });
+}
