@@ -134,7 +134,8 @@ impl Document {
                 }
                 (true, _) => {}
                 (false, true) => {
-                    held += ask.weight;
+                    // More than there can be, if the store forgot.
+                    held = held.saturating_add(ask.weight);
                     turn.fates[at] = Fate::Granted;
                 }
                 (false, false) => newcomers.push(at),
