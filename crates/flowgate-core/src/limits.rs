@@ -111,15 +111,19 @@ impl Limits {
         Ok(Limits { max, ..self })
     }
 
-    /// Returns the same limits with another rule for entries that cannot start at once.
-    pub fn with_overflow(self, overflow: Overflow) -> Result<Self, OptionError> {
-        match self.discipline {
-            Discipline::Codel { target, interval } => {
-                discipline(Some((target, interval)), self.max, overflow == Overflow::Reject)?;
-            }
-            Discipline::Fifo => {}
-        }
-        Ok(Limits { overflow, ..self })
+    /// Returns the same limits with another rule for entries that cannot start at once. Its ranges are those of
+    /// [`LimitsBuilder::queue`] and [`LimitsBuilder::timeout`].
+    pub fn with_overflow(self, rule: Overflow) -> Result<Self, OptionError> {
+        let (reject, queue, timeout) = match rule {
+            Overflow::Queue { max, timeout } => (false, max.map(NonZeroU32::get), timeout),
+            Overflow::Reject => (true, None, None),
+        };
+        let codel = match self.discipline {
+            Discipline::Codel { target, interval } => Some((target, interval)),
+            Discipline::Fifo => None,
+        };
+        let discipline = discipline(codel, self.max, reject)?;
+        Ok(Limits { overflow: overflow(reject, queue, timeout)?, discipline, ..self })
     }
 
     /// Returns the same limits with `max` where an adaptive rule has put it: never below its floor, so that the
@@ -221,7 +225,7 @@ impl LimitsBuilder {
         self
     }
 
-    /// Limits how long each may wait. Default: as long as it takes.
+    /// Limits how long each may wait: above zero, up to 366 days. Default: as long as it takes.
     #[must_use]
     pub fn timeout(mut self, queue_timeout: Duration) -> Self {
         self.timeout = Some(queue_timeout);

@@ -1,6 +1,6 @@
 //! Every option that cannot be built, with its full message: which option, what was given, what is accepted.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, num::NonZeroU32, time::Duration};
 
 use flowgate_core::{Adaptive, Code, Discipline, Limits, LimitsBuilder, OptionError, Overflow, Period, Rate};
 
@@ -64,6 +64,25 @@ fn limits_that_are_none_or_out_of_range_cannot_be_built() {
             "RC5003: option `timeout` is 5s; accepted: only without `reject` (drop `timeout` or `reject`)",
         ),
     ]);
+    // The same ranges where the rule is changed later. Seen to fail: with `with_overflow` looking at CoDel alone.
+    let (fine, reject) =
+        (new().max(1).build().expect("valid"), new().max(1).reject().build().expect("valid"));
+    let of = |max, timeout| Overflow::Queue { max: NonZeroU32::new(max), timeout };
+    for limits in [fine, reject] {
+        let with = |max, timeout| limits.with_overflow(of(max, timeout));
+        refused(with(1_000_000_001, None), &format!("RC5003: option `queue` is 1000000001; {queue}"));
+        refused(with(u32::MAX, Some(secs(1))), &format!("RC5003: option `queue` is 4294967295; {queue}"));
+        refused(with(0, Some(Duration::ZERO)), &format!("RC5003: option `timeout` is 0ns; {timeout}"));
+        refused(
+            with(5, Some(secs(366 * DAY + 1))),
+            &format!("RC5003: option `timeout` is 31622401s; {timeout}"),
+        );
+        let longest = format!("RC5003: option `timeout` is {:?}; {timeout}", Duration::MAX);
+        refused(with(0, Some(Duration::MAX)), &longest);
+        let largest = new().max(1).queue(1_000_000_000).timeout(secs(366 * DAY)).build();
+        assert_eq!(with(1_000_000_000, Some(secs(366 * DAY))), largest);
+        assert_eq!((with(0, None), limits.with_overflow(Overflow::Reject)), (Ok(fine), Ok(reject)));
+    }
 }
 
 #[test]

@@ -6,13 +6,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 use std::{
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Mutex,
     task::{Context, Waker},
     time::Duration,
 };
 
-use flowgate::{Gate, Limits, Pass, gate::Enter};
+use flowgate::{Gate, Limits, Pass, Reason, gate::Enter};
 use flowgate_testkit::{Allocator, FakeClock, Memory, cpu_time};
 
 #[global_allocator]
@@ -35,6 +35,16 @@ fn poll(entry: &mut Enter<'_>) -> Option<Pass> {
         std::task::Poll::Ready(answer) => Some(answer.unwrap()),
         std::task::Poll::Pending => None,
     }
+}
+
+/// How many times as long `work` takes with so many at once as with a tenth of them ten times: of each the least of a few
+/// rounds, for a host that takes the processor away is counted as well, and only adds.
+fn growth(count: usize, work: impl Fn(usize) -> Duration) -> f64 {
+    let of = |parts: usize| (0..parts).map(|_| work(count / parts)).sum::<Duration>();
+    let rounds = [(); 5].map(|()| (of(10), of(1)));
+    let (tenths, whole) = (rounds.map(|(tenths, _)| tenths), rounds.map(|(_, whole)| whole));
+    let (tenths, whole) = (tenths.into_iter().min().unwrap(), whole.into_iter().min().unwrap());
+    whole.as_secs_f64() / tenths.as_secs_f64()
 }
 
 /// `count` wait, every second one gives up, the others start in order. How long that took.
@@ -62,13 +72,88 @@ fn g4_one_million_waiters_join_cancel_and_drain_in_linear_time() {
     // Seen to fail: with `Line::part` walking the row to its waiter, the waiters at once take five times as long as in parts.
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let gate = Gate::builder().max(1).build().unwrap();
-    let of = |parts: usize| (0..parts).map(|_| fill_cancel_drain(&gate, MANY / parts)).sum::<Duration>();
-    // The least of a few rounds is what it takes: a host that takes the processor away is counted as well, and only adds.
-    let rounds = [(); 5].map(|()| (of(10), of(1)));
-    let (tenths, whole) = (rounds.map(|(tenths, _)| tenths), rounds.map(|(_, whole)| whole));
-    let (tenths, whole) = (tenths.into_iter().min().unwrap(), whole.into_iter().min().unwrap());
-    let growth = whole.as_secs_f64() / tenths.as_secs_f64();
-    assert!(growth <= GROWTH, "{MANY} waiters took {tenths:?} in ten parts, {whole:?} at once");
+    let growth = growth(MANY, |count| fill_cancel_drain(&gate, count));
+    assert!(growth <= GROWTH, "{MANY} waiters took {growth} times as long at once as in ten parts");
+}
+
+/// As many, and behind them as many entries of one piece of work that holds a slot itself. How long that took.
+fn with_holders(gate: &Gate, count: usize) -> Duration {
+    let start = cpu_time();
+    let mut pass = gate.try_enter().unwrap();
+    let mut work = pin!(gate.run(async {
+        tokio::task::yield_now().await;
+        let mut own: Vec<Option<Enter<'_>>> = (0..count).map(|_| Some(gate.enter())).collect();
+        own.iter_mut().flatten().for_each(|entry| assert!(poll(entry).is_none()));
+        tokio::task::yield_now().await;
+        own.iter_mut().step_by(2).for_each(|entry| *entry = None);
+        own.iter_mut().flatten().for_each(|entry| drop(poll(entry).expect("handed over in order")));
+    }));
+    let mut go_on = || work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    assert!(!go_on(), "it holds a slot");
+    let mut line: Vec<Option<Enter<'_>>> = (0..count).map(|_| Some(gate.enter())).collect();
+    line.iter_mut().flatten().for_each(|entry| assert!(poll(entry).is_none()));
+    assert!(!go_on(), "its own stand behind them");
+    assert_eq!(gate.look().waiting, 2 * count as u64);
+    line.iter_mut().step_by(2).for_each(|entry| *entry = None);
+    for entry in line.iter_mut().flatten() {
+        drop(pass);
+        pass = poll(entry).expect("handed over in order");
+    }
+    drop(pass);
+    assert!(go_on());
+    cpu_time() - start
+}
+
+/// As many, and behind them as many entries of one piece of work, which are refused when all slots are its own. How long that
+/// took.
+fn cut_behind(count: usize) -> Duration {
+    let gate = Gate::builder().max(2).build().unwrap();
+    let pass = gate.try_enter().unwrap();
+    let start = cpu_time();
+    let mut work = pin!(gate.run(async {
+        tokio::task::yield_now().await;
+        let mut own: Vec<Enter<'_>> = (0..count).map(|_| gate.enter()).collect();
+        own.iter_mut().for_each(|entry| assert!(poll(entry).is_none()));
+        tokio::task::yield_now().await;
+        for entry in own {
+            assert_eq!(entry.await.unwrap_err().reason, Reason::Reentrant);
+        }
+    }));
+    let mut go_on = || work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    assert!(!go_on(), "it holds a slot");
+    let mut line: Vec<Enter<'_>> = (0..count).map(|_| gate.enter()).collect();
+    line.iter_mut().for_each(|entry| assert!(poll(entry).is_none()));
+    assert!(!go_on(), "its own stand behind them");
+    gate.set_limits(Limits::builder().max(1).build().unwrap());
+    drop(pass);
+    assert_eq!(gate.look().waiting, count as u64, "those who hold nothing");
+    assert!(go_on());
+    cpu_time() - start
+}
+
+/// So many are enough for what grows with the square.
+const HOLDERS: usize = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
+
+#[test]
+fn g4_a_hundred_thousand_waiters_who_hold_slots_themselves_join_cancel_and_drain_in_linear_time() {
+    // Seen to fail: with what they hold counted along the row at each step, those at once took eleven times as long as in parts,
+    // where steps take the short way and where they take the long one.
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let brisk = Gate::builder().max(2).build().unwrap();
+    // A rate that is never spent: each step takes the long way.
+    let slow = Gate::builder().max(2).rate(15_625, "1ms").burst(u32::MAX).clock(FakeClock::new());
+    for gate in [brisk, slow.build().unwrap()] {
+        let growth = growth(HOLDERS, |count| with_holders(&gate, count));
+        assert!(growth <= GROWTH, "{HOLDERS} waiters took {growth} times as long at once as in ten parts");
+    }
+}
+
+#[test]
+fn g4_a_hundred_thousand_waiters_who_hold_the_last_slot_are_refused_in_linear_time() {
+    // Seen to fail: with `cut_knot` walking the row to the first who holds something, past those who hold nothing.
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let growth = growth(HOLDERS, cut_behind);
+    assert!(growth <= GROWTH, "{HOLDERS} waiters took {growth} times as long at once as in ten parts");
 }
 
 #[test]

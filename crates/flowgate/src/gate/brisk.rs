@@ -122,7 +122,7 @@ impl State {
         let Ready { since, waker, seat } = ready;
         let waiter = Waiter::new(0, weight, false, since, waker, Arc::clone(&seat));
         let ticket = self.line.join(&mut self.line.row(), waiter);
-        self.is_behind = true;
+        self.fall_behind();
         Ok(Place { lane: 0, ticket, since, depth: lane.waiting() + 1, seat })
     }
 
@@ -141,12 +141,22 @@ impl State {
         if self.is_keyed {
             slot.lane.leave();
             slot.row = row;
+        } else {
+            self.fall_behind();
         }
-        self.is_behind = !self.is_keyed;
         if waiter.is_holder {
-            self.knots.part(place.ticket);
+            self.knots.part(place.lane, place.ticket);
         }
         Some(waiter.waker)
+    }
+
+    /// The one lane does not say who waits any more. Only written when it changes: who waits for the lock looks at this line of
+    /// the cache over and over, and would have to give it up once more.
+    #[inline(always)]
+    fn fall_behind(&mut self) {
+        if !self.is_behind {
+            self.is_behind = true;
+        }
     }
 
     /// The one lane says again who waits: see [`State::is_behind`].
@@ -206,15 +216,17 @@ impl State {
             return Left::Not;
         }
         let waiter = self.line.part_first(&mut row, ticket);
-        self.is_behind = !self.is_keyed;
         if self.is_keyed {
             slot.lane.leave();
             slot.row = row;
         }
         let (spent, in_use) = (slot.lane.rate(), slot.lane.in_use());
+        if !self.is_keyed {
+            self.fall_behind();
+        }
         waiter.seat.decide(Fate::Granted { at: Tick::ZERO, spent, in_use });
         if waiter.is_holder {
-            self.knots.part(ticket);
+            self.knots.part(index, ticket);
         }
         if self.line.heaviest() > self.limits.heaviest() {
             // One too heavy for a lower `max` may have come to the head and can be told so.

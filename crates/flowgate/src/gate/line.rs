@@ -113,12 +113,6 @@ impl Line {
         self.waiters.find(self.oldest).map(|waiter| (waiter.since, self.oldest))
     }
 
-    /// Who stands right behind.
-    pub(crate) fn behind(&self, index: u32) -> Option<u32> {
-        let behind = self.waiters[index].behind;
-        (behind != NONE).then_some(behind)
-    }
-
     /// The largest weight of any who joined since nobody waited.
     #[inline]
     pub(crate) fn heaviest(&self) -> u32 {
@@ -259,8 +253,8 @@ mod tests {
             for (lane, row) in rows.iter().enumerate() {
                 let expected: Vec<u32> =
                     known.iter().filter(|&&(of, ..)| of == lane).map(|&(.., ticket)| ticket).collect();
-                let seen: Vec<u32> =
-                    std::iter::successors(row.first(), |&ticket| line.behind(ticket)).collect();
+                let behind = |&ticket: &u32| Some(line[ticket].behind).filter(|behind| *behind != NONE);
+                let seen: Vec<u32> = std::iter::successors(row.first(), behind).collect();
                 assert_eq!((seen, row.last()), (expected.clone(), expected.last().copied()), "step {step}");
             }
         }

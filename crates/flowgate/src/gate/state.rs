@@ -350,7 +350,7 @@ impl State {
         slot.lane.leave();
         let waiter = self.line.part(&mut slot.row, ticket);
         if waiter.is_holder {
-            self.knots.part(ticket);
+            self.knots.part(waiter.lane, ticket);
         }
         if self.is_codel {
             self.leave_backlog(waiter.lane, ticket);
@@ -370,7 +370,7 @@ impl State {
         let depth = slot.lane.waiting();
         let ticket = self.line.join(&mut slot.row, waiter);
         if let Some(hands) = hands {
-            self.knots.join(ticket, hands);
+            self.knots.join(index, ticket, hands);
         }
         if let Hold::Rate { until } = hold {
             self.set_time(index, until);

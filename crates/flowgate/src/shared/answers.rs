@@ -73,6 +73,8 @@ impl Shared {
         let looked =
             looks.into_iter().map(|reply| (reply, standing.to_lane_look(key.as_ref(), limits))).collect();
         lane.known = is_ours.then_some((done.version, done.document));
+        let is_idle = lane.is_idle();
+        book.has_idle |= is_idle;
         // Those that will never start leave the line with the next round.
         if refused.iter().any(|(_, reason, _)| *reason == Reason::TooHeavy) {
             book.touch(&item.name);
@@ -130,6 +132,8 @@ impl Shared {
         lane.is_under_way = false;
         let (key, looks, asks) =
             (lane.key.clone(), std::mem::take(&mut lane.looks), std::mem::take(&mut lane.asks));
+        let is_idle = lane.is_idle();
+        book.has_idle |= is_idle;
         let refused = asks
             .into_values()
             .map(|waiter| (waiter.reply, Err(book.refuse(&self.ident, key.clone(), Reason::Unreachable))));

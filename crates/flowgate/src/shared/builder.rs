@@ -204,7 +204,11 @@ pub(crate) fn checked(limits: Limits) -> Result<Limits, OptionError> {
         ));
     }
     match limits.discipline() {
-        Discipline::Fifo => Ok(limits),
+        // What nobody could read again would shut the gate for all.
+        Discipline::Fifo if Declared::keeps(limits) => Ok(limits),
+        Discipline::Fifo => {
+            Err(OptionError::new("limits", limits, "limits that a store gives back unchanged"))
+        }
         codel => Err(OptionError::new("codel", codel, "none for a fleet, whose line is first in, first out")),
     }
 }

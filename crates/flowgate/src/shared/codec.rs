@@ -24,6 +24,17 @@ impl Declared {
         Declared::read(&mut reader)
     }
 
+    /// Whether a later version wrote it: then it is not for this one to replace.
+    pub(crate) fn is_of_a_later_version(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|form| *form > FORM)
+    }
+
+    /// Whether limits are read as what was written.
+    pub(crate) fn keeps(limits: Limits) -> bool {
+        let declared = Declared { at: Tick::ZERO, limits, opens: Tick::ZERO };
+        Declared::from_bytes(&declared.to_bytes()) == Some(declared)
+    }
+
     fn write(&self, bytes: &mut Vec<u8>) {
         let (rate, period, burst) = self.limits.rate().map_or((0, 0, 0), |rate| match rate.shape() {
             Shape::Window => (rate.rate(), rate.period().as_millis(), 0),
@@ -149,5 +160,35 @@ impl<'a> Reader<'a> {
 
     fn number(&mut self) -> Option<u32> {
         u32::try_from(self.word()?).ok()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use flowgate_core::{Adaptive, Limits};
+
+    use super::Declared;
+
+    #[test]
+    fn s2_limits_are_kept_if_they_are_read_as_they_were_written() {
+        // Seen to fail: with the timeout written in milliseconds, one of a nanosecond was none; with `keeps` saying yes to all
+        // that can be read at all, CoDel was lost.
+        let of = Limits::builder;
+        let (nano, days) = (Duration::from_nanos(1), Duration::from_secs(366 * 24 * 60 * 60));
+        for limits in [
+            of().max(1_000_000_000).queue(1_000_000_000).timeout(days),
+            of().max(1).queue(1).timeout(nano),
+            of().rate(u32::MAX, "366d").reject(),
+            of().rate(15_625, "1ms").burst(u32::MAX),
+            of().max(3).rate(1, "366d").smooth(),
+        ] {
+            let limits = limits.build().expect("they are fine");
+            assert!(Declared::keeps(limits), "{limits}");
+        }
+        for limits in [of().max(5).codel(nano, days), of().max(5).adaptive(Adaptive::aimd())] {
+            assert!(!Declared::keeps(limits.build().expect("they are fine")));
+        }
     }
 }

@@ -102,7 +102,16 @@ impl Document {
 
     /// Changes the lane to what is true of one process at `now`, and hands what is free to whoever is next. `dead` are members
     /// whose leases ran out, and who can never come back.
-    pub(crate) fn turn(&mut self, declared: &Declared, stake: &Stake, dead: &[Member], now: Tick) -> Turn {
+    ///
+    /// `None`, if less is kept than the process was told it has: the store forgot, and what others were given of it nobody
+    /// knows.
+    pub(crate) fn turn(
+        &mut self,
+        declared: &Declared,
+        stake: &Stake,
+        dead: &[Member],
+        now: Tick,
+    ) -> Option<Turn> {
         self.declare(declared, now);
         self.bury(dead);
         let limits = self.declared.limits;
@@ -125,13 +134,18 @@ impl Document {
                 }
                 (true, _) => {}
                 (false, true) => {
-                    held += ask.weight;
+                    // More than there can be, if the store forgot.
+                    held = held.saturating_add(ask.weight);
                     turn.fates[at] = Fate::Granted;
                 }
                 (false, false) => newcomers.push(at),
             }
         }
-        self.hold(stake.member, |in_use| *in_use = held);
+        // What a process has it is told only when it is kept, and only by its own word does that become less.
+        let kept = self.hold(stake.member, |in_use| std::mem::replace(in_use, held));
+        if kept < held {
+            return None;
+        }
 
         let mut lane = self.lane();
         if now < self.declared.opens {
@@ -143,7 +157,7 @@ impl Document {
         }
         self.rate = lane.rate();
         turn.due = self.due(&lane, stake.member, now);
-        turn
+        Some(turn)
     }
 
     /// How much is in use.
@@ -199,16 +213,17 @@ impl Document {
         self.line.retain(|run| !dead.contains(&run.member));
     }
 
-    fn hold(&mut self, member: Member, change: impl FnOnce(&mut u32)) {
+    fn hold<T>(&mut self, member: Member, change: impl FnOnce(&mut u32) -> T) -> T {
         let at = self.holders.iter().position(|(holder, _)| *holder == member);
         let at = at.unwrap_or_else(|| {
             self.holders.push((member, 0));
             self.holders.len() - 1
         });
-        change(&mut self.holders[at].1);
+        let changed = change(&mut self.holders[at].1);
         if self.holders[at].1 == 0 {
             self.holders.swap_remove(at);
         }
+        changed
     }
 
     /// Hands what is free to the head of the line, again and again.

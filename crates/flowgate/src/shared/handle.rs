@@ -157,7 +157,7 @@ impl<K> Gate<K> {
 
     /// Changes the limits for the whole fleet, also for those already waiting. When this returns, the store has them,
     /// and every process is told at once. Nobody in line is lost or reordered, and passes already given out stay
-    /// valid.
+    /// valid. On PostgreSQL, entries that another process was storing at that very moment may still go by the old limits.
     ///
     /// Cancel safety: dropped, the limits may be set or not.
     pub async fn set_limits(&self, limits: Limits) -> Result<(), StartError> {

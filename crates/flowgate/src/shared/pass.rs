@@ -8,8 +8,8 @@ use super::{book::Shared, lease::Lease};
 
 /// Permission to be in flight, over the whole fleet. Dropping it gives the slot back.
 ///
-/// A pass is only as good as the lease of its process. If the store cannot be reached for that long, the slot may be
-/// given to others and the pass is *lost*: work that must not overlap has to stop then.
+/// A pass is only as good as the lease of its process. If the store cannot be reached for that long, or has forgotten what it
+/// told this process, the slot may be given to others and the pass is *lost*: work that must not overlap has to stop then.
 #[must_use = "a pass that is dropped at once bounds nothing"]
 pub struct Pass {
     shared: Arc<Shared>,
@@ -35,8 +35,9 @@ impl Pass {
         self.lease.is_none()
     }
 
-    /// Whether its slot may belong to somebody else by now, because the lease of this process ran out. An uncounted
-    /// pass is never lost.
+    /// Whether its slot may belong to somebody else by now: the lease of this process ran out, or the store forgot. After a
+    /// stall it may be lost and then not: the store had renewed the lease in time, and only its answer was late. An
+    /// uncounted pass is never lost.
     pub fn is_lost(&self) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.is_over())
     }

@@ -31,7 +31,8 @@ use super::{
     store::{Loaded, Reply, Seen, Store, StoreError, Swap, Wake},
 };
 
-/// The lock keeps two that start together from making the same table. Half of each page stays free, so that a document
+/// The lock keeps two that start together from making the same table. What is there is not made again: `IF NOT EXISTS` asks for
+/// the right to make it, also where it is there. Half of each page stays free, so that a document
 /// is changed where it stands. Plans are made once, as a rule before there is anything in the tables: so each lane is
 /// to be found by its name, one by one, and never by a look at all of them, which is cheaper only then. A swap that
 /// waited for another sees what that one left, whatever the database has for a default. What was given up is to end soon, and
@@ -40,20 +41,24 @@ const TABLES: &str = "
     BEGIN;
     SELECT pg_advisory_xact_lock(7164210293746516000);
     DO $$ BEGIN IF to_regnamespace('flowgate_shared') IS NULL THEN CREATE SCHEMA flowgate_shared; END IF; END $$;
-    CREATE TABLE IF NOT EXISTS flowgate_shared.members (
-        id bigint PRIMARY KEY,
-        gate text COLLATE \"C\" NOT NULL,
-        expires timestamptz NOT NULL
-    );
-    CREATE TABLE IF NOT EXISTS flowgate_shared.lanes (
-        gate text COLLATE \"C\",
-        name text COLLATE \"C\",
-        version bigint NOT NULL,
-        document bytea NOT NULL,
-        members bigint[] NOT NULL,
-        rests bigint NOT NULL,
-        PRIMARY KEY (gate, name)
-    ) WITH (fillfactor = 50);
+    DO $$ BEGIN IF to_regclass('flowgate_shared.members') IS NULL THEN
+        CREATE TABLE flowgate_shared.members (
+            id bigint PRIMARY KEY,
+            gate text COLLATE \"C\" NOT NULL,
+            expires timestamptz NOT NULL
+        );
+    END IF; END $$;
+    DO $$ BEGIN IF to_regclass('flowgate_shared.lanes') IS NULL THEN
+        CREATE TABLE flowgate_shared.lanes (
+            gate text COLLATE \"C\",
+            name text COLLATE \"C\",
+            version bigint NOT NULL,
+            document bytea NOT NULL,
+            members bigint[] NOT NULL,
+            rests bigint NOT NULL,
+            PRIMARY KEY (gate, name)
+        ) WITH (fillfactor = 50);
+    END IF; END $$;
     COMMIT;
     DO $$ BEGIN PERFORM set_config('client_connection_check_interval', '5s', false);
         EXCEPTION WHEN invalid_parameter_value THEN NULL; END $$;
@@ -276,6 +281,10 @@ impl Postgres {
 impl Session {
     async fn open(address: &Address, channels: Vec<String>) -> Result<Self, StoreError> {
         let (client, mut connection) = address.connect().await.map_err(failed)?;
+        // Such text may be a key: the whole round that it is in would fail.
+        if let Some(why) = Address::misfit(&connection) {
+            return Err(StoreError::Refused(format!("the database cannot be used: {why}")));
+        }
         let (sender, wakes) = mpsc::channel(1024);
         let has_missed = Arc::new(AtomicBool::new(true));
         let missed = Arc::clone(&has_missed);

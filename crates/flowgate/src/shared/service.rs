@@ -20,7 +20,7 @@ use super::{
     document::{Declared, Document, Member},
     lease::Lease,
     name,
-    plan::Plan,
+    plan::{Plan, declaration},
     store::{Loaded, Seen, Store, StoreError, Swap, Wake, within},
 };
 use crate::{
@@ -227,10 +227,9 @@ impl Service {
             let is_other = limits.version != self.limits;
             // No closure is longer than a lease, unless the store's clock was set back.
             if is_other || self.has_forgotten || own.opens > limits.now.after(self.span) {
-                if is_other && limits.version > 0 && !self.has_forgotten {
-                    self.learn(&limits)?;
-                } else {
-                    // Gone with all the store knew, they are ours again.
+                let is_there = is_other && limits.version > 0 && !self.has_forgotten;
+                if !(is_there && self.learn(&limits)?) {
+                    // Gone with all the store knew, or spoilt, they are ours again.
                     self.declare(own.limits).await?;
                 }
                 self.shared.book().look_at_all();
@@ -244,9 +243,9 @@ impl Service {
         let (mut plans, mut unreadable) = (Vec::with_capacity(items.len()), Vec::new());
         for mut item in items {
             let is_loaded = item.known.is_none();
-            let (version, before, seen) = match item.known.take() {
+            let (kept, seen) = match item.known.take() {
                 // It is later by now, which makes no difference to what is known: see `Book::take`.
-                Some((version, document)) => (version, document, Seen { now: store_time, ..Seen::nothing() }),
+                Some(known) => (known, Seen { now: store_time, ..Seen::nothing() }),
                 None => {
                     let seen = loaded.next().ok_or_else(short)?;
                     let document = match seen.version {
@@ -257,12 +256,15 @@ impl Service {
                         unreadable.push(item.name);
                         continue;
                     };
-                    (seen.version, document, seen)
+                    ((seen.version, document), seen)
                 }
             };
-            let mut after = before.clone();
-            let turn = after.turn(&declared, &item.stake, &seen.dead, seen.now);
-            plans.push(Plan { item, version, next: number(), before, after, turn, seen, is_loaded });
+            let Some(plan) = Plan::new(item, kept, number(), seen, is_loaded, &declared) else {
+                // It forgot what it told us, and whom else it told something is not known either.
+                self.join_anew().await?;
+                return Ok(Vec::new());
+            };
+            plans.push(plan);
         }
         for name in unreadable {
             self.shared.refuse_lane(&name, &StoreError::Unreadable(name.to_string()));
@@ -278,13 +280,17 @@ impl Service {
         Ok(loaded)
     }
 
-    /// The limits of the fleet, as they were seen.
-    fn learn(&mut self, seen: &Seen) -> Result<(), StoreError> {
-        let declared = Declared::from_bytes(&seen.document);
-        let declared = declared.ok_or_else(|| StoreError::Unreadable(name::LIMITS.to_owned()))?;
+    /// The limits of the fleet, as they were seen; `false`, if they say nothing, and no later version wrote them.
+    fn learn(&mut self, seen: &Seen) -> Result<bool, StoreError> {
+        let Some(declared) = Declared::from_bytes(&seen.document) else {
+            return match Declared::is_of_a_later_version(&seen.document) {
+                true => Err(StoreError::Unreadable(name::LIMITS.to_owned())),
+                false => Ok(false),
+            };
+        };
         self.limits = seen.version;
         self.shared.relimit(declared);
-        Ok(())
+        Ok(true)
     }
 
     /// What was planned is so.
@@ -344,7 +350,8 @@ impl Service {
     }
 
     /// Makes these the limits of the fleet, if they are not, and tells everybody. A store that has none and had some
-    /// has forgotten who holds what: nobody starts before all who hold something can have heard of it.
+    /// has forgotten who holds what: nobody starts before all who hold something can have heard of it. The same holds
+    /// where those that are kept say nothing, for they may have said so.
     async fn declare(&mut self, limits: Limits) -> Result<(), StoreError> {
         // To one that is new here, a store that forgot looks like one where nobody ever was, or like what it was some
         // time before.
@@ -358,14 +365,16 @@ impl Service {
             let latest = seen.now.after(self.span);
             let left = age.and_then(|age| self.span.checked_sub(age));
             let is_missing = seen.version == 0 && self.limits > 0 && !self.store.sweeps_limits();
-            let opens = match self.has_forgotten || is_missing {
+            let is_there = seen.version > 0 && self.learn(&seen)?;
+            let is_spoilt = seen.version > 0 && !is_there;
+            let opens = match self.has_forgotten || is_missing || is_spoilt {
                 true => latest,
                 false => left.map_or(Tick::ZERO, |left| seen.now.after(left)),
             };
-            let mut declared = Declared { at: seen.now, limits, opens };
-            if seen.version > 0 {
-                self.learn(&seen)?;
-                let found = self.shared.book().declared;
+            let found = self.shared.book().declared;
+            let at = seen.now.max(found.at.after(Duration::from_nanos(1)));
+            let mut declared = Declared { at, limits, opens };
+            if is_there {
                 // Later than that it says only if the store's clock was set back.
                 declared.opens = opens.max(found.opens).min(latest);
                 let is_certain = !self.has_forgotten && self.doubted != Some(seen.version);
@@ -374,18 +383,9 @@ impl Service {
                     self.shared.book().look_at_all();
                     return within(self.patience(), self.store.call_all()).await;
                 }
-                declared.at = seen.now.max(found.at.after(Duration::from_nanos(1)));
             }
             let version = number();
-            let swap = Swap {
-                name: name::LIMITS.to_owned(),
-                expected: seen.version,
-                version,
-                document: declared.to_bytes(),
-                members: Vec::new(),
-                rests_at: declared.opens,
-                woken: Vec::new(),
-            };
+            let swap = declaration(declared, seen.version, version);
             let swapped = within(self.patience(), self.store.swap(&[swap], seen.version)).await;
             if swapped.inspect_err(|_| self.doubted = Some(seen.version))? == [true] {
                 (self.limits, self.has_forgotten) = (version, false);

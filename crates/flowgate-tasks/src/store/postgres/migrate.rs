@@ -29,17 +29,10 @@ const STEPS: [&str; 14] = [
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.
 const LOCK: i64 = 35_694_283;
 
-/// Those that keep any text.
-const ENCODINGS: [&str; 2] = ["UTF8", "SQL_ASCII"];
-
 pub(super) async fn run(address: &Address) -> Result<(), StoreError> {
     let (mut client, connection) = address.connect().await.map_err(failed("connecting"))?;
-    // What it cannot keep (an error that a task ended with, say) would be refused with all that is settled together with it.
-    if let Some(encoding) = connection.parameter("server_encoding").filter(|known| !ENCODINGS.contains(known))
-    {
-        let why = format!(
-            "its encoding is {encoding}, which cannot store all text; create a database with ENCODING 'UTF8'"
-        );
+    // Such text may be an error that a task ended with.
+    if let Some(why) = Address::misfit(&connection) {
         return Err(StoreError::Database { doing: "connecting", why });
     }
     let connection = tokio::spawn(connection);

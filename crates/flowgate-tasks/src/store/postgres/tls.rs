@@ -34,6 +34,9 @@ use crate::store::StoreError;
 
 const MODES: &str = "disable, prefer, require or verify-full";
 
+/// Those that keep any text.
+const ENCODINGS: [&str; 2] = ["UTF8", "SQL_ASCII"];
+
 /// Where a database is, and how it is reached.
 #[derive(Clone)]
 pub struct Address {
@@ -96,6 +99,15 @@ impl Address {
     /// Connects.
     pub async fn connect(&self) -> Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
         self.config.connect(self.tls.clone()).await
+    }
+
+    /// Why the database will not do, if it cannot store all text: what it cannot store it would refuse, with all that is
+    /// written together with it.
+    pub fn misfit(connection: &Connection<Socket, Stream>) -> Option<String> {
+        let encoding = connection.parameter("server_encoding").filter(|known| !ENCODINGS.contains(known))?;
+        Some(format!(
+            "its encoding is {encoding}, which cannot store all text; create a database with ENCODING 'UTF8'"
+        ))
     }
 }
 
