@@ -217,8 +217,7 @@ impl Allowed<'_> {
                 head.headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
                 let stand_still = plan.stream_timeout;
                 let pass = self.pass(&mut head);
-                let tunnel = Tunnel { upstream, early, stand_still, _pass: pass, _busy: busy };
-                client.tunnel.set(Some(Box::new(tunnel)));
+                client.switch(busy, Tunnel { upstream, early, stand_still, _pass: pass });
                 Response::from_parts(head, GatedBody::refusal(Bytes::new()))
             }
             Err(fault) => self.told(fault).map(GatedBody::refusal),
