@@ -88,9 +88,13 @@ impl<'r> Asked<'r> {
         let host = host.strip_suffix(b".").unwrap_or(host);
         let is_upper = host.iter().any(u8::is_ascii_uppercase);
         let host = if is_upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
-        Ok(Asked { host, path: normal(head.path()) })
+        let path = normal(head.path()).ok_or(Fault::Request(DOUBTFUL_DOTS))?;
+        Ok(Asked { host, path })
     }
 }
+
+const DOUBTFUL_DOTS: &str = "The path has `.` or `..` as a segment, and `//`, `\\`, `;` or an encoded slash, so that it leads to \
+                             different places for different servers.";
 
 /// What the header says, without the port.
 fn host_of(head: &impl Head) -> Result<&[u8], Fault> {

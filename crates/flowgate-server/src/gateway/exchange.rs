@@ -32,6 +32,9 @@ use super::{
 /// To read so much that nobody wants costs less than another connection.
 const SHORT_BODY: u64 = 64 << 10;
 
+const DOUBTFUL_KEY: &str = "The path, by a part of which requests are counted, can be read as another one: write it without \
+                            `//`, `\\`, `;` and encoded slashes.";
+
 /// The response to a request: the upstream's, or the words why there is none.
 ///
 /// Cancel safety: see above.
@@ -133,6 +136,7 @@ pub(super) fn find<'t, 'h>(
     let (plan, limit) = match table.way(&mut asked, head) {
         Way::Route(route) => (&route.plan, route.limit.as_ref()),
         Way::Unlisted(plan) => (plan, None),
+        Way::Doubtful => return Err(failed(form)(Fault::Request(DOUBTFUL_KEY))),
         Way::None => return Err(failed(form)(Fault::NoRoute)),
     };
     let form = limit.map_or(form, |limit| &limit.answer);

@@ -118,6 +118,14 @@ impl Limiter {
         Ok(())
     }
 
+    /// The part of the path that is the key, where one is.
+    pub(super) fn part(&self) -> Option<Part> {
+        match self.key {
+            Source::Path(part) => Some(part),
+            Source::Constant | Source::Header(..) | Source::Client => None,
+        }
+    }
+
     /// The key of a request whose path is this, in its normal form, where there is more than one lane.
     pub(super) fn key<'h>(
         &self,
