@@ -144,7 +144,7 @@ pub(super) fn find<'t, 'h>(
         return Err(failed(form)(Fault::TooLarge));
     }
     let Some(limit) = limit else { return Ok(Found { plan, limit: None, form }) };
-    let key = limit.key(head, &asked.path, (&table.identity, peer)).map_err(failed(form))?;
+    let key = limit.key(head, &asked, (&table.identity, peer)).map_err(failed(form))?;
     Ok(Found { plan, limit: Some((limit, key)), form })
 }
 

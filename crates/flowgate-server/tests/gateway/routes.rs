@@ -300,6 +300,37 @@ fn w1_what_a_request_is_counted_by_is_what_its_upstream_gets() {
 }
 
 #[test]
+fn w1_a_request_counted_by_its_host_counts_by_the_one_its_upstream_gets() {
+    // Seen to fail: with the header taken as it came, each of these was a lane of its own, and the first one's upstream got
+    // another host than was counted.
+    let table = "[[gateway.route]]\nname = \"hosts\"\npath = \"/{*rest}\"\nkey = { header = \"Host\" }\nmax = 1\n\
+                 missing_key = \"refuse\"\n[[gateway.route.override]]\nkey = \"Wide.test\"\nmax = 2\n";
+    let upstream = Service::new();
+    let program = Program::before(upstream.address, "", table);
+    let _one = upstream.hold(&program, "/", "");
+    for head in [
+        "GET http://gateway.test/ HTTP/1.1\r\nHost: other",
+        "GET http://GATEWAY.test:80/ HTTP/1.1\r\nHost: other",
+        "GET / HTTP/1.1\r\nHost: GATEWAY.test.:8080",
+        "GET / HTTP/1.1\r\nHost: gateway.test\r\nConnection: host",
+    ] {
+        let mut client = program.client();
+        client.send(format!("{head}\r\n\r\n"));
+        assert_eq!(client.read().status(), 429, "{head}");
+    }
+    for (head, status, limit) in [
+        ("GET http://other/ HTTP/1.1\r\nHost: gateway.test", 200, Some("1")),
+        ("GET / HTTP/1.1\r\nHost: WIDE.test:1", 200, Some("2")),
+        ("GET / HTTP/1.0", 400, None),
+    ] {
+        let mut client = program.client();
+        client.send(format!("{head}\r\n\r\n"));
+        let answer = client.read();
+        assert_eq!((answer.status(), answer.header("concurrency-limit")), (status, limit), "{head}");
+    }
+}
+
+#[test]
 fn w1_what_no_route_matches_can_be_told_404() {
     // Seen to fail: with `Fault::Unreachable` told where there is no way.
     let upstream = Service::new();
