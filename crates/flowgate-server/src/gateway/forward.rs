@@ -8,7 +8,6 @@ use std::{
     pin::pin,
     rc::Rc,
     task::Poll,
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -18,7 +17,6 @@ use tokio::net::TcpStream;
 
 use super::{
     client::Client,
-    clock::Span,
     fault::Fault,
     headers::{Marks, strip},
     inbound::Inbound,
@@ -31,9 +29,6 @@ use super::{
     watch::{Stage, Watch},
 };
 use crate::wire::{Heard, Waits};
-
-/// How long an upstream that was asked to say whether it wants a body may take; many never say.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A request on its way.
 pub(super) struct Forwarding<'e> {
@@ -204,11 +199,7 @@ impl Forwarding<'_> {
     }
 
     fn begin_asking(&self, load: &Load) {
-        let span = match &load.flow {
-            None => self.plan.response_timeout,
-            Some(_) if load.outgoing.expects => Span::of(PATIENCE),
-            Some(_) => self.plan.stream_timeout,
-        };
+        let span = load.flow.as_ref().map_or(self.plan.response_timeout, |flow| flow.span());
         self.watch.begin(Stage::Asking, span);
     }
 
