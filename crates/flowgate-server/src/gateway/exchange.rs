@@ -18,7 +18,7 @@ use super::{
     asked::{Asked, Head, check_coding},
     client::{Busy, Client},
     fault::Fault,
-    forward::{Forwarded, Forwarding, Switched},
+    forward::{Forwarded, Forwarding, Switched, Unread},
     inbound::Inbound,
     limiter::{Limiter, with_all},
     relay::{Out, Relay},
@@ -55,9 +55,7 @@ pub(super) async fn exchange(
                 body if body.is_unread() => {
                     client.leave_unread();
                     if parts.version < Version::HTTP_2 {
-                        // What is still to come of it may be too slow to wait for, and then the connection is closed: a client
-                        // that was not told would send its next request into that.
-                        told.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                        say_close(told.headers_mut());
                     }
                 }
                 _ => {}
@@ -66,6 +64,12 @@ pub(super) async fn exchange(
         }
     };
     Ok(way.go((&worker, &view, &client), parts, body, busy).await)
+}
+
+/// What is still to come of the request may be too slow to wait for, and then the connection is closed: a client that was not
+/// told would send its next request into that.
+fn say_close(headers: &mut HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
 /// Whether the rest of a body that nobody wants is short, and comes whatever its sender is told: many send the head and
@@ -208,7 +212,8 @@ impl Allowed<'_> {
         let watch = worker.watch();
         let plan = self.plan;
         let forwarding = Forwarding { view, plan, client, watch: &watch };
-        match forwarding.run(parts, body).await {
+        let (came, Unread(is_unread)) = forwarding.run(parts, body).await;
+        let mut response = match came {
             Ok(Forwarded::Answer(mut head, from)) => {
                 head.version = Version::HTTP_11;
                 watch.begin(Stage::Streaming, plan.stream_timeout);
@@ -225,7 +230,11 @@ impl Allowed<'_> {
                 Response::from_parts(head, GatedBody::refusal(Bytes::new()))
             }
             Err(fault) => self.told(fault).map(GatedBody::refusal),
+        };
+        if is_unread {
+            say_close(response.headers_mut());
         }
+        response
     }
 
     /// Tells the figures in the head of the response; the pass, if it is to be kept beyond that.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, request, response};
+use http::{HeaderValue, Request, Version, request, response};
 use hyper::body::Body;
 use tokio::net::TcpStream;
 
@@ -45,6 +45,10 @@ pub(super) enum Forwarded {
     Switched(Switched),
 }
 
+/// Whether some of the request's body is still to come when its answer is known: then the connection is closed behind that,
+/// unless all of it comes in time, and its client is told so.
+pub(super) struct Unread(pub(super) bool);
+
 /// A connection that became something else.
 pub(super) struct Switched {
     pub(super) head: response::Parts,
@@ -67,16 +71,27 @@ impl Forwarding<'_> {
     /// Asks one upstream after the other until one takes the request.
     ///
     /// Cancel safety: dropped, the upstream's connection is closed or its stream reset.
-    pub(super) async fn run(&self, parts: request::Parts, body: Inbound) -> Result<Forwarded, Fault> {
+    pub(super) async fn run(
+        &self,
+        parts: request::Parts,
+        body: Inbound,
+    ) -> (Result<Forwarded, Fault>, Unread) {
+        // Of HTTP/2 the rest of one stream is in nobody's way.
+        let is_in_the_way = parts.version < Version::HTTP_2 && body.is_unread();
         let (request, load) = self.prepared(parts, body);
+        let came = self.ask(request, &load).await;
+        (came, Unread(is_in_the_way && load.flow.is_some_and(|flow| !flow.has_ended())))
+    }
+
+    async fn ask(&self, request: Request<Upload>, load: &Load) -> Result<Forwarded, Fault> {
         // It stays here until it is sent, and is back here if nothing of it was sent after all.
         let mut request = Some(request);
         let mut fault = Fault::Unreachable;
         for pool in self.view.in_turn(self.plan) {
             let asked = if pool.upstream.is_http2() {
-                self.ask_stream(pool, &mut request, &load).await
+                self.ask_stream(pool, &mut request, load).await
             } else {
-                self.ask_line(pool, &mut request, &load).await
+                self.ask_line(pool, &mut request, load).await
             };
             match asked {
                 Err(why) if request.is_some() => fault = why,
