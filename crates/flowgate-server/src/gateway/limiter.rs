@@ -143,6 +143,7 @@ impl Limiter {
         let key = match &self.key {
             Source::Constant => return Ok(None),
             Source::Client => identity.key_of(peer, |header| head.values(header)).into(),
+            Source::Path(part) if asked.is_decoded => part.of(&asked.path).to_owned().into(),
             Source::Path(part) => as_key(part.of(&asked.path)).into_owned().into(),
             // The target may name another one than the header, and then that is what goes on.
             Source::Host(missing) => match (text_of(&asked.host)?, missing) {

@@ -143,7 +143,7 @@ impl Table {
         let path = lenient(head.path());
         match self.find_lenient(asked, &path, head) {
             Some(number) => {
-                asked.path = path;
+                (asked.path, asked.is_decoded) = (path, true);
                 Way::Route(&self.routes[number])
             }
             None => Way::Unlisted(unlisted),
