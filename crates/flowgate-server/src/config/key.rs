@@ -7,10 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use http::HeaderName;
+use http::{HeaderName, header};
 
 use super::{
-    PathPattern,
+    HostPattern, PathPattern,
     options::KEY,
     read::{Entry, Fields, Read},
 };
@@ -18,10 +18,25 @@ use super::{
 const LONGEST_KEY: usize = 1024;
 const KEYS: &str = "\"client\", { header = \"…\" }, { path = \"…\" } or { constant = \"…\" }";
 
+/// What the gateway itself says of a client: upstreams do not get what was counted by.
+const FORWARDING: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+/// What frames a message or belongs to one connection: it ends at the gateway.
+const OF_A_CONNECTION: [&str; 9] = [
+    "connection",
+    "content-length",
+    "expect",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// Where the key of a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyFrom {
-    /// The value of a header, and what to do without it.
+    /// The value of a header, and what to do without it. Of `Host` it is the host alone, as routes see it.
     Header(HeaderName, MissingKey),
     /// A parameter of the path; the route's pattern has it.
     Path(Arc<str>),
@@ -67,10 +82,7 @@ impl KeyFrom {
             return if text == "client" { Ok(KeyFrom::Client) } else { Err(entry.wrong(KEYS)) };
         }
         let fields = entry.fields(&KEY, KEYS)?;
-        let header = fields.optional("header", |entry| {
-            const HEADER: &str = "the name of a header, like \"X-Integration-Id\"";
-            entry.text(HEADER)?.parse::<HeaderName>().map_err(|_| entry.wrong(HEADER))
-        });
+        let header = fields.optional("header", header_name);
         let param = fields.optional("path", |entry| param(entry, path));
         let constant = fields.optional("constant", key_text);
         fields.known()?;
@@ -82,6 +94,24 @@ impl KeyFrom {
         };
         Ok(one)
     }
+}
+
+/// A header that reaches upstreams as it came.
+fn header_name(entry: &Entry<'_>) -> Read<HeaderName> {
+    const HEADER: &str = "the name of a header, like \"X-Integration-Id\"";
+    let name: HeaderName = entry.text(HEADER)?.parse().map_err(|_| entry.wrong(HEADER))?;
+    // Upstreams that read `_` as `-` are not to be told otherwise either.
+    let dashed = name.as_str().replace('_', "-");
+    if FORWARDING.contains(&dashed.as_str()) {
+        let other = "a header that the gateway does not write itself; to count by the client's address, set key = \"client\"";
+        return Err(entry.wrong(other));
+    }
+    if OF_A_CONNECTION.contains(&dashed.as_str()) {
+        return Err(
+            entry.wrong("a header that is passed on, and not one about the body's length or the connection")
+        );
+    }
+    Ok(name)
 }
 
 fn param(entry: &Entry<'_>, path: Option<&PathPattern>) -> Read<Arc<str>> {
@@ -98,7 +128,20 @@ fn param(entry: &Entry<'_>, path: Option<&PathPattern>) -> Read<Arc<str>> {
 
 /// A key that requests of a route with such keys can have.
 pub(super) fn own(entry: &Entry<'_>, key: Option<&KeyFrom>) -> Read<Arc<str>> {
-    if matches!(key, Some(KeyFrom::Client)) { client(entry) } else { key_text(entry) }
+    match key {
+        Some(KeyFrom::Client) => client(entry),
+        Some(KeyFrom::Header(name, _)) if *name == header::HOST => host(entry),
+        _ => key_text(entry),
+    }
+}
+
+/// A host as requests are counted by it.
+fn host(entry: &Entry<'_>) -> Read<Arc<str>> {
+    const HOST: &str = "a host without a port, like \"api.example.com\"";
+    match entry.text(HOST)?.parse() {
+        Ok(HostPattern::Exact(host)) => Ok(host.into()),
+        Ok(HostPattern::Under(_)) | Err(_) => Err(entry.wrong(HOST)),
+    }
 }
 
 /// A key as a request can bring it.

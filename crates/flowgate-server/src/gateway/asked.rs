@@ -64,8 +64,10 @@ impl Head for Parts {
 pub(super) struct Asked<'r> {
     /// In lower case, without a port. As bytes: what may be in it is ASCII, and there is nothing more to find out about it.
     pub(super) host: Cow<'r, [u8]>,
-    /// In its normal form.
+    /// In its normal form, or as a lenient upstream reads it.
     pub(super) path: Cow<'r, str>,
+    /// Whether nothing in the path is encoded any more.
+    pub(super) is_decoded: bool,
 }
 
 impl<'r> Asked<'r> {
@@ -88,9 +90,13 @@ impl<'r> Asked<'r> {
         let host = host.strip_suffix(b".").unwrap_or(host);
         let is_upper = host.iter().any(u8::is_ascii_uppercase);
         let host = if is_upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
-        Ok(Asked { host, path: normal(head.path()) })
+        let path = normal(head.path()).ok_or(Fault::Request(DOUBTFUL_DOTS))?;
+        Ok(Asked { host, path, is_decoded: false })
     }
 }
+
+const DOUBTFUL_DOTS: &str = "The path has `.` or `..` as a segment, and `//`, `\\`, `;` or an encoded slash, so that it leads to \
+                             different places for different servers.";
 
 /// What the header says, without the port.
 fn host_of(head: &impl Head) -> Result<&[u8], Fault> {

@@ -211,7 +211,7 @@ fn attend(
                 Box::pin(serve_while_busy(&worker, &client, io, &watch)).await
             }
         };
-        match (served, client.tunnel.take()) {
+        match (served, client.take_tunnel()) {
             (Served::Resting, _) => return Some((io, client)),
             (Served::Ended, Some(tunnel)) => Box::pin(tunnel.run(io, &watch)).await,
             (Served::Failed, _) if !client.has_unread() => {}

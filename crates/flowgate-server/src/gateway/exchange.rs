@@ -18,7 +18,7 @@ use super::{
     asked::{Asked, Head, check_coding},
     client::{Busy, Client},
     fault::Fault,
-    forward::{Forwarded, Forwarding, Switched},
+    forward::{Forwarded, Forwarding, Switched, Unread},
     inbound::Inbound,
     limiter::{Limiter, with_all},
     relay::{Out, Relay},
@@ -31,6 +31,9 @@ use super::{
 
 /// To read so much that nobody wants costs less than another connection.
 const SHORT_BODY: u64 = 64 << 10;
+
+const DOUBTFUL_KEY: &str = "The path, by a part of which requests are counted, can be read as another one: write it without \
+                            `//`, `\\`, `;` and encoded slashes.";
 
 /// The response to a request: the upstream's, or the words why there is none.
 ///
@@ -52,9 +55,7 @@ pub(super) async fn exchange(
                 body if body.is_unread() => {
                     client.leave_unread();
                     if parts.version < Version::HTTP_2 {
-                        // What is still to come of it may be too slow to wait for, and then the connection is closed: a client
-                        // that was not told would send its next request into that.
-                        told.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                        say_close(told.headers_mut());
                     }
                 }
                 _ => {}
@@ -63,6 +64,12 @@ pub(super) async fn exchange(
         }
     };
     Ok(way.go((&worker, &view, &client), parts, body, busy).await)
+}
+
+/// What is still to come of the request may be too slow to wait for, and then the connection is closed: a client that was not
+/// told would send its next request into that.
+fn say_close(headers: &mut HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
 /// Whether the rest of a body that nobody wants is short, and comes whatever its sender is told: many send the head and
@@ -133,6 +140,7 @@ pub(super) fn find<'t, 'h>(
     let (plan, limit) = match table.way(&mut asked, head) {
         Way::Route(route) => (&route.plan, route.limit.as_ref()),
         Way::Unlisted(plan) => (plan, None),
+        Way::Doubtful => return Err(failed(form)(Fault::Request(DOUBTFUL_KEY))),
         Way::None => return Err(failed(form)(Fault::NoRoute)),
     };
     let form = limit.map_or(form, |limit| &limit.answer);
@@ -140,7 +148,7 @@ pub(super) fn find<'t, 'h>(
         return Err(failed(form)(Fault::TooLarge));
     }
     let Some(limit) = limit else { return Ok(Found { plan, limit: None, form }) };
-    let key = limit.key(head, &asked.path, (&table.identity, peer)).map_err(failed(form))?;
+    let key = limit.key(head, &asked, (&table.identity, peer)).map_err(failed(form))?;
     Ok(Found { plan, limit: Some((limit, key)), form })
 }
 
@@ -204,7 +212,8 @@ impl Allowed<'_> {
         let watch = worker.watch();
         let plan = self.plan;
         let forwarding = Forwarding { view, plan, client, watch: &watch };
-        match forwarding.run(parts, body).await {
+        let (came, Unread(is_unread)) = forwarding.run(parts, body).await;
+        let mut response = match came {
             Ok(Forwarded::Answer(mut head, from)) => {
                 head.version = Version::HTTP_11;
                 watch.begin(Stage::Streaming, plan.stream_timeout);
@@ -217,12 +226,15 @@ impl Allowed<'_> {
                 head.headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
                 let stand_still = plan.stream_timeout;
                 let pass = self.pass(&mut head);
-                let tunnel = Tunnel { upstream, early, stand_still, _pass: pass, _busy: busy };
-                client.tunnel.set(Some(Box::new(tunnel)));
+                client.switch(busy, Tunnel { upstream, early, stand_still, _pass: pass });
                 Response::from_parts(head, GatedBody::refusal(Bytes::new()))
             }
             Err(fault) => self.told(fault).map(GatedBody::refusal),
+        };
+        if is_unread {
+            say_close(response.headers_mut());
         }
+        response
     }
 
     /// Tells the figures in the head of the response; the pass, if it is to be kept beyond that.

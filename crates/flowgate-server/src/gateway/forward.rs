@@ -8,17 +8,15 @@ use std::{
     pin::pin,
     rc::Rc,
     task::Poll,
-    time::Duration,
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, request, response};
+use http::{HeaderValue, Request, Version, request, response};
 use hyper::body::Body;
 use tokio::net::TcpStream;
 
 use super::{
     client::Client,
-    clock::Span,
     fault::Fault,
     headers::{Marks, strip},
     inbound::Inbound,
@@ -31,9 +29,6 @@ use super::{
     watch::{Stage, Watch},
 };
 use crate::wire::{Heard, Waits};
-
-/// How long an upstream that was asked to say whether it wants a body may take; many never say.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A request on its way.
 pub(super) struct Forwarding<'e> {
@@ -49,6 +44,10 @@ pub(super) enum Forwarded {
     /// The connection is something else from here on.
     Switched(Switched),
 }
+
+/// Whether some of the request's body is still to come when its answer is known: then the connection is closed behind that,
+/// unless all of it comes in time, and its client is told so.
+pub(super) struct Unread(pub(super) bool);
 
 /// A connection that became something else.
 pub(super) struct Switched {
@@ -72,16 +71,27 @@ impl Forwarding<'_> {
     /// Asks one upstream after the other until one takes the request.
     ///
     /// Cancel safety: dropped, the upstream's connection is closed or its stream reset.
-    pub(super) async fn run(&self, parts: request::Parts, body: Inbound) -> Result<Forwarded, Fault> {
+    pub(super) async fn run(
+        &self,
+        parts: request::Parts,
+        body: Inbound,
+    ) -> (Result<Forwarded, Fault>, Unread) {
+        // Of HTTP/2 the rest of one stream is in nobody's way.
+        let is_in_the_way = parts.version < Version::HTTP_2 && body.is_unread();
         let (request, load) = self.prepared(parts, body);
+        let came = self.ask(request, &load).await;
+        (came, Unread(is_in_the_way && load.flow.is_some_and(|flow| !flow.has_ended())))
+    }
+
+    async fn ask(&self, request: Request<Upload>, load: &Load) -> Result<Forwarded, Fault> {
         // It stays here until it is sent, and is back here if nothing of it was sent after all.
         let mut request = Some(request);
         let mut fault = Fault::Unreachable;
         for pool in self.view.in_turn(self.plan) {
             let asked = if pool.upstream.is_http2() {
-                self.ask_stream(pool, &mut request, &load).await
+                self.ask_stream(pool, &mut request, load).await
             } else {
-                self.ask_line(pool, &mut request, &load).await
+                self.ask_line(pool, &mut request, load).await
             };
             match asked {
                 Err(why) if request.is_some() => fault = why,
@@ -204,11 +214,7 @@ impl Forwarding<'_> {
     }
 
     fn begin_asking(&self, load: &Load) {
-        let span = match &load.flow {
-            None => self.plan.response_timeout,
-            Some(_) if load.outgoing.expects => Span::of(PATIENCE),
-            Some(_) => self.plan.stream_timeout,
-        };
+        let span = load.flow.as_ref().map_or(self.plan.response_timeout, |flow| flow.span());
         self.watch.begin(Stage::Asking, span);
     }
 

@@ -11,7 +11,13 @@ use flowgate::{
 };
 use http::{HeaderMap, HeaderName, header};
 
-use super::{asked::Head, fault::Fault, headers::are_twins, path::as_key, router::Part};
+use super::{
+    asked::{Asked, Head},
+    fault::Fault,
+    headers::are_twins,
+    path::as_key,
+    router::Part,
+};
 use crate::config::{KeyFrom, MissingKey, PathPattern, RouteLimit};
 
 /// A longer one would make ten thousand lanes cost more than a few megabytes.
@@ -44,6 +50,7 @@ enum Door {
 enum Source {
     Constant,
     Header(HeaderName, MissingKey),
+    Host(MissingKey),
     Path(Part),
     Client,
 }
@@ -118,17 +125,31 @@ impl Limiter {
         Ok(())
     }
 
-    /// The key of a request whose path is this, in its normal form, where there is more than one lane.
+    /// The part of the path that is the key, where one is.
+    pub(super) fn part(&self) -> Option<Part> {
+        match self.key {
+            Source::Path(part) => Some(part),
+            Source::Constant | Source::Header(..) | Source::Host(_) | Source::Client => None,
+        }
+    }
+
+    /// The key of a request, where there is more than one lane.
     pub(super) fn key<'h>(
         &self,
         head: &'h impl Head,
-        path: &str,
+        asked: &Asked<'h>,
         (identity, peer): (&Identity, SocketAddr),
     ) -> Result<Option<Cow<'h, str>>, Fault> {
         let key = match &self.key {
             Source::Constant => return Ok(None),
             Source::Client => identity.key_of(peer, |header| head.values(header)).into(),
-            Source::Path(part) => as_key(part.of(path)).into_owned().into(),
+            Source::Path(part) if asked.is_decoded => part.of(&asked.path).to_owned().into(),
+            Source::Path(part) => as_key(part.of(&asked.path)).into_owned().into(),
+            // The target may name another one than the header, and then that is what goes on.
+            Source::Host(missing) => match (text_of(&asked.host)?, missing) {
+                (host, MissingKey::Refuse) if host.is_empty() => return Err(Fault::Request(NO_KEY)),
+                (host, _) => host.into_owned().into(),
+            },
             Source::Header(name, missing) => {
                 check_reaches(head, name)?;
                 let mut values = head.values(name);
@@ -218,6 +239,7 @@ impl Source {
     fn of(key: &KeyFrom, path: &PathPattern) -> Self {
         match key {
             KeyFrom::Constant(_) => Source::Constant,
+            KeyFrom::Header(name, missing) if *name == header::HOST => Source::Host(*missing),
             KeyFrom::Header(name, missing) => Source::Header(name.clone(), *missing),
             KeyFrom::Client => Source::Client,
             KeyFrom::Path(name) => {

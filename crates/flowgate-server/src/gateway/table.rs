@@ -3,7 +3,7 @@
 //! Owns what a reload exchanges as a whole: routes, their limits and where they lead. A route that keeps its name keeps its
 //! gate.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, net::IpAddr, sync::Arc};
 
 use flowgate::{
     OptionError,
@@ -15,8 +15,8 @@ use super::{
     asked::{Asked, Head},
     clock::Span,
     limiter::Limiter,
-    path::lenient,
-    router::Router,
+    path::{as_key, lenient},
+    router::{Part, Router},
 };
 use crate::config::{Clients, Forward, Gateway, Unlisted, Upstream};
 
@@ -24,8 +24,11 @@ use crate::config::{Clients, Forward, Gateway, Unlisted, Upstream};
 #[derive(Debug)]
 pub(super) struct Table {
     router: Router,
+    /// The routes as an upstream may read paths that is less strict.
+    lenient: Router,
     routes: Vec<Route>,
-    unlisted: Option<Unlimited>,
+    /// Where requests go that no route matches.
+    unlisted: Option<Plan>,
     /// Each once, whichever routes lead there.
     pub(super) upstreams: Vec<Upstream>,
     /// How many plans there are.
@@ -43,15 +46,6 @@ pub(super) struct Route {
     pub(super) name: Arc<str>,
     pub(super) plan: Plan,
     pub(super) limit: Option<Limiter>,
-}
-
-/// Where requests go that no route matches.
-#[derive(Debug)]
-struct Unlimited {
-    plan: Plan,
-    /// The routes as an upstream may read paths that is less strict: what would be one of theirs there is not to pass without
-    /// their limits.
-    lenient: Router,
 }
 
 /// Where requests go, and how long that may take.
@@ -73,6 +67,8 @@ pub(super) enum Way<'t> {
     Route(&'t Route),
     /// It passes without a limit.
     Unlisted(&'t Plan),
+    /// Its key is a part of its path, which may be another one for its upstream.
+    Doubtful,
     None,
 }
 
@@ -94,10 +90,11 @@ impl Table {
     ) -> Result<Self, OptionError> {
         let before: HashMap<&str, &Limiter> = old.into_iter().flat_map(Table::limited).collect();
         let mut numbers = Numbers::default();
-        let mut router = Router::default();
+        let (mut router, mut lenient) = (Router::default(), Router::default());
         let mut routes = Vec::with_capacity(config.routes.len());
         for (number, route) in config.routes.iter().enumerate() {
             router.add(route.host.as_ref(), &route.path, &route.methods, number);
+            lenient.add_lenient(route.host.as_ref(), &route.path, &route.methods, number);
             let before = before.get(&*route.name).copied();
             let limit = route.limit.as_ref();
             let limit = limit
@@ -112,17 +109,11 @@ impl Table {
         }
         let unlisted = match &config.unlisted {
             Unlisted::NotFound => None,
-            Unlisted::Pass(forward) => {
-                let plan = numbers.plan(forward);
-                let mut lenient = Router::default();
-                for (number, route) in config.routes.iter().enumerate() {
-                    lenient.add_lenient(route.host.as_ref(), &route.path, &route.methods, number);
-                }
-                Some(Unlimited { plan, lenient })
-            }
+            Unlisted::Pass(forward) => Some(numbers.plan(forward)),
         };
         Ok(Table {
             router,
+            lenient,
             routes,
             unlisted,
             upstreams: numbers.upstreams,
@@ -143,13 +134,38 @@ impl Table {
     /// What becomes of a request; its path is the one by which its route was found.
     pub(super) fn way<'r>(&self, asked: &mut Asked<'r>, head: &'r impl Head) -> Way<'_> {
         if let Some(number) = self.router.find(&asked.host, &asked.path, head.method()) {
-            return Way::Route(&self.routes[number]);
+            let route = &self.routes[number];
+            let part = route.limit.as_ref().and_then(Limiter::part);
+            let is_doubtful = part.is_some_and(|part| self.is_doubtful((number, part), asked, head));
+            return if is_doubtful { Way::Doubtful } else { Way::Route(route) };
         }
         let Some(unlisted) = &self.unlisted else { return Way::None };
-        match unlisted.find(asked, head) {
-            Some(number) => Way::Route(&self.routes[number]),
-            None => Way::Unlisted(&unlisted.plan),
+        let path = lenient(head.path());
+        match self.find_lenient(asked, &path, head) {
+            Some(number) => {
+                (asked.path, asked.is_decoded) = (path, true);
+                Way::Route(&self.routes[number])
+            }
+            None => Way::Unlisted(unlisted),
         }
+    }
+
+    /// Whether a lenient upstream may find another route, or another key in this part of the path, than this one.
+    fn is_doubtful(&self, (number, part): (usize, Part), asked: &Asked<'_>, head: &impl Head) -> bool {
+        let Cow::Owned(path) = lenient(head.path()) else { return false };
+        match self.router.find(&asked.host, &path, head.method()) {
+            Some(other) => other != number || part.of(&path) != as_key(part.of(&asked.path)),
+            None => self.find_lenient(asked, &path, head).is_some(),
+        }
+    }
+
+    /// The route that a lenient upstream may find by this path, as it reads it. Many of those take a method in any case, and
+    /// HEAD for GET.
+    fn find_lenient(&self, asked: &Asked<'_>, path: &str, head: &impl Head) -> Option<usize> {
+        let lower = path.to_ascii_lowercase();
+        let meant = Method::from_bytes(head.method().as_str().to_ascii_uppercase().as_bytes()).ok()?;
+        let find = |method| self.lenient.find(&asked.host, &lower, method);
+        find(&meant).or_else(|| (meant == Method::HEAD).then(|| find(&Method::GET))?)
     }
 
     /// Whether what this peer says of whom it speaks for is believed.
@@ -159,19 +175,6 @@ impl Table {
             Clients::Hops(_) => true,
             Clients::Trusted(networks) => networks.iter().any(|network| network.contains(peer)),
         }
-    }
-}
-
-impl Unlimited {
-    /// The route that a lenient upstream may find. Many of those take a method in any case, and HEAD for GET.
-    fn find<'r>(&self, asked: &mut Asked<'r>, head: &'r impl Head) -> Option<usize> {
-        let path = lenient(head.path());
-        let lower = path.to_ascii_lowercase();
-        let meant = Method::from_bytes(head.method().as_str().to_ascii_uppercase().as_bytes()).ok()?;
-        let find = |method| self.lenient.find(&asked.host, &lower, method);
-        let found = find(&meant).or_else(|| (meant == Method::HEAD).then(|| find(&Method::GET))?)?;
-        asked.path = path;
-        Some(found)
     }
 }
 

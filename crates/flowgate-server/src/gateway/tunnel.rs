@@ -1,6 +1,7 @@
 //! Connections that became something else: WebSockets.
 //!
-//! Owns the bytes both ways after the switch, and the pass, which lives until both sides have closed.
+//! Owns the bytes both ways after the switch, and the pass, which lives until both sides have closed. It holds nothing of its
+//! client, which holds it until the switch: else neither would ever be dropped.
 
 use bytes::Bytes;
 use flowgate::Pass;
@@ -10,7 +11,6 @@ use tokio::{
 };
 
 use super::{
-    client::Busy,
     clock::Span,
     io::ClientIo,
     watch::{Stage, Watch},
@@ -26,7 +26,6 @@ pub(super) struct Tunnel {
     /// How long it may stand still in both directions.
     pub(super) stand_still: Span,
     pub(super) _pass: Option<Pass>,
-    pub(super) _busy: Busy,
 }
 
 impl Tunnel {

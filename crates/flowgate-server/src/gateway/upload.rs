@@ -8,6 +8,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -23,6 +24,9 @@ use super::{
     watch::{Stage, Watch},
 };
 use crate::wire::{Cut, Load};
+
+/// How long an upstream that was asked to say whether it wants a body may take; many never say.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The body of a request; the default is none. If it is cut off, [`Flow::fault`] says why.
 #[derive(Debug, Default)]
@@ -96,6 +100,22 @@ impl Flow {
         if self.stage.get() == At::Client { Fault::Stalled } else { Fault::Late }
     }
 
+    /// How long it may take now until something moves, where an upstream is asked: perhaps not for the first time.
+    pub(super) fn span(&self) -> Span {
+        if self.has_ended() {
+            self.response
+        } else if self.is_shut.get() {
+            Span::of(PATIENCE)
+        } else {
+            self.stream
+        }
+    }
+
+    /// Whether all of the body was read.
+    pub(super) fn has_ended(&self) -> bool {
+        self.stage.get() == At::End
+    }
+
     /// The body is asked for; `false` if it was already.
     pub(super) fn open(&self) -> bool {
         self.is_shut.replace(false)
@@ -141,7 +161,7 @@ impl Flow {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        if self.flow.stage.get() != At::End && self.body.is_unread() {
+        if !self.flow.has_ended() && self.body.is_unread() {
             self.flow.client.leave_unread();
         }
     }

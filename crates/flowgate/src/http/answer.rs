@@ -29,6 +29,8 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The reason of one who is shed: no gate's, so the core has no word for it.
 pub(crate) const OVERLOAD: &str = "overload";
+/// Title and message to one who is shed.
+const OVERLOADED: (&str, &str) = ("Service overloaded", "The service is overloaded. Please retry shortly.");
 
 /// How a refused request is answered: by default 503 with a problem document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,7 @@ pub struct Answer {
     over_max: Wording,
     over_rate: Wording,
     keys_full: Wording,
+    overload: Wording,
 }
 
 /// The format of a refusal's body.
@@ -87,8 +90,9 @@ struct Facts {
 enum Kind {
     OverMax,
     OverRate,
-    /// It is about no limit of the caller's.
+    /// These are about no limit of the caller's.
     KeysFull,
+    Overload,
 }
 
 impl Default for Answer {
@@ -112,6 +116,7 @@ impl Default for Answer {
                 "Too many keys in use",
                 "Too many keys are in use at once, and yours is not among them. Please retry shortly.",
             ),
+            overload: Wording::fixed(Code::Refused.as_str(), OVERLOADED.0, OVERLOADED.1),
         }
     }
 }
@@ -137,6 +142,7 @@ impl Answer {
                 "Too many keys in use",
                 "Too many keys are in use at once, and yours is not among them. Please retry shortly.",
             ),
+            overload: Wording::fixed("PLATFORM.CONCURRENCY_LIMIT_EXCEEDED", OVERLOADED.0, OVERLOADED.1),
             ..Answer::default()
         }
     }
@@ -171,13 +177,16 @@ impl Answer {
         let message = message.into();
         self.over_max = self.over_max.with_message(message.clone())?;
         self.over_rate = self.over_rate.with_message(message.clone())?;
-        self.keys_full = self.keys_full.with_message(message)?;
+        self.keys_full = self.keys_full.with_message(message.clone())?;
+        self.overload = self.overload.with_message(message)?;
         Ok(self)
     }
 
-    /// Sets the words for too many in flight. A table of keys that is full has words of its own, under the same code.
+    /// Sets the words for too many in flight. A table of keys that is full and an overload have words of their own, under the
+    /// same code.
     pub fn over_max(mut self, wording: Wording) -> Self {
         self.keys_full.code.clone_from(&wording.code);
+        self.overload.code.clone_from(&wording.code);
         self.over_max = wording;
         self
     }
@@ -222,7 +231,7 @@ impl Answer {
     pub(crate) fn shed(&self, request: &HeaderMap) -> Response<Bytes> {
         let facts = Facts {
             reason: OVERLOAD,
-            kind: Kind::OverMax,
+            kind: Kind::Overload,
             is_budget: true,
             code: Code::Refused,
             max: None,
@@ -261,6 +270,7 @@ impl Answer {
             Kind::OverMax => &self.over_max,
             Kind::OverRate => &self.over_rate,
             Kind::KeysFull => &self.keys_full,
+            Kind::Overload => &self.overload,
         };
         let retry_after = whole_seconds(facts.retry_after.unwrap_or(self.retry_after)).max(1);
         let Facts { max, in_use, waiting, .. } = *facts;

@@ -277,9 +277,30 @@ async fn h7_one_who_is_shed_is_answered_as_was_said() {
     let refused = ask(plain, "/").await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
     assert_eq!((&refused.json()["code"], &refused.json()["reason"]), (&"RC5026".into(), &"overload".into()));
-    assert_eq!(refused.json()["title"], "Too many requests in flight");
+    assert_eq!(refused.json()["title"], "Service overloaded");
     let refused = ask(other, "/").await;
     assert_eq!(refused.json()["error"]["message"], "Shed: unlimited.");
+}
+
+#[tokio::test]
+async fn h4_one_who_is_shed_is_told_of_no_limit() {
+    // Seen to fail: in the words of too many in flight: "is unlimited. Currently 0 in flight."
+    let own = flowgate::http::Wording::new("OWN", "Own", "{max}").unwrap();
+    for (answer, code, title) in [
+        (flowgate::http::Answer::default(), None, "/title"),
+        (flowgate::http::Answer::envelope(), Some("PLATFORM.CONCURRENCY_LIMIT_EXCEEDED"), "/error/title"),
+        (flowgate::http::Answer::envelope().over_max(own), Some("OWN"), "/error/title"),
+    ] {
+        let shed = LoadShed::builder().health(|| 1.0).answer(answer).build().unwrap();
+        let server = serve(Router::new().fallback(|| async { "" }).layer(shed.clone())).await;
+        ask(server, "/").await;
+        until("all is shed", || shed.share() == 1.0).await;
+        let told = ask(server, "/").await.json();
+        assert_eq!(told.pointer(title), Some(&"Service overloaded".into()), "{told}");
+        let message = told.pointer("/detail").or_else(|| told.pointer("/error/message"));
+        assert_eq!(message, Some(&"The service is overloaded. Please retry shortly.".into()), "{told}");
+        assert_eq!(told.pointer("/error/code"), code.map(Into::into).as_ref(), "{told}");
+    }
 }
 
 #[tokio::test]

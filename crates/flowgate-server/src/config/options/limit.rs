@@ -12,7 +12,7 @@ pub(crate) static KEY: Section = Section {
             name: "header",
             kind: Kind::Text("name of a header"),
             default: Default::Words("none"),
-            about: "The value of this header.",
+            about: "The value of this header, which cannot be one that the gateway changes; of `Host` the host, in lower case.",
             why: "",
         },
         Opt {

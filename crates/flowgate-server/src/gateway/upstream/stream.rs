@@ -237,6 +237,8 @@ impl Sending {
             Ok(data) => data,
             Err(frame) => {
                 let trailers = frame.into_trailers().unwrap_or_default();
+                // They cannot be had again.
+                self.taken = Taken::More;
                 // If nobody takes them any more, the response says why.
                 let _ = self.stream.send_trailers(trailers);
                 return true;
