@@ -211,7 +211,7 @@ where
     if limiters.is_empty() {
         return Erased::new(inner);
     }
-    Erased::new(Bounded { limiters, takes_claims: true, inner })
+    Erased::new(Bounded { limiters, inner })
 }
 
 /// Steps that begin with something else than the source gives.

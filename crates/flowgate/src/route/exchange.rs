@@ -33,7 +33,6 @@ pub struct Exchange<B> {
 struct More {
     correlation: Option<Arc<str>>,
     keys: Keys,
-    is_admitted: bool,
 }
 
 impl<B> Exchange<B> {
@@ -69,16 +68,6 @@ impl<B> Exchange<B> {
         self
     }
 
-    /// Says that its slot is already taken: the source holds a pass of its own for it, such as the claim of a durable
-    /// queue, until the exchange has ended. The outermost route-scope `concurrency` then lets it in without a second
-    /// pass. That applies neither to other routes that a step sends it to, nor while the limits differ from those
-    /// declared, or the gate is paused.
-    #[must_use]
-    pub fn admitted(mut self) -> Self {
-        self.more().is_admitted = true;
-        self
-    }
-
     /// Replaces the body.
     pub fn map<T>(self, change: impl FnOnce(B) -> T) -> Exchange<T> {
         let (body, rest) = self.take();
@@ -110,11 +99,6 @@ impl<B> Exchange<B> {
         Exchange { headers: self.headers.clone(), more, ..Exchange::new(body) }
     }
 
-    #[inline]
-    pub(crate) fn is_admitted(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.is_admitted)
-    }
-
     /// The key that this limiter asked for.
     pub(crate) fn key(&self, limiter: usize) -> Option<Key> {
         let find =
@@ -144,14 +128,6 @@ impl<B> Exchange<B> {
     pub(crate) fn forget_keys(&mut self) {
         if let Some(more) = &mut self.more {
             more.keys = Keys::None;
-        }
-    }
-
-    /// It is inside of all that its source's own pass counts for.
-    #[inline]
-    pub(crate) fn use_up_claim(&mut self) {
-        if let Some(more) = &mut self.more {
-            more.is_admitted = false;
         }
     }
 

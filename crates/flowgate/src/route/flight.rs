@@ -73,8 +73,9 @@ impl Flights {
         self.is_closing.load(Ordering::SeqCst)
     }
 
-    fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Relaxed)
+    pub(crate) fn is_cancelled(&self) -> bool {
+        // With `count`: one who runs has seen the flag, or is seen by who has set it.
+        self.is_cancelled.load(Ordering::SeqCst)
     }
 
     /// It waits: whoever cancels can wake it. `false` if all are cancelled already.

@@ -59,9 +59,9 @@ impl<B: Send + 'static, O: Send + 'static> Intake<B, O> {
         self.mounted.fly(exchange, self.mounted.spot)
     }
 
-    /// Returns the limits of the outermost route-scope `concurrency`, if that has no key. For a source that bounds by
-    /// itself and hands on its own passes ([`Exchange::admitted`]), such as a durable queue, whose claims are the
-    /// slots.
+    /// Returns the limits of the outermost route-scope `concurrency`, if that has no key. A source that has no more
+    /// exchanges under way than these limits have slots, such as a durable queue with its claims, leaves nobody in the
+    /// gate's line.
     pub fn limits(&self) -> Option<Limits> {
         match &self.mounted.site.doors.get(self.outermost?)?.1 {
             Door::One(gate) => Some(gate.limits()),
