@@ -10,7 +10,7 @@ use std::{
 use flowgate::{
     clock::Clock,
     route::{
-        Concurrency, Door, Error, Exchange, Feed, Halt, Intake, Route, Source, channel, cron,
+        Concurrency, Context, Door, Error, Exchange, Feed, Halt, Intake, Route, Source, channel, cron,
         direct, direct_to, log, timer, values,
     },
 };
@@ -391,6 +391,39 @@ async fn g8_what_runs_of_a_queue_counts_when_the_limits_change() {
     work.end(8);
     stage.context.finished().await;
     assert_eq!((work.started(), work.most()), (10, 3));
+}
+
+#[tokio::test]
+async fn r7_what_outlives_its_context_still_sends_to_other_routes_and_logs() {
+    // Seen to fail: with handles and tasks that hold nothing of their context, RC5004, and nothing in the log.
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let writes = Arc::clone(&lines);
+    let context = Context::builder().log(move |line| writes.lock().unwrap().push(line.to_owned())).build();
+    let work = Work::default();
+    let (jobs, source) = channel(1);
+    let double = Route::new("double").from(direct()).transform(|body: u32| body * 2).build().unwrap();
+    let launched =
+        Route::new("launched").from(source).to(work.step::<u32>()).to(direct_to::<u32, u32>("double"));
+    let called = Route::new("called").from(direct()).to(direct_to::<u32, u32>("double")).to(log());
+    context.add(&double).unwrap();
+    context.add(&launched.to(log()).build().unwrap()).unwrap();
+    context.add(&called.build().unwrap()).unwrap();
+    context.start().unwrap();
+    jobs.send(Exchange::new(4)).await.unwrap();
+    settle().await;
+    let called = context.direct::<u32, u32>("called").unwrap();
+    drop(context);
+    work.end(1);
+    settle().await;
+    let ends = |body: &str| lines.lock().unwrap().pop().is_some_and(|line| line.ends_with(body));
+    assert!(ends(": 8"), "what was under way went on");
+    assert_eq!(called.call(7).await.unwrap(), 14);
+    assert!(ends(": 14"));
+    assert!(jobs.is_closed() || jobs.try_send(Exchange::new(1)).is_ok(), "its source has stopped");
+    settle().await;
+    assert_eq!(work.started(), 1);
+    drop(called);
+    assert_eq!(Arc::strong_count(&lines), 1, "nothing of it is left");
 }
 
 #[test]
