@@ -298,7 +298,8 @@ impl Context {
         .await;
         let mut cancelled = Vec::new();
         if !is_empty {
-            sites.iter().for_each(|site| site.flights.cancel());
+            self.shared.is_cancelled.store(true, Ordering::SeqCst);
+            sites.iter().for_each(|site| site.flights.wake_all());
             for site in &sites {
                 let ids = site.flights.cancelled().await;
                 cancelled.extend(ids.into_iter().map(|id| (Arc::clone(&site.route), id)));
@@ -371,7 +372,7 @@ impl Shared {
             circuits: plan.circuits.iter().map(|make| make()).collect(),
             caches: plan.caches.iter().map(|make| make()).collect(),
             context: Arc::downgrade(self),
-            flights: Flights::default(),
+            flights: Flights::new(Arc::clone(&self.is_cancelled)),
         };
         if self.bus.is_on() {
             site.relay_gates();
