@@ -82,20 +82,21 @@ impl<B> Exchange<B> {
 
     /// All of it but the body, as it is now.
     pub(crate) fn envelope(&self) -> Exchange<()> {
-        let correlation = self.correlation().cloned();
-        let more = correlation.is_some().then(|| Box::new(More { correlation, ..More::default() }));
-        Exchange { body: (), headers: self.headers.clone(), id: self.id, more }
+        Exchange { body: (), headers: self.headers.clone(), id: self.id, more: self.more.clone() }
     }
 
-    /// A part of it with a body of its own: the same names and headers.
+    /// A part of it with a body of its own: the same names and headers. Its keys are its own as well, for they are told by the
+    /// body.
     pub(crate) fn part<T>(&self, body: T) -> Exchange<T> {
-        self.envelope().with(body)
+        let mut part = self.envelope().with(body);
+        part.forget_keys();
+        part
     }
 
     /// A new exchange that it causes: a name of its own, and the same correlation.
     pub(crate) fn caused<T>(&self, body: T) -> Exchange<T> {
         let correlation = self.correlation().cloned().unwrap_or_else(|| Arc::from(self.id.to_string()));
-        let more = Some(Box::new(More { correlation: Some(correlation), ..More::default() }));
+        let more = Some(Box::new(More { correlation: Some(correlation), keys: Keys::None }));
         Exchange { headers: self.headers.clone(), more, ..Exchange::new(body) }
     }
 
@@ -124,7 +125,7 @@ impl<B> Exchange<B> {
         }
     }
 
-    /// Its limits are those of another route now, and what they will ask is theirs.
+    /// Its limits are others now, and what they will ask is theirs.
     pub(crate) fn forget_keys(&mut self) {
         if let Some(more) = &mut self.more {
             more.keys = Keys::None;

@@ -341,8 +341,12 @@ impl<I: Send + 'static, O: Send + 'static> Future for Flight<'_, I, O> {
         // While it runs it has no seat: a shutdown waits for it.
         flights.leave(me.seat.take(), None);
         if !flights.is_cancelled()
-            && let Poll::Ready(outcome) = me.work(cx)
+            && let Poll::Ready(mut outcome) = me.work(cx)
         {
+            // The keys of this route's limits say nothing to those of the one that it comes back to.
+            if let Ok(exchange) = &mut outcome {
+                exchange.forget_keys();
+            }
             me.land(Some(&outcome));
             return Poll::Ready(outcome);
         }
