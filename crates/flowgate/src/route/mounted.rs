@@ -49,7 +49,8 @@ impl Drop for Task {
 }
 
 /// A handle to call a route that begins with `direct()`. Cheap to clone. It may outlive its
-/// [`Context`](super::Context).
+/// [`Context`](super::Context). A step that calls another route of its own context uses
+/// [`direct_to`](super::direct_to) instead: with a handle in it, the context would hold on to itself.
 pub struct Direct<I, O> {
     mounted: Arc<Mounted<I, O>>,
     /// What the route needs of its context: the routes that it sends to, and the log.
