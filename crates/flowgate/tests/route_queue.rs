@@ -17,7 +17,9 @@ use flowgate::{
 use flowgate_tasks::{
     NewTask, Retry as TaskRetry,
     store::{KeyChange, Of, Postgres, QueueLook, Sqlite, State, Store},
+    worker::WorkerOptions,
 };
+use flowgate_testkit::FakeClock;
 use tokio::{runtime::Handle, sync::Semaphore};
 
 /// Runs a law on SQLite and on PostgreSQL.
@@ -246,6 +248,75 @@ async fn r8_shutdown_settles_what_ends_and_gives_back_what_is_cancelled() {
         assert_eq!(store.workers().await.unwrap().len(), 0, "the worker has left");
     })
     .await;
+}
+
+#[tokio::test]
+async fn r8_a_queue_drains_for_as_long_as_the_context_says_and_names_what_was_cut_off() {
+    // Seen to fail: with the worker's own drain, it stopped all three at once, and the report would have been clean.
+    on_both("drains", |store| async move {
+        let once = TaskRetry { max_attempts: 1, ..TaskRetry::default() };
+        let task = |number: u32| NewTask::json("jobs", &number).unwrap().queue("jobs");
+        let sent = store.send(vec![task(0), task(1), task(2).retry(once)]).await.unwrap();
+        let (clock, work) = (FakeClock::new(), Work::new());
+        let context = Context::builder().clock(clock.clone()).build();
+        let worker = WorkerOptions { drain: Duration::ZERO, ..WorkerOptions::default() };
+        context.add(&pipeline(queue("jobs", Arc::clone(&store)).worker(worker), 3, &work)).unwrap();
+        context.start().unwrap();
+        while work.running.load(Ordering::SeqCst) < 3 {
+            tokio::task::yield_now().await;
+        }
+        let context = Arc::new(context);
+        let stopping = tokio::spawn({
+            let context = Arc::clone(&context);
+            async move { context.shutdown(Duration::from_secs(120)).await }
+        });
+        // The worker hears of it meanwhile.
+        for _ in 0..50 {
+            look(&store).await;
+        }
+        assert_eq!(work.running.load(Ordering::SeqCst), 3, "they may go on");
+        work.leave.add_permits(1);
+        until(&store, 0, 2).await;
+        clock.advance(Duration::from_secs(120));
+        assert_eq!(stopping.await.unwrap().cancelled.len(), 2);
+        // A run that is cut off is an attempt, as where a process dies.
+        let dead: Vec<_> = store.dead(None, 9).await.unwrap().iter().map(|task| task.id).collect();
+        assert_eq!((dead, look(&store).await.waiting), (vec![sent[2].id], 1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn r8_what_was_claimed_and_had_not_begun_when_all_was_cancelled_goes_back_as_it_was() {
+    // Seen to fail: with the exchange begun all the same, it used up the only attempt of its task, which was dead.
+    let once = TaskRetry { max_attempts: 1, ..TaskRetry::default() };
+    let mut begun = 0;
+    // The end comes at every moment between the start of the worker and that of its task.
+    for moment in 0.. {
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().unwrap());
+        store.send(vec![NewTask::json("jobs", &1).unwrap().queue("jobs").retry(once)]).await.unwrap();
+        let work = Work::new();
+        let context = started(&pipeline(queue("jobs", Arc::clone(&store)), 1, &work));
+        for _ in 0..moment * 4 {
+            tokio::task::yield_now().await;
+        }
+        let report = context.shutdown(Duration::ZERO).await;
+        let has_begun = work.most.load(Ordering::SeqCst) as usize;
+        begun += has_begun;
+        let dead = store.dead(None, 9).await.unwrap().len();
+        assert_eq!((report.cancelled.len(), dead), (has_begun, has_begun), "at moment {moment}");
+        if begun == 3 {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn r7_a_bound_above_what_a_worker_can_claim_is_a_bound_all_the_same() {
+    // Seen to fail: with the bound handed to the worker as it is, `start` spoke of an option `processes` that nobody had set.
+    let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().unwrap());
+    let context = started(&pipeline(queue("jobs", store), 200_000, &Work::new()));
+    assert!(context.shutdown(Duration::from_secs(5)).await.is_clean());
 }
 
 #[tokio::test]

@@ -11,7 +11,10 @@ use std::{
     io::Write,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
@@ -49,7 +52,8 @@ type LogFn = Box<dyn Fn(&str) + Send + Sync>;
 const INTAKE: u32 = 1_024;
 
 /// Runs a set of routes together: they can call each other by id, share one stream of events, and stop together.
-/// Dropping a context stops its sources; exchanges under way go on.
+/// Dropping a context stops its sources; exchanges under way go on, and so do the routes that a handle
+/// ([`Context::direct`]) or the router leads to.
 pub struct Context {
     shared: Arc<Shared>,
     state: Mutex<State>,
@@ -64,10 +68,12 @@ pub(crate) struct Shared {
     pub(crate) wall: Wall,
     pub(crate) log: LogFn,
     pub(crate) intake: u32,
-    /// Handles of the routes that can be called, by id.
-    handles: RwLock<HashMap<Arc<str>, Arc<dyn Any + Send + Sync>>>,
+    /// Whether all exchanges are cancelled.
+    is_cancelled: Arc<AtomicBool>,
+    /// The routes that can be called, by id. None of what is in here holds on to all of it: that is for those who call.
+    callable: RwLock<HashMap<Arc<str>, Arc<dyn Any + Send + Sync>>>,
     #[cfg(feature = "axum")]
-    pub(crate) router: Mutex<axum::Router>,
+    pub(crate) router: Mutex<axum::Router<Arc<Shared>>>,
 }
 
 struct State {
@@ -215,13 +221,14 @@ impl Context {
     /// Returns a handle on the route with this id, which has to begin with `direct()`. RC5004 if there is none, or if
     /// its bodies have other types.
     pub fn direct<I: Send + 'static, O: Send + 'static>(&self, id: &str) -> Result<Direct<I, O>, Error> {
-        self.shared.find(id).map(|direct: Arc<Direct<I, O>>| Direct::clone(&direct)).ok_or_else(|| {
+        let mounted = self.shared.find::<Mounted<I, O>>(id).ok_or_else(|| {
             let (takes, answers) = (type_name::<I>(), type_name::<O>());
             Error::new(
                 Code::NoHandler,
                 format!("no started route `{id}` takes {takes} and answers {answers}"),
             )
-        })
+        })?;
+        Ok(Direct::new(mounted, Arc::clone(&self.shared)))
     }
 
     /// Subscribes to the events of all routes from now on.
@@ -261,7 +268,7 @@ impl Context {
     /// [`Context::start`].
     #[cfg(feature = "axum")]
     pub fn router(&self) -> axum::Router {
-        lock(&self.shared.router).clone()
+        lock(&self.shared.router).clone().with_state(Arc::clone(&self.shared))
     }
 
     /// Waits until all sources have ended and nothing is under way.
@@ -291,7 +298,8 @@ impl Context {
         .await;
         let mut cancelled = Vec::new();
         if !is_empty {
-            sites.iter().for_each(|site| site.flights.cancel());
+            self.shared.is_cancelled.store(true, Ordering::SeqCst);
+            sites.iter().for_each(|site| site.flights.wake_all());
             for site in &sites {
                 let ids = site.flights.cancelled().await;
                 cancelled.extend(ids.into_iter().map(|id| (Arc::clone(&site.route), id)));
@@ -364,7 +372,7 @@ impl Shared {
             circuits: plan.circuits.iter().map(|make| make()).collect(),
             caches: plan.caches.iter().map(|make| make()).collect(),
             context: Arc::downgrade(self),
-            flights: Flights::default(),
+            flights: Flights::new(Arc::clone(&self.is_cancelled)),
         };
         if self.bus.is_on() {
             site.relay_gates();
@@ -372,23 +380,23 @@ impl Shared {
         Ok(site)
     }
 
-    pub(crate) fn serve(&self, id: Arc<str>, handle: Arc<dyn Any + Send + Sync>) {
-        self.handles.write().unwrap_or_else(PoisonError::into_inner).insert(id, handle);
+    pub(crate) fn serve(&self, id: Arc<str>, mounted: Arc<dyn Any + Send + Sync>) {
+        self.callable.write().unwrap_or_else(PoisonError::into_inner).insert(id, mounted);
     }
 
     fn serve_nothing(&self) {
-        self.handles.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.callable.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     pub(crate) fn find<T: Send + Sync + 'static>(&self, id: &str) -> Option<Arc<T>> {
-        let handle = self.handles.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
-        handle?.downcast().ok()
+        let mounted = self.callable.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        mounted?.downcast().ok()
     }
 
     fn check(&self, link: &Link, from: &str) -> Result<(), Error> {
-        let handles = self.handles.read().unwrap_or_else(PoisonError::into_inner);
-        match handles.get(link.to.as_str()) {
-            Some(handle) if handle.as_ref().type_id() == link.handle => Ok(()),
+        let callable = self.callable.read().unwrap_or_else(PoisonError::into_inner);
+        match callable.get(link.to.as_str()) {
+            Some(mounted) if mounted.as_ref().type_id() == link.mounted => Ok(()),
             found => {
                 let (to, bodies) = (&link.to, link.bodies);
                 let why = if found.is_some() { "has other bodies" } else { "is not there" };
@@ -459,7 +467,8 @@ impl ContextBuilder {
             wall: self.wall.unwrap_or_else(clock::wall),
             log: self.log.unwrap_or_else(|| Box::new(to_stderr)),
             intake: self.intake,
-            handles: RwLock::default(),
+            is_cancelled: Arc::default(),
+            callable: RwLock::default(),
             #[cfg(feature = "axum")]
             router: Mutex::default(),
         });

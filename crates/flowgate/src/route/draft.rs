@@ -29,7 +29,12 @@ impl Route<(), ()> {
     /// route.
     #[expect(clippy::new_ret_no_self, reason = "a route is built in stages, and this is the first")]
     pub fn new<I: Send + 'static, O: Send + 'static>(id: &str) -> Draft<I, I, O> {
-        Draft { plan: Plan::new(id), around: Around::default(), read: Box::new(|inner| inner) }
+        Draft {
+            plan: Plan::new(id),
+            around: Around::default(),
+            has_input: false,
+            read: Box::new(|inner| inner),
+        }
     }
 }
 
@@ -39,6 +44,7 @@ impl Route<(), ()> {
 pub struct Draft<R, I, O> {
     plan: Plan,
     around: Around<I, O>,
+    has_input: bool,
     read: Read<R, I, O>,
 }
 
@@ -142,7 +148,7 @@ impl<R: Send + 'static, I: Send + 'static, O: Send + 'static> Draft<R, I, O> {
     where
         S: Source<O, Body = R>,
     {
-        let Draft { mut plan, around, read } = self;
+        let Draft { mut plan, around, read, .. } = self;
         plan.note(source.check());
         let (spot, opener) = (Spot::here(), Opener::new(source));
         let limits = around.limiters.first().map(|limiter| limiter.index);
@@ -158,8 +164,10 @@ impl<I: Send + 'static, O: Send + 'static> Draft<I, I, O> {
         self,
         parse: impl Fn(R) -> Result<I, E> + Send + Sync + 'static,
     ) -> Draft<R, I, O> {
-        let Draft { plan, around, .. } = self;
-        Draft { plan, around, read: Box::new(move |inner| Erased::new(Parsed { parse, inner })) }
+        let Draft { mut plan, around, has_input, .. } = self;
+        plan.once("input", has_input);
+        let read = Box::new(move |inner| Erased::new(Parsed { parse, inner }));
+        Draft { plan, around, has_input: true, read }
     }
 }
 
@@ -211,7 +219,7 @@ where
     if limiters.is_empty() {
         return Erased::new(inner);
     }
-    Erased::new(Bounded { limiters, takes_claims: true, inner })
+    Erased::new(Bounded { limiters, inner })
 }
 
 /// Steps that begin with something else than the source gives.

@@ -33,7 +33,6 @@ pub struct Exchange<B> {
 struct More {
     correlation: Option<Arc<str>>,
     keys: Keys,
-    is_admitted: bool,
 }
 
 impl<B> Exchange<B> {
@@ -69,16 +68,6 @@ impl<B> Exchange<B> {
         self
     }
 
-    /// Says that its slot is already taken: the source holds a pass of its own for it, such as the claim of a durable
-    /// queue, until the exchange has ended. The outermost route-scope `concurrency` then lets it in without a second
-    /// pass. That applies neither to other routes that a step sends it to, nor while the limits differ from those
-    /// declared, or the gate is paused.
-    #[must_use]
-    pub fn admitted(mut self) -> Self {
-        self.more().is_admitted = true;
-        self
-    }
-
     /// Replaces the body.
     pub fn map<T>(self, change: impl FnOnce(B) -> T) -> Exchange<T> {
         let (body, rest) = self.take();
@@ -93,26 +82,22 @@ impl<B> Exchange<B> {
 
     /// All of it but the body, as it is now.
     pub(crate) fn envelope(&self) -> Exchange<()> {
-        let correlation = self.correlation().cloned();
-        let more = correlation.is_some().then(|| Box::new(More { correlation, ..More::default() }));
-        Exchange { body: (), headers: self.headers.clone(), id: self.id, more }
+        Exchange { body: (), headers: self.headers.clone(), id: self.id, more: self.more.clone() }
     }
 
-    /// A part of it with a body of its own: the same names and headers.
+    /// A part of it with a body of its own: the same names and headers. Its keys are its own as well, for they are told by the
+    /// body.
     pub(crate) fn part<T>(&self, body: T) -> Exchange<T> {
-        self.envelope().with(body)
+        let mut part = self.envelope().with(body);
+        part.forget_keys();
+        part
     }
 
     /// A new exchange that it causes: a name of its own, and the same correlation.
     pub(crate) fn caused<T>(&self, body: T) -> Exchange<T> {
         let correlation = self.correlation().cloned().unwrap_or_else(|| Arc::from(self.id.to_string()));
-        let more = Some(Box::new(More { correlation: Some(correlation), ..More::default() }));
+        let more = Some(Box::new(More { correlation: Some(correlation), keys: Keys::None }));
         Exchange { headers: self.headers.clone(), more, ..Exchange::new(body) }
-    }
-
-    #[inline]
-    pub(crate) fn is_admitted(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.is_admitted)
     }
 
     /// The key that this limiter asked for.
@@ -140,18 +125,10 @@ impl<B> Exchange<B> {
         }
     }
 
-    /// Its limits are those of another route now, and what they will ask is theirs.
+    /// Its limits are others now, and what they will ask is theirs.
     pub(crate) fn forget_keys(&mut self) {
         if let Some(more) = &mut self.more {
             more.keys = Keys::None;
-        }
-    }
-
-    /// It is inside of all that its source's own pass counts for.
-    #[inline]
-    pub(crate) fn use_up_claim(&mut self) {
-        if let Some(more) = &mut self.more {
-            more.is_admitted = false;
         }
     }
 

@@ -9,7 +9,10 @@ use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     task::{Context, Poll, Waker},
 };
 
@@ -29,13 +32,13 @@ use crate::{
 };
 
 /// The exchanges of one site that are under way.
-#[derive(Default)]
 pub(crate) struct Flights {
     count: AtomicU64,
     /// Tasks of ours, which end by themselves once they are woken.
     tasks: AtomicU64,
     is_closing: AtomicBool,
-    is_cancelled: AtomicBool,
+    /// Of the whole context: all exchanges are cancelled at one moment, whichever routes they are in.
+    is_cancelled: Arc<AtomicBool>,
     /// Whether anybody waits for the end.
     is_watched: AtomicBool,
     roster: Mutex<Roster>,
@@ -54,6 +57,18 @@ struct Roster {
 }
 
 impl Flights {
+    /// None yet, of a context whose exchanges are cancelled by this flag.
+    pub(crate) fn new(is_cancelled: Arc<AtomicBool>) -> Self {
+        Flights {
+            count: AtomicU64::new(0),
+            tasks: AtomicU64::new(0),
+            is_closing: AtomicBool::new(false),
+            is_cancelled,
+            is_watched: AtomicBool::new(false),
+            roster: Mutex::default(),
+        }
+    }
+
     /// Counts one more, unless newcomers are turned away. What an exchange under way leads to is not a newcomer.
     fn open(&self, is_inner: bool) -> bool {
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -73,40 +88,28 @@ impl Flights {
         self.is_closing.load(Ordering::SeqCst)
     }
 
-    fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Relaxed)
+    pub(crate) fn is_cancelled(&self) -> bool {
+        // With `count`: one who runs has seen the flag, or is seen by who has set it.
+        self.is_cancelled.load(Ordering::SeqCst)
     }
 
-    /// It waits: whoever cancels can wake it. `false` if all are cancelled already.
-    fn seat(&self, seat: &mut Option<usize>, id: ExchangeId, waker: &Waker) -> bool {
+    /// It waits: whoever cancels can wake it. `None` if all are cancelled already.
+    fn seat(&self, id: ExchangeId, waker: &Waker) -> Option<usize> {
+        let waker = waker.clone();
         let mut roster = lock(&self.roster);
         if self.is_cancelled() {
-            return false;
+            return None;
         }
-        match *seat {
-            Some(taken) => {
-                if let Some((_, known)) = &mut roster.seats[taken] {
-                    let before = std::mem::replace(known, waker.clone());
-                    drop(roster);
-                    drop(before);
-                }
-            }
-            None => {
-                let place = roster.free.pop().unwrap_or(roster.seats.len());
-                if place == roster.seats.len() {
-                    roster.seats.push(None);
-                }
-                roster.seats[place] = Some((id, waker.clone()));
-                *seat = Some(place);
-                drop(roster);
-                self.look_again();
-            }
+        let place = roster.free.pop().unwrap_or(roster.seats.len());
+        if place == roster.seats.len() {
+            roster.seats.push(None);
         }
-        true
+        roster.seats[place] = Some((id, waker));
+        Some(place)
     }
 
-    /// One has ended: before its time, where it is named, because all were cancelled or by its caller's wish. In one go, so that
-    /// whoever asks for the cancelled finds it as one that waits or as one that has ended.
+    /// One waits no longer: it goes on, or has ended. If it ended because all were cancelled, or by its caller's wish, it is
+    /// named. In one go, so that whoever asks for the cancelled finds it as one that waits or as one that has ended.
     fn leave(&self, seat: Option<usize>, cancelled: Option<ExchangeId>) {
         let cancelled = cancelled.filter(|_| self.is_cancelled());
         if seat.is_none() && cancelled.is_none() {
@@ -142,41 +145,42 @@ impl Flights {
 
     /// Waits until none is under way.
     pub(crate) async fn emptied(&self) {
-        self.until(|| self.is_empty()).await;
+        self.until(|| self.is_empty().then_some(())).await;
     }
 
-    /// Cancels all, waits until our tasks have ended and nobody runs unseen, and names those that did not end by themselves.
-    /// One that is called ends when its caller polls it, which may be never.
+    /// When all are cancelled: waits until our tasks have ended and nobody runs any more, and names those that did not end by
+    /// themselves. One that is called ends when its caller polls it, which may be never.
     pub(crate) async fn cancelled(&self) -> Vec<ExchangeId> {
         self.until(|| {
-            let roster = lock(&self.roster);
+            let mut roster = lock(&self.roster);
             let seated = roster.seats.len() - roster.free.len();
-            drop(roster);
-            self.tasks.load(Ordering::SeqCst) == 0 && self.count.load(Ordering::SeqCst) <= seated as u64
+            // Who runs has no seat.
+            let is_at_rest =
+                self.tasks.load(Ordering::SeqCst) == 0 && self.count.load(Ordering::SeqCst) <= seated as u64;
+            is_at_rest.then(|| {
+                let mut named = std::mem::take(&mut roster.cancelled);
+                named.extend(roster.seats.iter().flatten().map(|(id, _)| *id));
+                named
+            })
         })
-        .await;
-        let mut roster = lock(&self.roster);
-        let mut named = std::mem::take(&mut roster.cancelled);
-        named.extend(roster.seats.iter().flatten().map(|(id, _)| *id));
-        named
+        .await
     }
 
-    /// Cancels all: whoever waits for something is woken to hear it.
-    pub(crate) fn cancel(&self) {
+    /// All are cancelled: whoever waits for something is woken to hear it.
+    pub(crate) fn wake_all(&self) {
         let roster = lock(&self.roster);
-        self.is_cancelled.store(true, Ordering::SeqCst);
         let wakers: Vec<_> = roster.seats.iter().flatten().map(|(_, waker)| waker.clone()).collect();
         drop(roster);
         wakers.into_iter().for_each(wake);
     }
 
-    async fn until(&self, is_so: impl Fn() -> bool) {
+    async fn until<T>(&self, found: impl Fn() -> Option<T>) -> T {
         let mut watch = Watch { flights: self, number: None };
         poll_fn(|cx| {
             watch.renew(cx.waker());
-            if is_so() { Poll::Ready(()) } else { Poll::Pending }
+            found().map_or(Poll::Pending, Poll::Ready)
         })
-        .await;
+        .await
     }
 
     /// Wakes whoever waits for the end.
@@ -272,9 +276,11 @@ impl<'a, I: Send + 'static, O: Send + 'static> Flight<'a, I, O> {
     }
 
     fn take_off(&mut self) -> Result<(), Error> {
-        if self.is_up || !matches!(self.stage, Stage::New(_)) {
+        if self.is_up {
             return Ok(());
         }
+        // Not inside of what catches the panics of steps: it is the caller's mistake, and this exchange has landed.
+        assert!(matches!(self.stage, Stage::New(_)), "an exchange was polled after it was ready");
         if !self.site.flights.open(self.is_inner) {
             self.stage = Stage::Done;
             let message =
@@ -332,13 +338,20 @@ impl<I: Send + 'static, O: Send + 'static> Future for Flight<'_, I, O> {
         let me = &mut *self;
         me.take_off()?;
         let flights = &me.site.flights;
+        // While it runs it has no seat: a shutdown waits for it.
+        flights.leave(me.seat.take(), None);
         if !flights.is_cancelled()
-            && let Poll::Ready(outcome) = me.work(cx)
+            && let Poll::Ready(mut outcome) = me.work(cx)
         {
+            // The keys of this route's limits say nothing to those of the one that it comes back to.
+            if let Ok(exchange) = &mut outcome {
+                exchange.forget_keys();
+            }
             me.land(Some(&outcome));
             return Poll::Ready(outcome);
         }
-        if flights.seat(&mut me.seat, me.id, cx.waker()) {
+        me.seat = flights.seat(me.id, cx.waker());
+        if me.seat.is_some() {
             return Poll::Pending;
         }
         me.land(None);

@@ -14,7 +14,7 @@ use super::{
     error::Error,
     exchange::Exchange,
     limiter::Door,
-    mounted::{Direct, Mounted},
+    mounted::{Mounted, Task},
     step::Outcome,
 };
 use crate::gate::{Gate, Pass};
@@ -59,9 +59,9 @@ impl<B: Send + 'static, O: Send + 'static> Intake<B, O> {
         self.mounted.fly(exchange, self.mounted.spot)
     }
 
-    /// Returns the limits of the outermost route-scope `concurrency`, if that has no key. For a source that bounds by
-    /// itself and hands on its own passes ([`Exchange::admitted`]), such as a durable queue, whose claims are the
-    /// slots.
+    /// Returns the limits of the outermost route-scope `concurrency`, if that has no key. A source that has no more
+    /// exchanges under way than these limits have slots, such as a durable queue with its claims, leaves nobody in the
+    /// gate's line.
     pub fn limits(&self) -> Option<Limits> {
         match &self.mounted.site.doors.get(self.outermost?)?.1 {
             Door::One(gate) => Some(gate.limits()),
@@ -95,8 +95,8 @@ impl<B: Send + 'static, O: Send + 'static> Intake<B, O> {
 
     /// From now on the route can be called by its name.
     pub(crate) fn serve(&self) {
-        let direct = Direct::new(Arc::clone(&self.mounted));
-        self.shared.serve(Arc::clone(&self.mounted.site.route), direct.into_any());
+        let mounted = Arc::clone(&self.mounted);
+        self.shared.serve(Arc::clone(&self.mounted.site.route), mounted);
     }
 }
 
@@ -133,7 +133,14 @@ impl<B: Send + 'static, O: Send + 'static> Place<B, O> {
     /// Runs an exchange as a task and calls `settled` with its outcome, unless the runtime is dropped first. A
     /// durable queue settles its claim here.
     pub fn launch_then(self, exchange: Exchange<B>, settled: impl FnOnce(Outcome<O>) + Send + 'static) {
-        self.intake.mounted.launch(&Handle::current(), exchange, self.pass, settled);
+        let runtime = Handle::current();
+        let task = Task::begin(Arc::clone(&self.intake.mounted.site));
+        runtime.spawn(async move {
+            let _task = task;
+            // All of it: what the exchange needs of its context is there until it has ended, like its place.
+            let Place { intake, pass: _pass } = self;
+            settled(intake.mounted.fly(exchange, intake.mounted.spot).inner().await);
+        });
     }
 }
 

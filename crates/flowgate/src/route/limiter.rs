@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    gate::{self, Begun, Enter, Gate, KeyedGate, Look, Phase, Stub},
+    gate::{self, Begun, Enter, Gate, KeyedGate, Look, Stub},
 };
 
 /// Which wrapper a gate belongs to.
@@ -153,17 +153,6 @@ impl<B> Limiter<B> {
         })?;
         exchange.keep_key(self.index, key.clone());
         Ok(Some(key))
-    }
-
-    /// Whether the gate is open, with the limits that the route declared: as the source knows it that has passes of its
-    /// own. If an operator has changed or paused it since, those say nothing.
-    pub(crate) fn is_as_declared(&self, cx: Cx<'_>) -> bool {
-        let (spec, door) = &cx.site.doors[self.index];
-        let (limits, phase) = match door {
-            Door::One(gate) => (gate.limits(), gate.look().phase),
-            Door::Many(gate) => (gate.limits(), gate.look().phase),
-        };
-        phase == Phase::Open && spec.limits.clone().build().is_ok_and(|declared| declared == limits)
     }
 
     /// A slot of a gate without keys where there is nothing to wait for and nobody to tell; `None` says nothing at all.

@@ -1,9 +1,8 @@
 //! A route in a context, ready to run.
 //!
-//! Owns the two ways in: a call, which runs in the caller's own future, and a task, which is ours.
+//! Owns the handle by which it is called. An exchange runs in its caller's own future, which may be a task of ours.
 
 use std::{
-    any::Any,
     fmt,
     future::Future,
     pin::Pin,
@@ -12,16 +11,14 @@ use std::{
 };
 
 use flowgate_core::Spot;
-use tokio::runtime::Handle;
 
 use super::{
+    context::Shared,
     exchange::Exchange,
     flight::Flight,
     site::Site,
     step::{Erased, Halt, Outcome},
 };
-use crate::gate::Pass;
-
 pub(crate) struct Mounted<I, O> {
     pub(crate) site: Arc<Site>,
     pub(crate) chain: Erased<I, O>,
@@ -32,23 +29,6 @@ pub(crate) struct Mounted<I, O> {
 impl<I: Send + 'static, O: Send + 'static> Mounted<I, O> {
     pub(crate) fn fly(&self, exchange: Exchange<I>, sent_at: Spot) -> Flight<'_, I, O> {
         Flight::new(&self.site, &self.chain, exchange, sent_at)
-    }
-
-    /// Runs the exchange as a task, which holds the place until it has ended.
-    pub(crate) fn launch(
-        self: &Arc<Self>,
-        runtime: &Handle,
-        exchange: Exchange<I>,
-        place: Pass,
-        settled: impl FnOnce(Outcome<O>) + Send + 'static,
-    ) {
-        let task = Task::begin(Arc::clone(&self.site));
-        let mounted = Arc::clone(self);
-        runtime.spawn(async move {
-            let _task = task;
-            let _place = place;
-            settled(mounted.fly(exchange, mounted.spot).inner().await);
-        });
     }
 }
 
@@ -68,14 +48,18 @@ impl Drop for Task {
     }
 }
 
-/// A handle to call a route that begins with `direct()`. Cheap to clone.
+/// A handle to call a route that begins with `direct()`. Cheap to clone. It may outlive its
+/// [`Context`](super::Context). A step that calls another route of its own context uses
+/// [`direct_to`](super::direct_to) instead: with a handle in it, the context would hold on to itself.
 pub struct Direct<I, O> {
     mounted: Arc<Mounted<I, O>>,
+    /// What the route needs of its context: the routes that it sends to, and the log.
+    context: Arc<Shared>,
 }
 
 impl<I: Send + 'static, O: Send + 'static> Direct<I, O> {
-    pub(crate) fn new(mounted: Arc<Mounted<I, O>>) -> Self {
-        Direct { mounted }
+    pub(crate) fn new(mounted: Arc<Mounted<I, O>>, context: Arc<Shared>) -> Self {
+        Direct { mounted, context }
     }
 
     /// Sends a body through the route and waits for the outcome.
@@ -94,15 +78,6 @@ impl<I: Send + 'static, O: Send + 'static> Direct<I, O> {
     pub fn send(&self, exchange: Exchange<I>) -> impl Future<Output = Outcome<O>> + Send + '_ {
         self.mounted.fly(exchange, Spot::here())
     }
-
-    /// As a part of another exchange's way.
-    pub(crate) fn send_on(&self, exchange: Exchange<I>, sent_at: Spot) -> Flight<'_, I, O> {
-        self.mounted.fly(exchange, sent_at).inner()
-    }
-
-    pub(crate) fn into_any(self) -> Arc<dyn Any + Send + Sync> {
-        Arc::new(self)
-    }
 }
 
 /// An exchange of which only the body is asked for in the end.
@@ -120,7 +95,7 @@ impl<I: Send + 'static, O: Send + 'static> Future for Call<'_, I, O> {
 
 impl<I, O> Clone for Direct<I, O> {
     fn clone(&self) -> Self {
-        Direct { mounted: Arc::clone(&self.mounted) }
+        Direct { mounted: Arc::clone(&self.mounted), context: Arc::clone(&self.context) }
     }
 }
 

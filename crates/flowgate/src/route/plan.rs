@@ -14,6 +14,7 @@ use super::{
     destination::Destination,
     error::Error,
     limiter::{GateSpec, KeyFn, Limiter},
+    mounted::{Direct, Mounted},
     wrap::{Cache, Circuit, CircuitBreaker, Store},
 };
 
@@ -33,15 +34,17 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) to: String,
-    pub(crate) handle: TypeId,
+    /// What the context knows it as.
+    pub(crate) mounted: TypeId,
     /// The bodies, for whoever has to mend it.
     pub(crate) bodies: &'static str,
 }
 
 impl Link {
-    /// To a route whose handle is a `T`.
-    pub(crate) fn of<T: 'static>(to: &str) -> Self {
-        Link { to: to.to_owned(), handle: TypeId::of::<T>(), bodies: type_name::<T>() }
+    /// To a route that takes an `I` and answers an `O`.
+    pub(crate) fn of<I: 'static, O: 'static>(to: &str) -> Self {
+        let mounted = TypeId::of::<Mounted<I, O>>();
+        Link { to: to.to_owned(), mounted, bodies: type_name::<Direct<I, O>>() }
     }
 }
 

@@ -1,10 +1,10 @@
 //! A durable queue at either end of a route: `from(queue(…))` and `to(queue(…))`.
 //!
-//! Owns the step from tasks to exchanges and back. As a source it is a worker: the claim of a task is the
-//! exchange's pass at the route's own `concurrency`, so an exchange waits in the store, once, and nowhere in
-//! memory. The outcome of the exchange settles the task.
+//! Owns the step from tasks to exchanges and back. As a source it is a worker with as many claims as the route's
+//! own `concurrency` has slots, so an exchange waits in the store, once, and nowhere in memory. The outcome of the
+//! exchange settles the task.
 
-use std::{fmt, marker::PhantomData, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use flowgate_core::{Code, Limits};
 use flowgate_tasks::{
@@ -25,6 +25,11 @@ use super::{
     source::{Feed, Source},
     step::{Halt, Outcome},
 };
+
+/// As many claims as a worker can have.
+const MOST_CLAIMS: u32 = 100_000;
+/// As long as a worker can let tasks run on once it is told to stop: when that is over is the context's to say.
+const UNTIL_CANCELLED: Duration = Duration::from_secs(24 * 60 * 60);
 
 type Dress<T> = Arc<dyn Fn(NewTask, &T) -> NewTask + Send + Sync>;
 
@@ -66,7 +71,8 @@ impl<T> Queue<T> {
     }
 
     /// Sets the options of the source's worker: its lease, and how many tasks it runs at once if the route has no
-    /// `concurrency` that says so.
+    /// `concurrency` that says so. Its `drain` is not used: how long tasks may go on is what
+    /// [`Context::shutdown`](super::Context::shutdown) is told.
     #[must_use]
     pub fn worker(mut self, options: WorkerOptions) -> Self {
         self.options = WorkerOptions { queues: vec![self.name.clone()], ..options };
@@ -80,13 +86,11 @@ impl<T> Queue<T> {
         self
     }
 
-    /// The options of the worker, and whether its claims are the passes of the route's own bound.
-    fn claims(&self, limits: Option<Limits>) -> (WorkerOptions, bool) {
-        let bound = limits.filter(|limits| limits.rate().is_none()).and_then(|limits| limits.max());
-        match bound.and_then(NonZeroU32::new) {
-            Some(max) => (WorkerOptions { processes: max.get(), ..self.options.clone() }, true),
-            None => (self.options.clone(), false),
-        }
+    /// The options of the worker, which claims no more than the route has slots.
+    fn claims(&self, limits: Option<Limits>) -> WorkerOptions {
+        let slots = limits.and_then(|limits| limits.max());
+        let processes = slots.map_or(self.options.processes, |slots| slots.min(MOST_CLAIMS));
+        WorkerOptions { processes, drain: UNTIL_CANCELLED, ..self.options.clone() }
     }
 }
 
@@ -102,16 +106,19 @@ where
     }
 
     fn open(&self, intake: Intake<T, O>) -> Result<Feed, Error> {
-        let (options, is_admitted) = self.claims(intake.limits());
+        let options = self.claims(intake.limits());
         let running = intake.clone();
         let handlers = Handlers::new().on_with(&self.kind, move |context, body: T| {
             let intake = running.clone();
             let exchange = Exchange::new(body).correlated(&format!("task-{}", context.id));
-            let exchange = if is_admitted { exchange.admitted() } else { exchange };
             async move {
+                if intake.mounted.site.flights.is_cancelled() {
+                    return Err(Failure::not_begun("its context has shut down"));
+                }
                 match intake.mounted.fly(exchange, intake.mounted.spot).inner().await {
                     Ok(_) | Err(Halt::Dropped) => Ok(()),
-                    // Cut off by a shutdown: another process may have it now.
+                    // Cut off by a shutdown: another process may have it now. That is an attempt, as where a process dies: a
+                    // task that may run once only does not run twice.
                     Err(Halt::Failed(error)) if error.code() == Code::Stopping => {
                         Err(Failure::new(error).after(Duration::ZERO))
                     }

@@ -96,19 +96,12 @@ impl<I: Send + 'static> Step<I> for Start {
     type Out = I;
 
     #[inline]
-    fn run<'a>(
-        &'a self,
-        mut exchange: Exchange<I>,
-        _: Cx<'a>,
-    ) -> impl Future<Output = Outcome<I>> + Send + 'a {
-        exchange.use_up_claim();
+    fn run<'a>(&'a self, exchange: Exchange<I>, _: Cx<'a>) -> impl Future<Output = Outcome<I>> + Send + 'a {
         ready(Ok(exchange))
     }
 
     #[inline]
-    fn at_once(&self, mut exchange: Exchange<I>) -> Result<Exchange<I>, Exchange<I>> {
-        // All that stands around the whole route is outside of here.
-        exchange.use_up_claim();
+    fn at_once(&self, exchange: Exchange<I>) -> Result<Exchange<I>, Exchange<I>> {
         Ok(exchange)
     }
 }

@@ -248,7 +248,7 @@ impl<H, B: Send + 'static, C, W> Steps<H, B, C, W> {
     /// Limits how many exchanges may be in the next step at once.
     pub fn concurrency(mut self, concurrency: Concurrency<B>) -> Steps<H, B, C, Stacked<W, Bounded<B>>> {
         let limiters = vec![self.plan.gate(concurrency.split(Scope::Step))];
-        self.wrapped(Bounded { limiters, takes_claims: false, inner: () })
+        self.wrapped(Bounded { limiters, inner: () })
     }
 
     /// Remembers the outcomes of the next step.

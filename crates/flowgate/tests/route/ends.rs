@@ -10,8 +10,8 @@ use std::{
 use flowgate::{
     clock::Clock,
     route::{
-        Concurrency, Error, Exchange, Feed, Halt, Intake, Route, Source, channel, cron, direct, direct_to,
-        log, timer, values,
+        Concurrency, Context, Door, Error, Exchange, Feed, Halt, Intake, Route, Source, channel, cron,
+        direct, direct_to, log, timer, values,
     },
 };
 use flowgate_testkit::{Driven, FakeClock};
@@ -292,6 +292,14 @@ fn r7_enrich_merges_and_a_tap_changes_nothing_even_if_it_fails() {
 struct Jobs {
     queue: Arc<Mutex<VecDeque<u32>>>,
     settled: Arc<Mutex<Vec<(u32, bool)>>>,
+    /// More claims than the route wants.
+    claims: Option<u32>,
+}
+
+impl Jobs {
+    fn ten(claims: Option<u32>) -> Self {
+        Jobs { queue: Arc::new(Mutex::new((0..10).collect())), settled: Arc::default(), claims }
+    }
 }
 
 impl<O: Send + 'static> Source<O> for Jobs {
@@ -300,7 +308,7 @@ impl<O: Send + 'static> Source<O> for Jobs {
     fn open(&self, intake: Intake<u32, O>) -> Result<Feed, Error> {
         let jobs = self.clone();
         // As many claims as the route wants at once: its limits are the queue's.
-        let max = intake.limits().and_then(|limits| limits.max()).unwrap_or(1);
+        let max = self.claims.or(intake.limits().and_then(|limits| limits.max())).unwrap_or(1);
         let claims = Arc::new(tokio::sync::Semaphore::new(max as usize));
         Ok(Feed::new(async move {
             loop {
@@ -308,7 +316,7 @@ impl<O: Send + 'static> Source<O> for Jobs {
                 let claim = Arc::clone(&claims).acquire_owned().await.map_err(Error::of)?;
                 let Some(job) = jobs.queue.lock().unwrap().pop_front() else { return Ok(()) };
                 let settled = Arc::clone(&jobs.settled);
-                place.launch_then(Exchange::new(job).admitted(), move |outcome| {
+                place.launch_then(Exchange::new(job), move |outcome| {
                     settled.lock().unwrap().push((job, outcome.is_ok()));
                     drop(claim);
                 });
@@ -318,12 +326,11 @@ impl<O: Send + 'static> Source<O> for Jobs {
 }
 
 #[tokio::test]
-async fn r7_a_queue_from_outside_hands_on_its_claims_as_the_routes_own_slots() {
-    // Seen to fail: with `Intake::limits` saying nothing, only one is claimed at a time; with the claim's exchange taking a
-    // slot of the route as well.
+async fn r7_a_queue_from_outside_claims_as_many_as_the_route_has_slots() {
+    // Seen to fail: with `Intake::limits` saying nothing, only one is claimed at a time.
     let stage = Stage::new();
     let work = Work::default().fail(1);
-    let jobs = Jobs { queue: Arc::new(Mutex::new((0..10).collect())), settled: Arc::default() };
+    let jobs = Jobs::ten(None);
     let route = Route::new("bounded-pipeline")
         .concurrency(Concurrency::max(3))
         .from(jobs.clone())
@@ -334,7 +341,7 @@ async fn r7_a_queue_from_outside_hands_on_its_claims_as_the_routes_own_slots() {
         yield_now().await;
     }
     settle().await;
-    assert_eq!((work.running(), stage.gates()), (3, vec![(0, 0)]), "no second pass, and no line in memory");
+    assert_eq!((work.running(), stage.gates()), (3, vec![(3, 0)]), "no line in memory");
     assert_eq!(jobs.queue.lock().unwrap().len(), 7);
     work.end(10);
     stage.context.finished().await;
@@ -343,6 +350,80 @@ async fn r7_a_queue_from_outside_hands_on_its_claims_as_the_routes_own_slots() {
         (settled.len(), settled.iter().filter(|(_, is_done)| !is_done).count(), work.most()),
         (10, 1, 3)
     );
+}
+
+#[tokio::test]
+async fn g1_a_source_with_more_claims_than_slots_is_held_to_the_routes_bound() {
+    // Seen to fail: with exchanges let past the outermost gate, five ran at once.
+    for is_keyed in [false, true] {
+        let stage = Stage::new();
+        let work = Work::default();
+        let bound = Concurrency::max(2);
+        let bound = if is_keyed { bound.key(|_| "one") } else { bound };
+        let route = Route::new("greedy").concurrency(bound).from(Jobs::ten(Some(5))).to(work.step::<u32>());
+        stage.context.add(&route.build().unwrap()).unwrap();
+        stage.context.start().unwrap();
+        settle().await;
+        assert_eq!((work.running(), stage.gates()), (2, vec![(2, 3)]));
+        work.end(10);
+        stage.context.finished().await;
+        assert_eq!((work.started(), work.most()), (10, 2));
+    }
+}
+
+#[tokio::test]
+async fn g8_what_runs_of_a_queue_counts_when_the_limits_change() {
+    // Seen to fail: with exchanges let past the outermost gate, the third claim ran beside what was left of the first three.
+    let stage = Stage::new();
+    let work = Work::default();
+    let route = Route::new("live").concurrency(Concurrency::max(3)).from(Jobs::ten(None));
+    stage.context.add(&route.to(work.step::<u32>()).build().unwrap()).unwrap();
+    stage.context.start().unwrap();
+    settle().await;
+    let Door::One(gate) = stage.context.gates()[0].gate.clone() else { panic!("it has no keys") };
+    gate.set_limits(gate.limits().with_max(1).unwrap());
+    work.end(2);
+    settle().await;
+    assert_eq!((work.running(), stage.gates()), (1, vec![(1, 2)]), "two ended, and nobody took their places");
+    gate.set_limits(gate.limits().with_max(3).unwrap());
+    settle().await;
+    assert_eq!((work.running(), stage.gates()), (3, vec![(3, 0)]));
+    work.end(8);
+    stage.context.finished().await;
+    assert_eq!((work.started(), work.most()), (10, 3));
+}
+
+#[tokio::test]
+async fn r7_what_outlives_its_context_still_sends_to_other_routes_and_logs() {
+    // Seen to fail: with handles and tasks that hold nothing of their context, RC5004, and nothing in the log.
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let writes = Arc::clone(&lines);
+    let context = Context::builder().log(move |line| writes.lock().unwrap().push(line.to_owned())).build();
+    let work = Work::default();
+    let (jobs, source) = channel(1);
+    let double = Route::new("double").from(direct()).transform(|body: u32| body * 2).build().unwrap();
+    let launched =
+        Route::new("launched").from(source).to(work.step::<u32>()).to(direct_to::<u32, u32>("double"));
+    let called = Route::new("called").from(direct()).to(direct_to::<u32, u32>("double")).to(log());
+    context.add(&double).unwrap();
+    context.add(&launched.to(log()).build().unwrap()).unwrap();
+    context.add(&called.build().unwrap()).unwrap();
+    context.start().unwrap();
+    jobs.send(Exchange::new(4)).await.unwrap();
+    settle().await;
+    let called = context.direct::<u32, u32>("called").unwrap();
+    drop(context);
+    work.end(1);
+    settle().await;
+    let ends = |body: &str| lines.lock().unwrap().pop().is_some_and(|line| line.ends_with(body));
+    assert!(ends(": 8"), "what was under way went on");
+    assert_eq!(called.call(7).await.unwrap(), 14);
+    assert!(ends(": 14"));
+    assert!(jobs.is_closed() || jobs.try_send(Exchange::new(1)).is_ok(), "its source has stopped");
+    settle().await;
+    assert_eq!(work.started(), 1);
+    drop(called);
+    assert_eq!(Arc::strong_count(&lines), 1, "nothing of it is left");
 }
 
 #[test]

@@ -208,6 +208,10 @@ fn told(what: &What) -> String {
         What::RetryExhausted { scope, attempts, code } => {
             format!("{name} {scope} attempts={attempts} {code}")
         }
+        What::BreakerOpened { scope }
+        | What::BreakerHalfOpened { scope }
+        | What::BreakerClosed { scope }
+        | What::ErrorRecovered { scope } => format!("{name} {scope}"),
         What::TimeoutExpired { scope, after } => format!("{name} {scope} after={after:?}"),
         What::BreakerRejected { scope, has_fallback } => format!("{name} {scope} fallback={has_fallback}"),
         What::CacheHit { scope, key } | What::CacheMissed { scope, key } => {

@@ -6,6 +6,7 @@ mod cancel;
 mod crowd;
 mod ends;
 mod examples;
+mod keys;
 mod kit;
 mod order;
 mod seed;

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
-use flowgate::route::{Concurrency, Context, Error, HttpReply, Route, Throttle, direct, http, http_in};
+use flowgate::route::{
+    Concurrency, Context, Error, HttpReply, Route, Throttle, direct, direct_to, http, http_in,
+};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::{net::TcpListener, task::yield_now};
+use tower::ServiceExt;
 
 use crate::kit::{Work, refused};
 
@@ -179,4 +183,57 @@ async fn r7_http_out_tells_what_may_pass_from_what_will_not() {
         let bad = Route::new("bad").from(direct::<String>()).to(http(url)).transform(|_| ());
         assert!(refused(bad.build()).starts_with(&format!("RC5003: option `url` is \"{url}\"")));
     }
+}
+
+#[test]
+fn s3_an_address_with_a_password_in_it_is_refused_and_not_repeated() {
+    // Seen to fail: with the address taken as it was, errors said `user:secret@inventory answered 401`.
+    for url in ["http://user:secret@inventory/", "https://user:secret@inventory", "user:secret@inventory"] {
+        let bad = Route::new("bad").from(direct::<String>()).to(http(url)).transform(|_| ());
+        assert_eq!(
+            refused(bad.build()),
+            "RC5003: option `url` is an address with a user's name or password before its host; \
+             accepted: an address without them; set an `authorization` header"
+        );
+    }
+    let fine = Route::new("fine").from(direct::<String>()).to(http("http://inventory/@me?to=a@b"));
+    assert!(fine.transform(|_| ()).build().is_ok());
+}
+
+#[tokio::test]
+async fn r7_a_body_that_breaks_off_is_not_told_to_be_too_large() {
+    // Seen to fail: with every error of a body answered with 413.
+    let route = Route::new("orders").input(text).from(http_in(Method::POST, "/").max_body(4));
+    let router = started(&route.transform(|body: String| body).build().unwrap());
+    let answer = async |body: Body| {
+        let request = Request::post("/").body(body).unwrap();
+        let (head, body) = router.clone().oneshot(request).await.unwrap().into_parts();
+        (head.status.as_u16(), String::from_utf8(body.collect().await.unwrap().to_bytes().into()).unwrap())
+    };
+    assert_eq!(answer(Body::from("four")).await, (200, "four".to_owned()));
+    assert_eq!(answer(Body::from("fives")).await.0, 413);
+    let broken = futures_util::stream::iter([Ok("fo"), Err(std::io::Error::other("reset by peer"))]);
+    let (status, told) = answer(Body::from_stream(broken)).await;
+    assert_eq!(status, 400);
+    assert!(told.contains(r#""code":"RC5016","detail":"the body broke off: reset by peer""#), "{told}");
+}
+
+/// The router of a context that is gone when this returns, with this route and one that it may send to.
+fn started<O: IntoResponse + Send + 'static>(route: &Route<Request<Bytes>, O>) -> axum::Router {
+    let context = Context::new();
+    let shout = Route::new("shout").from(direct()).transform(|body: String| body.to_uppercase());
+    context.add(&shout.build().unwrap()).unwrap();
+    context.add(route).unwrap();
+    context.start().unwrap();
+    context.router()
+}
+
+#[tokio::test]
+async fn r7_a_router_that_outlives_its_context_still_sends_to_other_routes() {
+    // Seen to fail: with a router that holds nothing of its context, 500.
+    let route = Route::new("orders").input(text).from(http_in(Method::POST, "/"));
+    let router = started(&route.to(direct_to::<String, String>("shout")).build().unwrap());
+    let response = router.oneshot(Request::post("/").body(Body::from("hello")).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "HELLO");
 }

@@ -5,7 +5,7 @@ use std::{any::type_name, marker::PhantomData};
 use flowgate_core::Code;
 
 use crate::route::{
-    cx::Cx, destination::Destination, error::Error, exchange::Exchange, mounted::Direct, plan::Link,
+    cx::Cx, destination::Destination, error::Error, exchange::Exchange, mounted::Mounted, plan::Link,
     step::Outcome,
 };
 
@@ -27,19 +27,19 @@ impl<I: Send + 'static, O: Send + 'static> Destination<I> for DirectTo<I, O> {
     type Reply = O;
 
     async fn send<'a>(&'a self, exchange: Exchange<I>, cx: Cx<'a>) -> Outcome<O> {
-        let found = cx.site.context.upgrade().and_then(|context| context.find::<Direct<I, O>>(&self.id));
+        let found = cx.site.context.upgrade().and_then(|context| context.find::<Mounted<I, O>>(&self.id));
         let Some(route) = found else {
             let message =
                 format!("no route `{}` takes {} and answers {}", self.id, type_name::<I>(), type_name::<O>());
             return Err(Error::new(Code::NoHandler, message).into());
         };
         let (body, rest) = exchange.take();
-        let answer = route.send_on(rest.caused(body), cx.sent_at).await?;
+        let answer = route.fly(rest.caused(body), cx.sent_at).inner().await?;
         Ok(rest.with(answer.body))
     }
 
     #[expect(private_interfaces, reason = "see the trait")]
     fn link(&self) -> Option<Link> {
-        Some(Link::of::<Direct<I, O>>(&self.id))
+        Some(Link::of::<I, O>(&self.id))
     }
 }

@@ -22,22 +22,29 @@ const CORRELATION: HeaderName = HeaderName::from_static("x-correlation-id");
 /// 408, 429 and from 500 on; a server that cannot be reached is RC5010. To limit how long it may take, put a
 /// `timeout` before it.
 pub fn http(url: &str) -> Http {
-    let uri = url
-        .parse::<Uri>()
-        .ok()
-        .filter(|uri| uri.scheme() == Some(&Scheme::HTTP) && uri.authority().is_some());
     Http {
-        uri: uri.ok_or_else(|| {
-            let accepted =
-                "an address that begins with http://; for TLS, use a closure around a client of your own";
-            OptionError::new("url", format_args!("{url:?}"), accepted)
-        }),
+        uri: address(url),
         method: Method::POST,
         headers: HeaderMap::new(),
         max_reply: MAX_REPLY,
         takes_any_status: false,
         client: Client::builder(TokioExecutor::new()).build_http(),
     }
+}
+
+fn address(url: &str) -> Result<Uri, OptionError> {
+    let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+    if after_scheme.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
+        // Not repeated, here or in any later error: there may be a password in it.
+        let given = "an address with a user's name or password before its host";
+        return Err(OptionError::new("url", given, "an address without them; set an `authorization` header"));
+    }
+    let uri = url.parse::<Uri>().ok();
+    uri.filter(|uri| uri.scheme() == Some(&Scheme::HTTP) && uri.authority().is_some()).ok_or_else(|| {
+        let accepted =
+            "an address that begins with http://; for TLS, use a closure around a client of your own";
+        OptionError::new("url", format_args!("{url:?}"), accepted)
+    })
 }
 
 /// The destination that [`http`](fn@http) returns.

@@ -49,7 +49,7 @@ impl<B: Clone + Send + 'static, T: Send + 'static> Step<B> for Multicast<B, T> {
 
     async fn run<'a>(&'a self, exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<Vec<T>> {
         let (body, rest) = exchange.take();
-        let copies: Vec<_> = self.branches.iter().map(|_| rest.part(body.clone())).collect();
+        let copies: Vec<_> = self.branches.iter().map(|_| rest.envelope().with(body.clone())).collect();
         let works = self.branches.iter().zip(copies).map(|(branch, copy)| branch.boxed(copy, cx));
         let bodies = together(works, self.branches.len()).await?;
         Ok(rest.with(bodies))

@@ -41,7 +41,7 @@ impl<B: Clone + Send + 'static, D: Destination<B>> Step<B> for Tap<D> {
     type Out = B;
 
     async fn run<'a>(&'a self, exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<B> {
-        let copy = exchange.part(exchange.body.clone());
+        let copy = exchange.clone();
         if let Err(Halt::Failed(error)) = self.destination.send(copy, Cx { sent_at: self.spot, ..cx }).await {
             cx.tell(|| What::TapFailed { code: error.code() });
         }
@@ -67,7 +67,7 @@ where
     type Out = T;
 
     async fn run<'a>(&'a self, exchange: Exchange<B>, cx: Cx<'a>) -> Outcome<T> {
-        let copy = exchange.part(exchange.body.clone());
+        let copy = exchange.clone();
         let answer = self.destination.send(copy, Cx { sent_at: self.spot, ..cx }).await?;
         Ok(exchange.map(|body| (self.merge)(body, answer.body)))
     }

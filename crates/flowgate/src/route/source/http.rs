@@ -6,17 +6,19 @@ use std::{
 };
 
 use axum::{
-    body::to_bytes,
-    extract::Request,
+    body::Body,
+    extract::{Request, State},
     response::{IntoResponse, Response},
     routing::{MethodFilter, on},
 };
 use bytes::Bytes;
-use flowgate_core::OptionError;
+use flowgate_core::{Code, OptionError};
 use http::{Method, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::{
     route::{
+        context::Shared,
         error::Error,
         exchange::Exchange,
         intake::Intake,
@@ -63,9 +65,13 @@ impl<O: IntoResponse + Send + 'static> Source<O> for HttpSource {
         let filter = MethodFilter::try_from(self.method.clone())
             .map_err(|_| OptionError::new("method", &self.method, "a method that axum can route"))?;
         let (mounted, max_body) = (Arc::clone(&intake.mounted), self.max_body);
-        let handler = move |request| {
+        // Who serves the router holds what the routes need of their context, and the context does not hold itself.
+        let handler = move |State(context): State<Arc<Shared>>, request: Request| {
             let mounted = Arc::clone(&mounted);
-            async move { answer(&mounted, request, max_body).await }
+            async move {
+                let _context = context;
+                answer(&mounted, request, max_body).await
+            }
         };
         let mut router = lock(&intake.shared.router);
         let before = router.clone();
@@ -83,8 +89,9 @@ async fn answer<O: IntoResponse + Send + 'static>(
     max_body: usize,
 ) -> Response {
     let (head, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, max_body).await else {
-        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    let body = match read(body, max_body).await {
+        Ok(body) => body,
+        Err(response) => return response,
     };
     let correlation = head.headers.get(CORRELATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let mut exchange = Exchange::new(http::Request::from_parts(head, body));
@@ -95,5 +102,16 @@ async fn answer<O: IntoResponse + Send + 'static>(
         Ok(settled) => settled.body.into_response(),
         Err(Halt::Dropped) => StatusCode::NO_CONTENT.into_response(),
         Err(Halt::Failed(error)) => error.into_response(),
+    }
+}
+
+/// The whole body, or what a client is told that sent too much of it or broke off.
+async fn read(body: Body, max_body: usize) -> Result<Bytes, Response> {
+    match Limited::new(body, max_body).collect().await {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE.into_response()),
+        Err(error) => {
+            Err(Error::new(Code::Unreadable, format!("the body broke off: {error}")).into_response())
+        }
     }
 }

@@ -7,9 +7,8 @@ use crate::route::{error::Error, intake::Intake, step::BoxFuture};
 /// Where the exchanges of a route come from. `O` is the body that the route answers with.
 ///
 /// A durable queue can implement this outside of the crate: its feed waits for a place ([`Intake::place`]), claims a
-/// task, and launches the exchange as [`admitted`](super::super::Exchange::admitted); the exchange's outcome settles
-/// the claim. The claim is then the pass of the route's own limit, so there is no second line in memory.
-/// [`Intake::limits`] says how many the route wants at once.
+/// task, and launches the exchange, whose outcome settles the claim. [`Intake::limits`] says how many the route runs at
+/// once: with no more claims than that, each finds a slot free, and there is no second line in memory.
 pub trait Source<O>: Send + Sync + 'static {
     /// The body that it gives.
     type Body: Send + 'static;

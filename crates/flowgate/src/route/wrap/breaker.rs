@@ -1,9 +1,15 @@
 //! Not asking what keeps failing.
 //!
-//! Owns the options of `circuit_breaker` and the step around which it stands. Load that our own limits shed says nothing about
-//! the other side, and does not open it unless asked to.
+//! Owns the options of `circuit_breaker` and the step around which it stands. Load that our own limits shed, and what is wrong
+//! with the exchange itself, say nothing about the other side: neither opens it unless asked to.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use flowgate_core::{Code, OptionError};
 
@@ -36,11 +42,17 @@ const MOST: u32 = 10_000;
 #[must_use = "options do nothing until a route has them"]
 pub struct CircuitBreaker<T> {
     terms: Terms,
-    counts_shed: bool,
+    failure_on: FailureOn,
     fallback: Option<Fallback<T>>,
 }
 
+type FailureOn = Arc<dyn Fn(&Error) -> bool + Send + Sync>;
 type Fallback<T> = Arc<dyn Fn(Error) -> Result<T, Error> + Send + Sync>;
+
+/// Whether an error tells of the other side, rather than of this exchange, this route or its limits.
+fn is_failure(error: &Error) -> bool {
+    !error.is_shed() && !matches!(error.code(), Code::Invalid | Code::Unreadable | Code::Misconfigured)
+}
 
 impl<T> Default for CircuitBreaker<T> {
     fn default() -> Self {
@@ -57,7 +69,7 @@ impl<T> CircuitBreaker<T> {
             cooldown: Duration::from_secs(30),
             half_open_max: 1,
         };
-        CircuitBreaker { terms, counts_shed: false, fallback: None }
+        CircuitBreaker { terms, failure_on: Arc::new(is_failure), fallback: None }
     }
 
     /// Sets how many failures within the window open it: 1 to 10,000, default 5.
@@ -84,11 +96,18 @@ impl<T> CircuitBreaker<T> {
         self
     }
 
-    /// Counts refusals by the route's own limits (RC5026, RC5013) as failures too. By default they do not count, for
-    /// they say nothing about the other side.
-    pub fn count_shed(mut self) -> Self {
-        self.counts_shed = true;
+    /// Sets which errors are failures; any other does not count. Default: all but those that say nothing about the
+    /// other side, which are refusals by the route's own limits (RC5026, RC5013), bodies that are invalid or cannot be
+    /// read (RC5002, RC5016), and mistakes in the route, such as a key function that fails (RC5003).
+    pub fn failure_on(mut self, failure_on: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
+        self.failure_on = Arc::new(failure_on);
         self
+    }
+
+    /// Counts refusals by the route's own limits (RC5026, RC5013) as failures too, beside what counts already.
+    pub fn count_shed(self) -> Self {
+        let before = Arc::clone(&self.failure_on);
+        self.failure_on(move |error| error.is_shed() || before(error))
     }
 
     /// Sets what to return while it is open, instead of RC5025.
@@ -122,8 +141,8 @@ impl<T> CircuitBreaker<T> {
 
     /// The wrapper, with its state at this place among the breakers of the site.
     pub(crate) fn wrapper(self, index: usize, scope: Scope) -> Broken<T> {
-        let CircuitBreaker { counts_shed, fallback, .. } = self;
-        Broken { index, scope, counts_shed, fallback, inner: () }
+        let CircuitBreaker { failure_on, fallback, .. } = self;
+        Broken { index, scope, failure_on, fallback, inner: () }
     }
 }
 
@@ -137,7 +156,7 @@ impl<T> fmt::Debug for CircuitBreaker<T> {
 pub struct Broken<T, S = ()> {
     index: usize,
     scope: Scope,
-    counts_shed: bool,
+    failure_on: FailureOn,
     fallback: Option<Fallback<T>>,
     inner: S,
 }
@@ -145,8 +164,8 @@ pub struct Broken<T, S = ()> {
 impl<T, S> Broken<T, S> {
     /// The same around a step.
     pub(crate) fn with<N>(self, inner: N) -> Broken<T, N> {
-        let Broken { index, scope, counts_shed, fallback, .. } = self;
-        Broken { index, scope, counts_shed, fallback, inner }
+        let Broken { index, scope, failure_on, fallback, .. } = self;
+        Broken { index, scope, failure_on, fallback, inner }
     }
 
     fn reject<B>(&self, exchange: Exchange<B>, wait: Duration, cx: Cx<'_>) -> Outcome<T> {
@@ -182,10 +201,14 @@ impl<B: Send + 'static, T: Send + 'static, S: Step<B, Out = T>> Step<B> for Brok
                 era
             }
         };
-        let mut under_way = UnderWay { circuit, cx, era, scope, is_settled: false };
-        let outcome = self.inner.run(exchange, cx).await;
+        let mut under_way = UnderWay { circuit, cx, era, scope, is_inside: true, is_settled: false };
+        // Dropped before anything is counted: what it holds has come back then.
+        let outcome = {
+            let mut work = pin!(self.inner.run(exchange, cx));
+            poll_fn(|task| under_way.inside(|| work.as_mut().poll(task))).await
+        };
         match &outcome {
-            Err(Halt::Failed(error)) if error.is_shed() && !self.counts_shed => {}
+            Err(Halt::Failed(error)) if !(self.failure_on)(error) => {}
             Err(Halt::Failed(_)) => under_way.settle(true),
             Ok(_) | Err(Halt::Dropped) => under_way.settle(false),
         }
@@ -199,10 +222,20 @@ struct UnderWay<'a> {
     cx: Cx<'a>,
     era: u64,
     scope: Scope,
+    /// Whether what it asked is at work on this thread: a panic is of that then, and else of one beside it.
+    is_inside: bool,
     is_settled: bool,
 }
 
 impl UnderWay<'_> {
+    /// Does something of what it asked.
+    fn inside<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        self.is_inside = true;
+        let done = work();
+        self.is_inside = false;
+        done
+    }
+
     fn settle(&mut self, has_failed: bool) {
         self.is_settled = true;
         let scope = self.scope;
@@ -218,7 +251,7 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         match self.is_settled {
             true => {}
-            false if std::thread::panicking() => self.settle(true),
+            false if self.is_inside && std::thread::panicking() => self.settle(true),
             false => self.circuit.forget(self.era),
         }
     }

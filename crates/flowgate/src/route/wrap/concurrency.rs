@@ -108,8 +108,6 @@ impl<B> fmt::Debug for Concurrency<B> {
 #[derive(Debug)]
 pub struct Bounded<B, S = ()> {
     pub(crate) limiters: Vec<Limiter<B>>,
-    /// Whether an exchange may come with a pass of its source's instead of one of the outermost gate.
-    pub(crate) takes_claims: bool,
     pub(crate) inner: S,
 }
 
@@ -123,21 +121,13 @@ impl<B: Send + 'static, S: Step<B>> Step<B> for Bounded<B, S> {
         cx: Cx<'a>,
     ) -> impl Future<Output = Outcome<S::Out>> + Send + 'a {
         let run = |exchange, cx| self.inner.run(exchange, cx);
-        let limiters = match &self.limiters[..] {
-            [outermost, inner @ ..]
-                if self.takes_claims && exchange.is_admitted() && outermost.is_as_declared(cx) =>
-            {
-                inner
-            }
-            all => all,
-        };
         // One gate with a slot free and nobody listening: all that a limit costs is to take it.
-        if let [limiter] = limiters
+        if let [limiter] = &self.limiters[..]
             && let Some(slot) = limiter.express(cx)
         {
             return Bound::inside(slot, cx, exchange, &run);
         }
-        Bound::entering(limiters, cx, exchange, run)
+        Bound::entering(&self.limiters, cx, exchange, run)
     }
 }
 
@@ -145,6 +135,6 @@ impl<B: Send + 'static, T> Wrap<B, T> for Bounded<B> {
     type Around<S: Step<B, Out = T>> = Bounded<B, S>;
 
     fn around<S: Step<B, Out = T>>(self, inner: S) -> Bounded<B, S> {
-        Bounded { limiters: self.limiters, takes_claims: self.takes_claims, inner }
+        Bounded { limiters: self.limiters, inner }
     }
 }
