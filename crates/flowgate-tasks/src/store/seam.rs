@@ -249,7 +249,7 @@ pub enum Again {
     WhenWoken,
     /// At once.
     Now,
-    /// At once, with the counters locked.
+    /// At once, with the counters locked. Of what it wanted something is left for that.
     WithLocks,
     /// In a moment: what there may be was locked by others.
     Soon,
