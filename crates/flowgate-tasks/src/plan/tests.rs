@@ -105,8 +105,8 @@ fn t3_free_slots_go_by_rank_and_then_in_equal_shares() {
 
 #[test]
 fn t3_what_a_lock_or_another_turn_could_give_to_a_rank_does_not_go_to_a_lower_one() {
-    // Seen to fail: with lower ranks served all the same; with locks wanted where they would give nothing; with nothing kept for the
-    // turn that locks.
+    // Seen to fail: with lower ranks served all the same; with locks wanted where they would give nothing; with nothing
+    // kept for the turn that locks.
     let open = |in_use| Counter { is_locked: false, ..cap(3, in_use) };
     let lanes = [(1, None, 0), (1, None, 0), (2, None, 1)];
     for (in_use, cluster, expected, wants_locks) in [

@@ -683,7 +683,7 @@ mod tests {
         assert_eq!((look.state, desk.held.running()), (State::Waiting { ahead: 0 }, 1));
     }
 
-    // Seen to fail: with a turn that locks begun though it would settle nothing, there was none, and nothing was settled any more.
+    // Seen to fail: with a free slot waited for, to lock with, there was no turn, and nothing was settled any more.
     #[tokio::test]
     async fn t4_a_full_worker_that_is_told_to_lock_settles_first() {
         let handlers = Handlers::new().on_bytes("one", |_, _| async { Ok(Vec::new()) });

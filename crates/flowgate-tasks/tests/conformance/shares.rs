@@ -18,8 +18,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 on_every_store! {
     #[test]
     async fn t3_a_full_worker_serves_a_queue_with_a_max_and_one_without_in_turn(kit: &Kit) {
-        // Seen to fail: on PostgreSQL, with what a lock might give granted to the others, and a full worker waiting for a free slot
-        // to lock with, it settled nothing any more after three tasks; with only the latter mended, those of `capped` ran last.
+        // Seen to fail: on PostgreSQL, with what a lock might give granted to the others, and a full worker waiting for a
+        // free slot to lock with, it settled nothing any more after three tasks; with only the latter mended, those of
+        // `capped` ran last.
         kit.queue("capped", 0, Some(5)).await;
         kit.queue("open", 0, None).await;
         for (queue, count) in [("capped", 10), ("open", 40)] {

@@ -1,8 +1,9 @@
 //! Wake-ups from other processes, by LISTEN and NOTIFY.
 //!
 //! Owns the listening connection and the words on it: `w` for work, `d` for a delay, `c<id>` to cancel a
-//! task, `e<id>` for one that ended, `l<key>` for limits of a key that changed, `l` for any limits, `b`
-//! for a worker that was removed. A connection that broke comes back by itself; whoever listens is woken then, for anything may have happened.
+//! task, `e<id>` for one that ended, `l<key>` for limits of a key that changed, `l` for any limits, `b` for a
+//! worker that was removed. A connection that broke comes back by itself; whoever listens is woken then, for
+//! anything may have happened.
 
 use std::{sync::Arc, time::Duration};
 
