@@ -259,26 +259,20 @@ impl Desk {
             self.replace();
             self.held.settle_unstarted(self.stock.take_plain(), &End::Returned);
         }
-        if self.held.len() >= self.options.slots() as usize && std::mem::take(&mut self.wants_locks) {
+        if self.is_full() && std::mem::take(&mut self.wants_locks) {
             // A turn that locks settles nothing, so nothing would ever be free for it.
             self.is_looking = true;
         }
         // Before anything is taken out to be settled: what is still to be settled is known, and must not be given back.
         // Of one that is about to leave, what it does not know goes back by that.
         let known = (self.is_unsure && !self.is_done()).then(|| self.leases());
-        let (settles, starts) = match self.wants_locks {
-            true => (Vec::new(), Vec::new()),
-            false => {
-                let settles = self.held.take_ended();
-                (settles, self.stock.take_started(&self.held.left()))
-            }
-        };
+        let (mut settles, mut starts) = (Vec::new(), Vec::new());
+        if !self.wants_locks {
+            settles = self.held.take_ended();
+            starts = self.stock.take_started(&self.held.left());
+        }
         let free = (self.options.slots() as usize).saturating_sub(self.held.len()) as u32;
-        let ahead = self.options.prefetch.filter(|_| !self.is_closed).and_then(|prefetch| {
-            let room = (self.options.most() as usize).saturating_sub(self.held.len() + self.stock.len());
-            let most = (prefetch.buffer as usize).saturating_sub(self.stock.len()).min(room) as u32;
-            (most > 0).then_some(Ahead { most, lease: prefetch.lease })
-        });
+        let ahead = self.room_ahead();
         let has_reason = self.is_looking || self.wants_locks || !settles.is_empty();
         let wants = !self.is_closed && (free > 0 || ahead.is_some()) && has_reason;
         if settles.is_empty() && !wants && known.is_none() {
@@ -300,6 +294,19 @@ impl Desk {
         };
         let reply = Coming::Turn(Box::pin(reply));
         self.turn = Some(UnderWay { reply, asked: clock::now(), settles, starts });
+    }
+
+    /// Whether no slot is free before what has ended is settled.
+    fn is_full(&self) -> bool {
+        self.held.len() >= self.options.slots() as usize
+    }
+
+    /// How many more may be claimed ahead.
+    fn room_ahead(&self) -> Option<Ahead> {
+        let prefetch = self.options.prefetch.filter(|_| !self.is_closed)?;
+        let room = (self.options.most() as usize).saturating_sub(self.held.len() + self.stock.len());
+        let most = (prefetch.buffer as usize).saturating_sub(self.stock.len()).min(room) as u32;
+        (most > 0).then_some(Ahead { most, lease: prefetch.lease })
     }
 
     /// Whether no turn is under way. An offer is withdrawn for a turn that has a reason, unless a send has it: then that is
@@ -376,10 +383,9 @@ impl Desk {
                     self.held.gather().await;
                     self.replace();
                 }
-                let is_full = self.held.len() >= self.options.slots() as usize;
                 // A send claims nothing ahead.
                 let is_sent = self.options.prefetch.is_some() && matches!(reply, Coming::Send(_));
-                self.is_looking |= is_full && is_sent || self.is_unsure;
+                self.is_looking |= self.is_full() && is_sent || self.is_unsure;
                 match turned.again {
                     Again::WhenWoken => self.backoff = SOON,
                     Again::Now => self.is_looking = true,
