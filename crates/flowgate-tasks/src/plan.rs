@@ -226,7 +226,7 @@ pub(crate) struct Plan {
     pub(crate) grants: Vec<Grant>,
     /// Lanes that hold nothing to look at until something changes.
     pub(crate) held: Vec<(usize, LaneState)>,
-    /// Whether a turn that locks the counters might give more.
+    /// Whether a turn that locks the counters might give more. Of what is free something is left for it.
     pub(crate) wants_locks: bool,
     /// Whether lanes were left out for this turn only, so that another one should look at them.
     pub(crate) has_more: bool,
@@ -262,7 +262,7 @@ impl Scene {
                     draft.serve(index, left, &mut plan)
                 });
             }
-            plan.is_spent = draft.budget == 0;
+            plan.is_spent = draft.budget == 0 && draft.kept == 0;
             plan.passed_over |= plan.is_spent && !lower.is_empty();
             // What a lock, or another lane of a key that was served, could give to this rank must not go to a lower one.
             if plan.wants_locks || draft.has_skipped {
@@ -347,6 +347,8 @@ impl Scene {
 struct Draft<'a> {
     scene: &'a Scene,
     budget: u32,
+    /// What a lock might give, and nobody else gets: the turn that locks needs a slot.
+    kept: u32,
     cluster: Counter,
     queues: Vec<Queue>,
     /// Keys of which a lane was served, or may yet be before any other.
@@ -362,6 +364,7 @@ impl<'a> Draft<'a> {
         Draft {
             scene,
             budget: scene.budget,
+            kept: 0,
             cluster: scene.cluster,
             queues: scene.queues.clone(),
             served_keys: vec![false; scene.keys.len()],
@@ -370,8 +373,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Gives the lane its share, or another one: what is left of the budget, divided by how many are left in its rank. Whether
-    /// it could take more than that.
+    /// Gives the lane its share, or another one: what is left of the budget, divided by how many are left in its rank. What a
+    /// lock might add to that is kept for the turn that locks. Whether it could take more.
     fn serve(&mut self, index: usize, left_in_rank: u32, plan: &mut Plan) -> bool {
         let lane = &self.scene.lanes[index];
         let position = self.queues.iter().position(|queue| queue.id == lane.queue);
@@ -381,8 +384,11 @@ impl<'a> Draft<'a> {
         let (queue_room, queue_more) = queue.counter.room();
         let wanted = self.budget.div_ceil(left_in_rank).min(queue.quota);
         let share = wanted.min(cluster_room).min(queue_room);
-        plan.wants_locks |=
-            share < wanted && (cluster_room > share || cluster_more) && (queue_room > share || queue_more);
+        if share < wanted && (cluster_room > share || cluster_more) && (queue_room > share || queue_more) {
+            plan.wants_locks = true;
+            self.kept += wanted - share;
+            self.budget -= wanted - share;
+        }
         if share == 0 {
             plan.passed_over = true;
             self.keep_key(lane, position);

@@ -10,12 +10,14 @@ use tokio::{
     time::{Sleep, sleep, timeout},
 };
 
-use crate::store::{Kept, Store, StoreError, Wake};
+use crate::store::{Store, StoreError, Wake};
 
 /// At least so often, whatever is known to be due.
 const SLOWEST: Duration = Duration::from_secs(1);
 /// At most so often, while there is nothing to do.
 const FASTEST: Duration = Duration::from_millis(1);
+/// And while there is something that somebody has locked.
+const HELD_UP: Duration = Duration::from_millis(100);
 
 /// Keeps up a store until it is dropped. A store that fails is asked again.
 pub async fn keep_up(store: Arc<dyn Store>) {
@@ -23,14 +25,17 @@ pub async fn keep_up(store: Arc<dyn Store>) {
 }
 
 /// The same, and tells what came of each time.
-pub(crate) async fn keep_up_telling(store: Arc<dyn Store>, tell: impl Fn(&Result<Kept, StoreError>)) {
+pub(crate) async fn keep_up_telling(store: Arc<dyn Store>, tell: impl Fn(Result<(), &StoreError>)) {
     let mut wakes = store.wakes();
     loop {
         let kept = store.upkeep().await;
-        tell(&kept);
+        tell(kept.as_ref().map_or_else(Err, |kept| kept.held_up.as_ref().map_or(Ok(()), Err)));
         let pause = match kept {
             Ok(kept) if kept.due + kept.expired + kept.recovered > 0 => Duration::ZERO,
-            Ok(kept) => kept.next.unwrap_or(SLOWEST).clamp(FASTEST, SLOWEST),
+            Ok(kept) => {
+                let fastest = if kept.held_up.is_some() { HELD_UP } else { FASTEST };
+                kept.next.unwrap_or(SLOWEST).clamp(fastest, SLOWEST)
+            }
             Err(_) => SLOWEST,
         };
         let _ = timeout(pause, until_due(&mut wakes, || store.wake_rested())).await;

@@ -105,7 +105,8 @@ fn t3_free_slots_go_by_rank_and_then_in_equal_shares() {
 
 #[test]
 fn t3_what_a_lock_or_another_turn_could_give_to_a_rank_does_not_go_to_a_lower_one() {
-    // Seen to fail: with lower ranks served all the same; with locks wanted where they would give nothing.
+    // Seen to fail: with lower ranks served all the same; with locks wanted where they would give nothing; with nothing
+    // kept for the turn that locks.
     let open = |in_use| Counter { is_locked: false, ..cap(3, in_use) };
     let lanes = [(1, None, 0), (1, None, 0), (2, None, 1)];
     for (in_use, cluster, expected, wants_locks) in [
@@ -122,6 +123,10 @@ fn t3_what_a_lock_or_another_turn_could_give_to_a_rank_does_not_go_to_a_lower_on
         assert_eq!((counts(&plan), plan.wants_locks), (expected, wants_locks), "{in_use} {cluster:?}");
         assert_eq!(plan.has_more, wants_locks);
     }
+    // Nor to others of the same rank: the turn that locks needs a slot.
+    let queues = vec![queue(1, 0, Counter { freed: 1, ..open(1) }), queue(2, 0, Counter::default())];
+    let plan = scene(8, queues, vec![], &[(1, None, 0), (2, None, 0)]).plan();
+    assert_eq!((counts(&plan), plan.wants_locks, plan.is_spent), (vec![(0, 1), (1, 4)], true, false));
     let one_key = [(1, Some(0), 0), (1, Some(0), 0), (2, None, 1)];
     let queues = vec![queue(1, 0, Counter::default()), queue(2, 0, Counter::default())];
     let plan = scene(8, queues, vec![key(0, "max=3")], &one_key).plan();
@@ -261,6 +266,7 @@ proptest! {
         };
         let all = given(&|_| true);
         prop_assert!(all <= budget.min(cluster.room().0) && (lanes_in(&scene) == 0 || plan.is_spent == (all == budget)));
+        prop_assert!(!plan.wants_locks || all < budget, "a slot is left for the turn that locks");
         for queue in &scene.queues {
             let of_queue = given(&|lane| lane.queue == queue.id);
             prop_assert!(of_queue <= queue.quota.min(queue.counter.room().0));

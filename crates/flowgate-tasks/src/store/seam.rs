@@ -249,7 +249,7 @@ pub enum Again {
     WhenWoken,
     /// At once.
     Now,
-    /// At once, with the counters locked.
+    /// At once, with the counters locked. Of what it wanted something is left for that.
     WithLocks,
     /// In a moment: what there may be was locked by others.
     Soon,
@@ -269,7 +269,7 @@ pub struct NewWorker {
 }
 
 /// What upkeep found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Kept {
     /// Delayed tasks that joined their line.
     pub due: u32,
@@ -279,6 +279,8 @@ pub struct Kept {
     pub recovered: u32,
     /// When there will be something to do again, unless something changes.
     pub next: Option<Duration>,
+    /// What was left to the next time, because somebody has it locked.
+    pub held_up: Option<StoreError>,
 }
 
 /// A queue and its cap.

@@ -181,16 +181,18 @@ impl Handlers {
         self.by_kind.get_key_value(kind).map_or_else(|| Arc::from(kind), |(known, _)| Arc::clone(known))
     }
 
-    pub(super) fn run(&self, context: Context, body: Bytes) -> Run {
-        match self.by_kind.get(&context.kind).or(self.fallback.as_ref()) {
-            Some(handler) => handler(context, body),
-            None => {
-                let known =
-                    self.by_kind.keys().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
-                let error = format!("this worker has no handler for `{}`; it has: {known}", context.kind);
-                Box::pin(async move { Err(Failure::new(error)) })
-            }
-        }
+    /// The run of a task. Nothing of a handler is called before it is polled: what panics there is the task's.
+    pub(super) fn run(
+        &self,
+        context: Context,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send + use<> {
+        let handler = self.by_kind.get(&context.kind).or(self.fallback.as_ref());
+        let handler = handler.cloned().ok_or_else(|| {
+            let known = self.by_kind.keys().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+            Failure::new(format_args!("this worker has no handler for `{}`; it has: {known}", context.kind))
+        });
+        async move { handler?(context, body).await }
     }
 }
 

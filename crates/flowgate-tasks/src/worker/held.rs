@@ -161,9 +161,15 @@ impl Held {
     /// Stops everything that still runs, and lets it be tried again. Gives what was stopped; what had not begun goes
     /// back as it was.
     pub(super) async fn stop(&mut self) -> Stopped {
+        self.runs.abort_all();
+        while let Some(joined) = self.runs.join_next_with_id().await {
+            // What had ended by then has ended as it did.
+            if !joined.as_ref().is_err_and(JoinError::is_cancelled) {
+                self.end(joined);
+            }
+        }
         let running = std::mem::take(&mut self.running);
         self.by_task.clear();
-        self.runs.shutdown().await;
         let mut stopped = Stopped::default();
         for Running { task, retry, begun } in running.into_values() {
             let end = if begun.is_said() {
@@ -306,6 +312,8 @@ fn too_large(size: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
     use crate::{record::Record, store::Place, worker::clock};
 
@@ -464,6 +472,67 @@ mod tests {
         let ended = held.take_ended();
         let returned = ended.iter().filter(|settle| settle.end == End::Returned);
         assert_eq!(returned.map(|settle| settle.task.id).collect::<Vec<_>>(), [TaskId(1)]);
+    }
+
+    #[tokio::test]
+    async fn t7_what_had_ended_when_its_worker_stopped_is_settled_as_it_ended() {
+        // Seen to fail: with all that is not looked at yet stopped, each of them was to run again, or dead.
+        let mut held = Held::default();
+        let ran = Arc::new(AtomicU32::new(0));
+        let runs = Arc::clone(&ran);
+        let handlers = Handlers::new().on_bytes("one", move |context, _| {
+            let runs = Arc::clone(&runs);
+            async move {
+                runs.fetch_add(1, Ordering::Relaxed);
+                match context.id {
+                    TaskId(1) => Ok(Vec::new()),
+                    TaskId(2) => Err(Failure::new("no")),
+                    _ => std::future::pending().await,
+                }
+            }
+        });
+        (1..4).for_each(|id| held.start(claimed(id), None, &handlers));
+        while ran.load(Ordering::Relaxed) < 3 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(held.stop().await, Stopped { again: vec![TaskId(3)], dead: Vec::new() });
+        let mut ended = held.take_ended();
+        ended.sort_by_key(|settle| settle.task.id);
+        assert_eq!(ended[0].end, End::Done { result: Vec::new() });
+        assert!(matches!(&ended[1].end, End::Failed { error, .. } if error == "no"), "{:?}", ended[1].end);
+        assert_eq!((ended.len(), held.len()), (3, 0));
+    }
+
+    #[tokio::test]
+    async fn t5_a_handler_that_panics_before_it_gives_its_run_fails_its_own_task_alone() {
+        // Seen to fail: with the handler called where its task is started, the panic was the worker's.
+        let mut held = Held::default();
+        let handlers = Handlers::new().on("one", |numbers: Vec<u32>| {
+            let first = numbers[0];
+            async move { Ok::<_, Failure>(first) }
+        });
+        for (id, body) in [(1, "[]"), (2, "[7]")] {
+            let record = Record {
+                kind: "one".into(),
+                body: body.into(),
+                retry: Retry::default(),
+                timeout: None,
+                keep: None,
+            };
+            held.start(Claimed { record: record.to_bytes().into(), ..claimed(id) }, None, &handlers);
+        }
+        while held.running() > 0 {
+            held.next().await;
+        }
+        let mut ended = held.take_ended();
+        ended.sort_by_key(|settle| settle.task.id);
+        let told = "its handler panicked: index out of bounds";
+        assert!(
+            matches!(&ended[0].end, End::Failed { error, .. } if error.starts_with(told)),
+            "{:?}",
+            ended[0].end
+        );
+        assert_eq!(ended[1].end, End::Done { result: b"7".to_vec() });
     }
 
     #[tokio::test]

@@ -160,11 +160,11 @@ impl Teller {
     }
 
     /// Upkeep was done, or was not. A store that is away is told by those who wait for it.
-    pub(super) fn kept<T>(&self, answer: &Result<T, StoreError>) {
+    pub(super) fn kept(&self, answer: Result<(), &StoreError>) {
         let Some((news, state)) = &self.way else { return };
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         match answer {
-            Ok(_) => state.behind = 0,
+            Ok(()) => state.behind = 0,
             Err(_) if state.is_away => {}
             Err(error) => {
                 state.behind = state.behind.saturating_add(1);
@@ -298,11 +298,11 @@ mod tests {
         let listener: Listener = Arc::new(move |news| hears.lock().expect("whole").push(news.to_string()));
         let (teller, telling) = Teller::start(Some(listener), &store);
         teller.heard(&away());
-        (0..9).for_each(|_| teller.kept(&away()));
+        (0..9).for_each(|_| teller.kept(Err(&away().expect_err("a failure"))));
         teller.heard(&Ok(()));
-        (0..7).for_each(|_| teller.kept(&away()));
-        teller.kept(&Ok(()));
-        (0..2).for_each(|_| teller.kept(&away()));
+        (0..7).for_each(|_| teller.kept(Err(&away().expect_err("a failure"))));
+        teller.kept(Ok(()));
+        (0..2).for_each(|_| teller.kept(Err(&away().expect_err("a failure"))));
         drop(teller);
         telling.end().await;
         let said = told.lock().expect("whole").clone();

@@ -259,29 +259,30 @@ impl Desk {
             self.replace();
             self.held.settle_unstarted(self.stock.take_plain(), &End::Returned);
         }
+        if self.is_full() && std::mem::take(&mut self.wants_locks) {
+            // A turn that locks settles nothing, so nothing would ever be free for it.
+            self.is_looking = true;
+        }
         // Before anything is taken out to be settled: what is still to be settled is known, and must not be given back.
-        let known = self.is_unsure.then(|| self.leases());
-        let (settles, starts) = match self.wants_locks {
-            true => (Vec::new(), Vec::new()),
-            false => {
-                let settles = self.held.take_ended();
-                (settles, self.stock.take_started(&self.held.left()))
-            }
-        };
+        // Of one that is about to leave, what it does not know goes back by that.
+        let known = (self.is_unsure && !self.is_done()).then(|| self.leases());
+        let (mut settles, mut starts) = (Vec::new(), Vec::new());
+        if !self.wants_locks {
+            settles = self.held.take_ended();
+            starts = self.stock.take_started(&self.held.left());
+        }
         let free = (self.options.slots() as usize).saturating_sub(self.held.len()) as u32;
-        let ahead = self.options.prefetch.filter(|_| !self.is_closed).and_then(|prefetch| {
-            let room = (self.options.most() as usize).saturating_sub(self.held.len() + self.stock.len());
-            let most = (prefetch.buffer as usize).saturating_sub(self.stock.len()).min(room) as u32;
-            (most > 0).then_some(Ahead { most, lease: prefetch.lease })
-        });
+        let ahead = self.room_ahead();
         let has_reason = self.is_looking || self.wants_locks || !settles.is_empty();
         let wants = !self.is_closed && (free > 0 || ahead.is_some()) && has_reason;
-        if settles.is_empty() && !wants {
+        if settles.is_empty() && !wants && known.is_none() {
             return self.make_offer(free);
         }
         let with_locks = settles.is_empty() && free > 0;
         let want = wants.then_some(Want { slots: free, per_queue: self.options.per_queue(), with_locks });
-        (self.is_looking, self.wants_locks) = (false, false);
+        if wants {
+            (self.is_looking, self.wants_locks) = (false, false);
+        }
         let (store, worker) = (Arc::clone(&self.store), self.worker);
         self.is_unsure = false;
         let turn = Turn { settles: settles.clone(), starts: starts.clone(), want, ahead };
@@ -293,6 +294,19 @@ impl Desk {
         };
         let reply = Coming::Turn(Box::pin(reply));
         self.turn = Some(UnderWay { reply, asked: clock::now(), settles, starts });
+    }
+
+    /// Whether no slot is free before what has ended is settled.
+    fn is_full(&self) -> bool {
+        self.held.len() >= self.options.slots() as usize
+    }
+
+    /// How many more may be claimed ahead.
+    fn room_ahead(&self) -> Option<Ahead> {
+        let prefetch = self.options.prefetch.filter(|_| !self.is_closed)?;
+        let room = (self.options.most() as usize).saturating_sub(self.held.len() + self.stock.len());
+        let most = (prefetch.buffer as usize).saturating_sub(self.stock.len()).min(room) as u32;
+        (most > 0).then_some(Ahead { most, lease: prefetch.lease })
     }
 
     /// Whether no turn is under way. An offer is withdrawn for a turn that has a reason, unless a send has it: then that is
@@ -369,10 +383,9 @@ impl Desk {
                     self.held.gather().await;
                     self.replace();
                 }
-                let is_full = self.held.len() >= self.options.slots() as usize;
                 // A send claims nothing ahead.
                 let is_sent = self.options.prefetch.is_some() && matches!(reply, Coming::Send(_));
-                self.is_looking |= is_full && is_sent || self.is_unsure;
+                self.is_looking |= self.is_full() && is_sent || self.is_unsure;
                 match turned.again {
                     Again::WhenWoken => self.backoff = SOON,
                     Again::Now => self.is_looking = true,
@@ -655,6 +668,41 @@ mod tests {
         desk.look();
         turn(&mut desk).await;
         assert_eq!(desk.held.running(), 1);
+    }
+
+    // Seen to fail: with nothing free, and so no turn, the task that the worker did not know of stayed its own.
+    #[tokio::test]
+    async fn s1_a_full_worker_gives_back_what_it_does_not_know() {
+        let (store, mut desk) = desk(2, 0, endless()).await;
+        turn(&mut desk).await;
+        assert_eq!(desk.held.running(), 1, "it is full");
+        // As if the reply to this one had been lost.
+        let want = Some(Want { slots: 1, per_queue: 1, with_locks: false });
+        let turned = store.turn(desk.worker, Turn { want, ..Turn::default() }).await.expect("a turn");
+        assert_eq!(turned.claimed.len(), 1);
+        desk.is_unsure = true;
+        desk.begin_turn();
+        assert!(desk.turn.is_some(), "there is a reason for one");
+        let turned = pending_turn(&mut desk.turn).await;
+        desk.end_turn(turned).await.expect("an end");
+        let look = store.look_at_task(TaskId(2)).await.expect("a look").expect("it is there");
+        assert_eq!((look.state, desk.held.running()), (State::Waiting { ahead: 0 }, 1));
+    }
+
+    // Seen to fail: with a free slot waited for, to lock with, there was no turn, and nothing was settled any more.
+    #[tokio::test]
+    async fn t4_a_full_worker_that_is_told_to_lock_settles_first() {
+        let handlers = Handlers::new().on_bytes("one", |_, _| async { Ok(Vec::new()) });
+        let (_store, mut desk) = desk(1, 0, handlers).await;
+        turn(&mut desk).await;
+        desk.wants_locks = true;
+        desk.held.next().await;
+        assert_eq!((desk.held.running(), desk.held.len()), (0, 1));
+        desk.begin_turn();
+        let turned = pending_turn(&mut desk.turn);
+        let turned = timeout(GOODBYE, turned).await.expect("there is one");
+        desk.end_turn(turned).await.expect("an end");
+        assert_eq!((desk.ending.settled, desk.held.len()), (1, 0));
     }
 
     // Seen to fail: with every start told, the store found no place for the second, and it was stopped while it ran.

@@ -257,8 +257,13 @@ impl Worker {
             assert_eq!(turned.lost, [], "nothing was lost");
             assert!(turned.claimed.len() <= left as usize, "no more than asked for");
             claimed.extend(turned.claimed);
+            let is_full = claimed.len() as u32 == most;
+            assert!(
+                most == 0 || !is_full || turned.again != Again::WithLocks,
+                "a slot is left for the turn that locks"
+            );
             match turned.again {
-                _ if claimed.len() as u32 == most => return claimed,
+                _ if is_full => return claimed,
                 Again::WhenWoken => return claimed,
                 again => with_locks = again == Again::WithLocks,
             }

@@ -19,6 +19,7 @@ mod offers;
 mod order;
 mod reentry;
 mod runs;
+mod shares;
 mod shelf;
 mod sqlite;
 mod time;

@@ -19,8 +19,8 @@ use super::{
     lanes::Lanes,
     memory::Memory,
     migrate,
-    notify::Listener,
-    orphans,
+    notify::{Hearing, Listener},
+    orphans::{self, Search},
     rows::stored,
     runs, send,
     session::{Plans, Session, failed, in_time},
@@ -73,8 +73,8 @@ pub(super) struct Shared {
     rest: Arc<Mutex<Slot>>,
     /// Up to which key those that hold nothing were swept away.
     pub(super) swept: AtomicI64,
-    /// The lease behind which the next round takes back what lost workers held: it was locked.
-    pub(super) recovered: AtomicI64,
+    /// Where what lost workers held is looked for.
+    pub(super) orphans: Arc<Search>,
     /// What time it was when upkeep looked last.
     pub(super) seen: std::sync::Mutex<Option<Look>>,
     pub(super) lanes: Lanes,
@@ -131,7 +131,7 @@ impl Postgres {
             beats: Arc::default(),
             rest: Arc::default(),
             swept: AtomicI64::new(0),
-            recovered: AtomicI64::new(0),
+            orphans: Arc::default(),
             seen: std::sync::Mutex::default(),
             lanes: Lanes::default(),
             turning: Memory::default(),
@@ -142,7 +142,7 @@ impl Postgres {
         };
         let store = Postgres { shared: Arc::new(shared) };
         *store.shared.listener.lock().await =
-            Some(Listener::start(&store.shared.address, &store.shared.wakes, &store.shared.mark).await?);
+            Some(Listener::start(&store.shared.address, store.shared.hearing()).await?);
         Ok(store)
     }
 
@@ -167,6 +167,12 @@ impl Postgres {
 }
 
 impl Shared {
+    /// Whoever has to hear what others say.
+    fn hearing(&self) -> Hearing {
+        let (wakes, mark) = (self.wakes.clone(), self.mark.clone());
+        Hearing { wakes, mark, orphans: Arc::clone(&self.orphans) }
+    }
+
     /// The time, if it is not the server's to tell.
     pub(super) fn told_time(&self) -> Option<i64> {
         self.options.clock.as_ref().map(|clock| stored(clock.now()))

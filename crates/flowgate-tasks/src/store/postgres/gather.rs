@@ -1,7 +1,10 @@
 //! What a turn reads and locks before it decides, and in which order (see the store's own page): the first flight of its
 //! transaction.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use tokio_postgres::Row;
 
@@ -204,9 +207,15 @@ pub(super) struct Begun {
     pub(super) idle: Vec<i64>,
 }
 
-/// The transaction of a worker's own turn begins.
-pub(super) async fn begin(session: &Lease) -> Result<Begun, StoreError> {
-    session.run(BEGIN).await?;
+/// The transaction of a worker's own turn begins. It waits so long for others' locks, or as long as its connection does.
+pub(super) async fn begin(session: &Lease, patience: Option<Duration>) -> Result<Begun, StoreError> {
+    match patience {
+        None => session.run(BEGIN).await?,
+        Some(patience) => {
+            let begin = format!("{BEGIN}; SET LOCAL lock_timeout TO '{}ms'", patience.as_millis());
+            session.run(&begin).await?;
+        }
+    }
     Ok(Begun::default())
 }
 

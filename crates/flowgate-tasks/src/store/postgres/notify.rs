@@ -1,16 +1,18 @@
 //! Wake-ups from other processes, by LISTEN and NOTIFY.
 //!
 //! Owns the listening connection and the words on it: `w` for work, `d` for a delay, `c<id>` to cancel a
-//! task, `e<id>` for one that ended, `l<key>` for limits of a key that changed, `l` for any limits. A
-//! connection that broke comes back by itself; whoever listens is woken then, for anything may have happened.
+//! task, `e<id>` for one that ended, `l<key>` for limits of a key that changed, `l` for any limits, `b` for a
+//! worker that was removed. A connection that broke comes back by itself; whoever listens is woken then, for
+//! anything may have happened.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::poll_fn};
 use tokio::{sync::broadcast, task::JoinHandle};
 use tokio_postgres::{AsyncMessage, Client};
 
 use super::{
+    orphans::Search,
     session::{failed, given_up, in_time},
     tls::Address,
 };
@@ -25,27 +27,43 @@ pub(super) const CHANNEL: &str = "flowgate";
 /// How long to wait before the connection is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Who is told.
+#[derive(Clone)]
+pub(super) struct Hearing {
+    pub(super) wakes: broadcast::Sender<Wake>,
+    /// The store's own mark.
+    pub(super) mark: String,
+    pub(super) orphans: Arc<Search>,
+}
+
+impl Hearing {
+    fn hear(&self, said: &str) {
+        match said.strip_prefix('b') {
+            Some(by) if by == self.mark => {}
+            Some(_) => self.orphans.expect(),
+            None => drop(read(said, &self.mark).map(|wake| self.wakes.send(wake))),
+        }
+    }
+}
+
 /// Listens for as long as it lives.
 pub(super) struct Listener(JoinHandle<()>);
 
 impl Listener {
-    pub(super) async fn start(
-        address: &Address,
-        wakes: &broadcast::Sender<Wake>,
-        mark: &str,
-    ) -> Result<Self, StoreError> {
-        let mut listening = in_time(listen(address, wakes, mark)).await?;
-        let (address, wakes, mark) = (address.clone(), wakes.clone(), mark.to_owned());
+    pub(super) async fn start(address: &Address, hearing: Hearing) -> Result<Self, StoreError> {
+        let mut listening = in_time(listen(address, &hearing)).await?;
+        let address = address.clone();
         Ok(Listener(tokio::spawn(async move {
             loop {
                 let _ = (&mut listening.connection).await;
                 listening = loop {
                     tokio::time::sleep(PAUSE).await;
-                    if let Ok(listening) = in_time(listen(&address, &wakes, &mark)).await {
+                    if let Ok(listening) = in_time(listen(&address, &hearing)).await {
                         break listening;
                     }
                 };
-                let _ = wakes.send(Wake::Missed);
+                hearing.orphans.expect();
+                let _ = hearing.wakes.send(Wake::Missed);
             }
         })))
     }
@@ -69,18 +87,14 @@ impl Drop for Listening {
     }
 }
 
-async fn listen(
-    address: &Address,
-    wakes: &broadcast::Sender<Wake>,
-    mark: &str,
-) -> Result<Listening, StoreError> {
+async fn listen(address: &Address, hearing: &Hearing) -> Result<Listening, StoreError> {
     let (client, mut connection) = address.connect().await.map_err(failed("connecting to listen"))?;
-    let (wakes, mark) = (wakes.clone(), mark.to_owned());
+    let hearing = hearing.clone();
     let connection = tokio::spawn(async move {
         let mut messages = poll_fn(move |context| connection.poll_message(context));
         while let Some(Ok(message)) = messages.next().await {
             if let AsyncMessage::Notification(said) = message {
-                read(said.payload(), &mark).map(|wake| wakes.send(wake));
+                hearing.hear(said.payload());
             }
         }
     });

@@ -2,7 +2,14 @@
 //!
 //! Each lease is ended by a turn of its own. It waits for others' locks as long as upkeep does, and no longer.
 
-use std::{collections::HashSet, sync::atomic::Ordering};
+use std::{
+    collections::HashSet,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio_postgres::Row;
 
@@ -10,6 +17,7 @@ use super::{
     connect::{Lease, Line, Postgres},
     rows,
     session::{flight, is_locked},
+    turn::Ending,
 };
 use crate::store::{Claimed, End, Place, Settle, StoreError, WorkerId};
 
@@ -17,6 +25,11 @@ use crate::store::{Claimed, End, Place, Settle, StoreError, WorkerId};
 const MOST_ORPHANS: i64 = 100_000;
 /// And so many are waited for in vain: the rest of upkeep has to wait as long.
 const MOST_IN_VAIN: usize = 3;
+/// So long one is waited for when another one was waited for in vain, in this round or the last. Turns have a key for
+/// milliseconds, and what has it for longer may have it for hours.
+const SHORT_PATIENCE: Duration = Duration::from_millis(50);
+/// At least so often it is looked for such leases, though nobody told of any.
+const LOOK: Duration = Duration::from_secs(30);
 
 const ORPHANS: &str = "SELECT id FROM leases WHERE NOT EXISTS (SELECT FROM workers WHERE workers.id = leases.worker) \
     ORDER BY id LIMIT $1";
@@ -32,13 +45,58 @@ const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 
 pub(super) const STATEMENTS: &[&str] = &[ORPHANS, ORPHAN, UNKNOWN, AWAIT_TURNS, LANES];
 
+/// Whether a process has to look for leases whose workers are gone: while a transaction is open elsewhere, to find that there
+/// are none leads over all that were settled since it began.
+pub(super) struct Search {
+    /// Whether there may be some: this process, or another that told of it, removed a worker; or it may not have heard of that.
+    are_expected: AtomicBool,
+    /// When it was last looked for them, by the clock that nobody sets.
+    looked: Mutex<Duration>,
+    /// The lease behind which the next round begins: it was locked. 0: none was.
+    tried: AtomicI64,
+}
+
+impl Default for Search {
+    /// Whoever was there before may have left some.
+    fn default() -> Self {
+        Search { are_expected: AtomicBool::new(true), looked: Mutex::default(), tried: AtomicI64::new(0) }
+    }
+}
+
+impl Search {
+    pub(super) fn expect(&self) {
+        self.are_expected.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is to be looked for them now. What is told from now on is for the next time.
+    fn is_due(&self, now: Duration) -> bool {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = self.are_expected.swap(false, Ordering::Relaxed) || now.saturating_sub(*looked) >= LOOK;
+        if is_due {
+            *looked = now;
+        }
+        is_due
+    }
+}
+
 impl Postgres {
     /// Takes back what workers held that are gone, each lease once. What somebody has locked is left to the next time,
     /// which begins behind it; so is what shares a key with it, and when some were locked, all the others: each is waited
-    /// for.
-    pub(super) async fn recover(&self) -> Result<u32, StoreError> {
+    /// for. After the first one no other is waited for as long, nor the next time. Gives how many tasks that were, and
+    /// what was locked.
+    pub(super) async fn recover(&self) -> Result<(u32, Option<StoreError>), StoreError> {
+        let search = &self.shared.orphans;
+        if !search.is_due(self.shared.passed()) {
+            return Ok((0, None));
+        }
+        let found = self.orphans().await.inspect_err(|_| search.expect())?;
+        if !found.is_empty() {
+            // Until a look finds none.
+            search.expect();
+        }
+        let was_held_up = search.tried.load(Ordering::Relaxed) != 0;
         let (mut recovered, mut locked) = (0, Locked::default());
-        for lease in self.orphans().await? {
+        for lease in found {
             let left = self.job(Line::Upkeep, move |_, session| async move {
                 let lease = session.query(ORPHAN, [&lease]).await?;
                 settles(&session, &lease, &End::Lost).await
@@ -46,7 +104,8 @@ impl Postgres {
             // Somebody else may have taken it back by now.
             let Some(left) = left.await?.pop().filter(|left| !locked.shares_a_key(left)) else { continue };
             let keys = left.keys();
-            match self.end(left).await {
+            let patience = (was_held_up || locked.times > 0).then_some(SHORT_PATIENCE);
+            match self.end(left, patience).await {
                 Ok(ended) => recovered += ended,
                 Err(error) if is_locked(&error) => locked.add(lease, keys, error),
                 Err(error) => return Err(error),
@@ -55,8 +114,8 @@ impl Postgres {
                 break;
             }
         }
-        self.shared.recovered.store(locked.first, Ordering::Relaxed);
-        locked.error.map_or(Ok(recovered), Err)
+        search.tried.store(locked.first, Ordering::Relaxed);
+        Ok((recovered, locked.error))
     }
 
     /// Leases whose workers are gone, beginning behind the one that was locked the last time.
@@ -64,29 +123,39 @@ impl Postgres {
         let found =
             self.job(Line::Upkeep, |_, session| async move { session.query(ORPHANS, [&MOST_ORPHANS]).await });
         let mut orphans: Vec<i64> = found.await?.iter().map(|row| row.get("id")).collect();
-        let tried = self.shared.recovered.load(Ordering::Relaxed);
+        let tried = self.shared.orphans.tried.load(Ordering::Relaxed);
         let behind = orphans.partition_point(|lease| *lease <= tried);
         orphans.rotate_left(behind);
         Ok(orphans)
     }
 
     /// Ends what is left of a lease, and tells how many tasks that were.
-    async fn end(&self, Left { worker, lease, settles }: Left) -> Result<u32, StoreError> {
+    async fn end(
+        &self,
+        Left { worker, lease, settles }: Left,
+        patience: Option<Duration>,
+    ) -> Result<u32, StoreError> {
         let all = settles.len();
         // Whatever this process remembers of it: nobody is left who would settle the rest.
-        let turned = self.end_lease(worker, lease, settles).await?;
+        let turned = self.end_lease(worker, Ending { lease, patience }, settles).await?;
         Ok((all - turned.lost.len()) as u32)
     }
 
-    pub(super) async fn take_back(&self, worker: WorkerId, known: Vec<i64>) -> Result<u32, StoreError> {
+    /// Ends what this worker holds under other leases than these.
+    pub(super) async fn take_back(
+        &self,
+        worker: WorkerId,
+        known: Vec<i64>,
+        end: End,
+    ) -> Result<u32, StoreError> {
         let unknown = self.job(Line::Upkeep, move |_, session| async move {
             let turns = session.query(AWAIT_TURNS, [&worker.0]);
             let (_, leases) = flight!(turns, session.query(UNKNOWN, [&worker.0, &known]))?;
-            settles(&session, &leases, &End::Returned).await
+            settles(&session, &leases, &end).await
         });
         let mut returned = 0;
         for left in unknown.await? {
-            returned += self.end(left).await?;
+            returned += self.end(left, None).await?;
         }
         Ok(returned)
     }

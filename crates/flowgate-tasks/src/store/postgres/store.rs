@@ -7,8 +7,9 @@ use tokio::sync::broadcast;
 use super::connect::Postgres;
 use crate::{
     store::{
-        Cancelled, Holder, Kept, KeyChange, KeyLook, Leaving, NewWorker, Of, Offer, Offered, QueueLimits,
-        QueueLook, Reply, Sent, Standing, Store, TaskLook, Turn, Turned, Wake, WorkerId, WorkerLook,
+        Cancelled, End, Holder, Kept, KeyChange, KeyLook, Leaving, NewWorker, Of, Offer, Offered,
+        QueueLimits, QueueLook, Reply, Sent, Standing, Store, TaskLook, Turn, Turned, Wake, WorkerId,
+        WorkerLook,
     },
     task::{NewTask, TaskId},
 };
@@ -41,7 +42,7 @@ impl Store for Postgres {
     }
 
     fn reconcile(&self, worker: WorkerId, known: Vec<i64>) -> Reply<'_, u32> {
-        Box::pin(self.take_back(worker, known))
+        Box::pin(self.take_back(worker, known, End::Returned))
     }
 
     fn leave(&self, worker: WorkerId) -> Reply<'_, ()> {

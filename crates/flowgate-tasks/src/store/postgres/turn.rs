@@ -84,10 +84,10 @@ impl Postgres {
     pub(super) async fn end_lease(
         &self,
         worker: WorkerId,
-        lease: i64,
+        ending: Ending,
         settles: Vec<Settle>,
     ) -> Result<Turned, StoreError> {
-        self.turn_of(Line::Upkeep, worker, Turn { settles, ..Turn::default() }, Some(lease)).await
+        self.turn_of(Line::Upkeep, worker, Turn { settles, ..Turn::default() }, Some(ending)).await
     }
 
     async fn turn_of(
@@ -95,7 +95,7 @@ impl Postgres {
         line: Line,
         worker: WorkerId,
         turn: Turn,
-        ending: Option<i64>,
+        ending: Option<Ending>,
     ) -> Result<Turned, StoreError> {
         let (turned, rest) = self
             .job(line, move |shared, session| async move {
@@ -112,17 +112,27 @@ impl Postgres {
     }
 }
 
+/// A turn that ends a whole lease.
+pub(super) struct Ending {
+    pub(super) lease: i64,
+    /// How long it waits for others' locks. `None`: as long as its connection does.
+    pub(super) patience: Option<Duration>,
+}
+
 /// A turn on a connection.
 async fn run(
     shared: &Shared,
     mut session: Lease,
     worker: WorkerId,
     turn: Turn,
-    ending: Option<i64>,
+    ending: Option<Ending>,
 ) -> Result<(Turned, Option<Rest>), StoreError> {
-    let whole = ending.map_or_else(|| shared.turning.whole(&turn.settles), |lease| HashSet::from([lease]));
+    let (whole, patience) = match ending {
+        None => (shared.turning.whole(&turn.settles), None),
+        Some(Ending { lease, patience }) => (HashSet::from([lease]), patience),
+    };
     session.begin();
-    match turn_out(shared, &session, worker, turn, whole).await {
+    match turn_out(shared, &session, worker, (turn, whole), patience).await {
         Ok(Turnout { turned, short, .. }) => {
             session.end();
             let asks_again = turned.again != Again::WhenWoken;
@@ -142,13 +152,13 @@ async fn turn_out(
     shared: &Shared,
     session: &Lease,
     worker: WorkerId,
-    turn: Turn,
-    whole: HashSet<i64>,
+    (turn, whole): (Turn, HashSet<i64>),
+    patience: Option<Duration>,
 ) -> Result<Turnout, StoreError> {
     if let Some(turnout) = swap(shared, session, worker, (&turn, &whole)).await? {
         return Ok(turnout);
     }
-    Box::pin(transact(shared, session, worker, (turn, whole), None, gather::begin(session))).await
+    Box::pin(transact(shared, session, worker, (turn, whole), None, gather::begin(session, patience))).await
 }
 
 /// What came of the transaction.

@@ -17,7 +17,7 @@ use super::{
     settle::BURY_CANCELLED,
 };
 use crate::clock::Look;
-use crate::store::{DEAD_KEPT, Kept, MOST_IDLE, NewWorker, SOON, StoreError, WorkerId};
+use crate::store::{DEAD_KEPT, End, Kept, MOST_IDLE, NewWorker, SOON, StoreError, WorkerId};
 
 /// No step handles more rows at once than these; what is left is handled at once again.
 const BATCH: i64 = 1000;
@@ -55,8 +55,10 @@ pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_u
     SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'expired', '', now_ns($1), record \
     FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     RETURNING id) SELECT pg_notify('flowgate', 'e' || id) FROM told";
-const BURY: &str = "DELETE FROM workers WHERE id IN (\
-    SELECT id FROM workers WHERE lease_until < (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)";
+/// All processes are told: this one may be gone before it has taken back what they held.
+const BURY: &str = "WITH gone AS (DELETE FROM workers WHERE id IN (\
+    SELECT id FROM workers WHERE lease_until < (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING id) \
+    SELECT pg_notify('flowgate', 'b' || $3::text) FROM gone";
 const NOW: &str = "SELECT now_ns($1)";
 pub(super) const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
     SELECT id FROM results WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
@@ -127,14 +129,12 @@ pub(super) const STATEMENTS: &[&str] = &[
 
 impl Postgres {
     pub(super) async fn keep_up(&self) -> Result<Kept, StoreError> {
-        let kept =
-            self.job(Line::Upkeep, |shared, session| async move { keep_up(&shared, session).await }).await;
-        // Whatever had to wait there does not stop this.
-        let recovered = match &kept {
-            Err(error) if !is_locked(error) => 0,
-            _ => self.recover().await?,
-        };
-        kept.map(|kept| Kept { recovered: kept.recovered + recovered, ..kept })
+        let mut kept =
+            self.job(Line::Upkeep, |shared, session| async move { keep_up(&shared, session).await }).await?;
+        let (recovered, held_up) = self.recover().await?;
+        kept.recovered += recovered;
+        kept.held_up = kept.held_up.or(held_up);
+        Ok(kept)
     }
 
     pub(super) async fn wake_lanes(&self) -> Result<Option<Duration>, StoreError> {
@@ -203,13 +203,15 @@ impl Postgres {
 
     pub(super) async fn make_unknown(&self, worker: WorkerId) -> Result<(), StoreError> {
         self.job(Line::Rest, move |shared, session| async move {
-            let remove = session.client().execute("DELETE FROM workers WHERE id = $1", &[&worker.0]).await;
+            let remove = "WITH gone AS (DELETE FROM workers WHERE id = $1 RETURNING id) \
+                SELECT pg_notify('flowgate', 'b') FROM gone";
+            let removed = session.client().execute(remove, &[&worker.0]).await;
             shared.turning.forget(worker);
-            remove.map(drop).map_err(failed("removing a worker"))
+            removed.map(drop).map_err(failed("removing a worker"))
         })
         .await?;
-        match self.recover().await {
-            // That may be others' work, and whoever keeps up next sees to it.
+        match self.take_back(worker, Vec::new(), End::Lost).await {
+            // Whoever keeps up next sees to it.
             Err(error) if !is_locked(&error) => Err(error),
             _ => Ok(()),
         }
@@ -227,13 +229,15 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
     let expired = later(session.query(EXPIRE, [&told, &BATCH]).await, &mut session, &mut locked).await?;
     later(session.query(WAKE_LANES, [&told, &BATCH]).await, &mut session, &mut locked).await?;
     later(mind_the_clock(shared, &session, told).await, &mut session, &mut locked).await?;
-    later(session.query(BURY, [&told, &BATCH]).await, &mut session, &mut locked).await?;
+    let bury = session.query(BURY, [&told, &BATCH, &shared.mark]).await;
+    if !later(bury, &mut session, &mut locked).await?.is_empty() {
+        shared.orphans.expect();
+    }
     let kept = super::columns::nanos(DEAD_KEPT);
     later(session.query(FORGET, [&told, &BATCH, &kept]).await, &mut session, &mut locked).await?;
     later(sweep(shared, &mut session).await, &mut session, &mut locked).await?;
     let next = wait(&session.query(NEXT, [&told]).await?);
-    let kept = Kept { due, expired: expired.len() as u32, recovered: given_up, next };
-    locked.map_or(Ok(kept), Err)
+    Ok(Kept { due, expired: expired.len() as u32, recovered: given_up, next, held_up: locked })
 }
 
 /// What came of a step. One that waited in vain for a lock that somebody has is left to the next round, and the others go on.

@@ -205,11 +205,16 @@ impl<'a> World<'a> {
             let turned = self.kit.store.turn(worker, turn).await.expect("a turn");
             assert_eq!(turned.lost, [], "all of them were this worker's");
             claimed.extend(turned.claimed);
+            let wants_locks = turned.again == Again::WithLocks;
+            assert!(
+                !wants_locks || slots == 0 || (claimed.len() as u32) < most,
+                "none is left for the turn that locks"
+            );
             if claimed.len() as u32 >= most || turned.again == Again::WhenWoken {
                 assert!(claimed.len() as u32 <= most, "more than asked for");
                 return claimed;
             }
-            with_locks = turned.again == Again::WithLocks;
+            with_locks = wants_locks;
         }
         panic!("told to ask again fifty times; {} claimed of {most}\n{:#?}", claimed.len(), self.laws);
     }
