@@ -15,6 +15,7 @@ mod commands;
 mod console;
 mod crash;
 mod delivery;
+mod door;
 mod egress;
 mod endpoint;
 mod filters;
