@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    asked::{Asked, listed},
+    asked::{Asked, bounded, listed},
     dlq::size,
     filter::{self, Filter},
     path::Path,
@@ -89,7 +89,7 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, sent: Se
     let form = r#"send {"messageIds": ["msg_…"]}, or nothing for all"#;
     if let Some(body) = sent.object_if_any::<Body>(form)? {
         is_named |= body.message_ids.is_some();
-        names.extend(body.message_ids.unwrap_or_default());
+        names.extend(bounded(body.message_ids.unwrap_or_default())?);
     }
     if is_named {
         let named = names.iter().filter_map(|name| desk.numbers.read_message(name)).collect();
@@ -335,6 +335,7 @@ async fn stopped(desk: &Desk, id: TaskId, message: &Message) -> Result<Option<bo
 
 /// What was stopped is no dead letter, and is told.
 async fn bury(desk: &Desk, id: TaskId, message: &Message) -> Result<(), Problem> {
+    Queue::go_on_without(&*desk.store, message).await?;
     desk.store.remove_dead(id).await?;
     tell_end(desk, id, message.clone()).await
 }

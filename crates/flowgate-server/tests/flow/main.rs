@@ -27,6 +27,7 @@ mod outage;
 mod overload;
 mod production;
 mod prometheus;
+mod queues;
 mod schema;
 mod sdk;
 mod shapes;
