@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    asked::{Asked, listed},
+    asked::{Asked, bounded, listed},
     events::cursor,
     letters::Letters,
     path::Path,
@@ -27,8 +27,8 @@ use super::{
 };
 use crate::{
     clock,
-    message::{Dedupe, Message, Start, header_map, message_view, read as read_spec},
-    office::{Answered, Desk, Entry, Stage},
+    message::{Message, Start, header_map, message_view, read as read_spec},
+    office::{Answered, Desk, Entry, Stage, once},
     workflow::RunHead,
 };
 
@@ -147,7 +147,7 @@ async fn again(desk: &Desk, letter: Letter, start: Option<Start>) -> Result<Valu
     message.head.spec.start = start;
     // What waited for the end of a callback has gone on when it failed.
     message.head.holds = None;
-    message.head.spec.dedupe = Some(Dedupe::Own(format!("dlq/{}", letter.id)));
+    message.head.spec.dedupe = Some(once(letter.id));
     let accepted = desk.accept(message).await?;
     desk.store.remove_dead(letter.id).await?;
     Ok(json!({ "messageId": desk.numbers.message(accepted.id) }))
@@ -187,7 +187,7 @@ struct Body {
 /// The letters that a body names: an empty list names none of them, and without a list all are meant.
 pub(super) fn names(sent: &Sent) -> Result<Option<Vec<String>>, Problem> {
     let body: Option<Body> = sent.object_if_any(r#"send {"dlqIds": ["dlq_…"]}, or nothing for all"#)?;
-    Ok(body.and_then(|body| body.dlq_ids))
+    body.and_then(|body| body.dlq_ids).map(bounded).transpose()
 }
 
 /// Whether letters are named, one by one.

@@ -34,7 +34,7 @@ pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, MOST_OF_A_REQUEST, Refused
 pub(crate) use groups::{Endpoint, Group};
 pub(crate) use journal::{Journal, Tally};
 pub(crate) use note::{Answered, Entry, Stage};
-pub(crate) use posting::queue_key;
+pub(crate) use posting::{once, queue_key};
 pub(crate) use queues::{Queue, RETRY};
 pub(crate) use recent::Recent;
 pub(crate) use runs::{
