@@ -311,7 +311,8 @@ impl Dead {
 }
 
 impl Letter {
-    /// Whether its message ended its run. One of an older version can stand beside the one that did: by it, nothing is begun again.
+    /// Whether its message ended its run. One of an older version can stand beside the one that did: by it, nothing is begun
+    /// again.
     pub(super) fn ended_its_run(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.has_letter(self.id))
     }

@@ -105,7 +105,7 @@ impl Courier {
             .on(CHORE, move |errand: Errand| {
                 let (space, chore) = errand.apart();
                 let courier = Arc::clone(&helper).within(&space);
-                async move { chore.run(&courier.desk).await.map_err(Failure::from) }
+                async move { chore.run(&courier.desk).await }
             })
     }
 

@@ -40,8 +40,8 @@ impl Courier {
         }
     }
 
-    /// A queue rests, if it has an order to keep; whether it does. Whoever takes the order away wakes it, so it is asked for again
-    /// when it rests.
+    /// A queue rests, if it has an order to keep; whether it does. Whoever takes the order away wakes it, so it is asked for
+    /// again when it rests.
     async fn rest(&self, queue: &str, by: u32, lasting: Duration) -> Result<bool, Failure> {
         if !self.has_order(queue).await? {
             return Ok(false);
@@ -79,8 +79,8 @@ impl Courier {
         }
     }
 
-    /// The queue rests for the callback of this name, which is about to be stored, if there is an order to keep; the number that it
-    /// ends the rest by. It follows from the name, so one that is made again after a crash wants no rest of its own.
+    /// The queue rests for the callback of this name, which is about to be stored, if there is an order to keep; the number
+    /// that it ends the rest by. It follows from the name, so one that is made again after a crash wants no rest of its own.
     pub(super) async fn hold_queue(
         &self,
         message: &Message,
@@ -96,8 +96,8 @@ impl Courier {
         Ok(rests.then(|| (queue.clone(), by)))
     }
 
-    /// Ends that rest where no such callback comes: it could not be stored, is a duplicate of another message, or was stored before a
-    /// crash and has ended since.
+    /// Ends that rest where no such callback comes: it could not be stored, is a duplicate of another message, or was stored
+    /// before a crash and has ended since.
     pub(super) async fn hold_for_what_comes(
         &self,
         held: Option<(String, u32)>,

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, process::Command};
 
+use flowgate_tasks::TaskId;
 use http::Method;
+use serde_json::json;
 
 use crate::{endpoint::Endpoint, kit::Kit};
 
@@ -32,6 +34,38 @@ on_every_store! {
             endpoint.calls().iter().map(|call| call.header("upstash-message-id").to_owned()).collect();
         assert_eq!(came, sent);
         assert_eq!(endpoint.most("k"), 4);
+    }
+
+    #[test]
+    async fn f4_a_message_of_a_killed_server_that_is_cancelled_is_gone_and_told(kit: &Kit) {
+        // Seen to fail: with nobody to look after it, it was never told as cancelled.
+        let (endpoint, lease) = (Endpoint::start().await, ["--dev", "--lease", "5s"]);
+        let server = kit.server_with(&lease);
+        let id = server.publish(&endpoint.url("/hold/x"), &[]).await;
+        endpoint.holds("x", 1).await;
+        server.kill_nine();
+        let server = kit.server_with(&lease);
+        let path = format!("/v2/messages/{id}");
+        let cancelled = server.ask(Method::DELETE, &path, &[], "").await;
+        assert_eq!(cancelled.json(), json!({ "cancelled": 1 }));
+        server.logged(&id, "CANCELED").await;
+        assert_eq!(server.ask(Method::GET, &path, &[], "").await.status, 404);
+        assert_eq!(server.get("/v2/dlq").await["messages"], json!([]));
+        assert_eq!(endpoint.calls().len(), 1, "it was not delivered again");
+    }
+
+    #[test]
+    async fn f4_a_message_that_was_stopped_is_gone_before_it_is_buried(kit: &Kit) {
+        // Seen to fail: with whatever the store has told, it was there.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let id = server.publish(&endpoint.url("/ok/x"), &[("Upstash-Delay", "1h")]).await;
+        let path = format!("/v2/messages/{id}");
+        let why = server.get(&format!("{path}/explain")).await;
+        let task = why["subject"].as_str().and_then(|task| task.strip_prefix("task ")?.parse().ok()).unwrap();
+        assert_eq!(server.ask(Method::GET, &path, &[], "").await.status, 200);
+        // As it is left where a server ended in between.
+        kit.open().await.cancel(TaskId(task)).await.unwrap();
+        assert_eq!(server.ask(Method::GET, &path, &[], "").await.status, 404);
     }
 
     #[test]

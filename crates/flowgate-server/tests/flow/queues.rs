@@ -82,8 +82,8 @@ on_every_store! {
 
     #[test]
     async fn f7_a_queue_that_may_have_more_at_once_or_is_removed_waits_for_no_retry(kit: &Kit) {
-        // Seen to fail: with `apply` waking nobody, the second waited for the hour of the first; with a queue that is gone taken for
-        // one in order, so did that of the removed one.
+        // Seen to fail: with `apply` waking nobody, the second waited for the hour of the first; with a queue that is gone
+        // taken for one in order, so did that of the removed one.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         for (queue, change) in [("wide", Method::POST), ("gone", Method::DELETE)] {
             let first = enqueue(&server, queue, &endpoint.url(&format!("/later/9/{queue}")), &[AN_HOUR]).await;
