@@ -2,12 +2,15 @@
 
 use axum::{
     extract::FromRequestParts,
-    http::{Uri, request::Parts},
+    http::{StatusCode, Uri, request::Parts},
 };
 use serde::{Deserialize, Deserializer};
 
 use super::reply::Problem;
 use crate::message::decode;
+
+/// So many names a list in a body may have, as many as a batch has entries.
+const MOST_NAMES: usize = 10_000;
 
 /// A query, decoded.
 #[derive(Clone, Debug, Default)]
@@ -171,6 +174,15 @@ impl Asked {
 /// A list of names that a body has. `null` is none: it would be read as no list, and that means all.
 pub(super) fn listed<'de, D: Deserializer<'de>>(body: D) -> Result<Option<Vec<String>>, D::Error> {
     Vec::deserialize(body).map(Some)
+}
+
+/// The names in a list, if it is no longer than it may be: each of them is looked for in the store.
+pub(super) fn bounded(names: Vec<String>) -> Result<Vec<String>, Problem> {
+    if names.len() > MOST_NAMES {
+        let text = format!("{} are named; send up to {MOST_NAMES} at once", names.len());
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+    }
+    Ok(names)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Asked {

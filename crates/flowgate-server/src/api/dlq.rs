@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    asked::{Asked, listed},
+    asked::{Asked, bounded, listed},
     events::cursor,
     letters::Letters,
     path::Path,
@@ -27,8 +27,8 @@ use super::{
 };
 use crate::{
     clock,
-    message::{Dedupe, Message, Start, header_map, message_view, read as read_spec},
-    office::{Answered, Desk, Entry, Stage},
+    message::{Message, Start, header_map, message_view, read as read_spec},
+    office::{Answered, Desk, Entry, Stage, once},
     workflow::RunHead,
 };
 
@@ -98,7 +98,7 @@ pub(super) async fn retry_many(State(desk): State<Desk>, asked: Asked, sent: Sen
     asked.means_what_it_names()?;
     // A run is resumed or restarted. Named, its letter is told so; otherwise it is not meant.
     let names = names(&sent)?;
-    let is_named = names.is_some() || !asked.all("dlqIds").is_empty() || !asked.all("dlqId").is_empty();
+    let is_named = is_named(&asked, names.as_ref());
     let asked = if is_named { asked } else { asked.with("source", "qstash") };
     let page = page(&desk, &asked, names).await?;
     // All of them or none: before the first is sent.
@@ -147,7 +147,7 @@ async fn again(desk: &Desk, letter: Letter, start: Option<Start>) -> Result<Valu
     message.head.spec.start = start;
     // What waited for the end of a callback has gone on when it failed.
     message.head.holds = None;
-    message.head.spec.dedupe = Some(Dedupe::Own(format!("dlq/{}", letter.id)));
+    message.head.spec.dedupe = Some(once(letter.id));
     let accepted = desk.accept(message).await?;
     desk.store.remove_dead(letter.id).await?;
     Ok(json!({ "messageId": desk.numbers.message(accepted.id) }))
@@ -187,7 +187,12 @@ struct Body {
 /// The letters that a body names: an empty list names none of them, and without a list all are meant.
 pub(super) fn names(sent: &Sent) -> Result<Option<Vec<String>>, Problem> {
     let body: Option<Body> = sent.object_if_any(r#"send {"dlqIds": ["dlq_…"]}, or nothing for all"#)?;
-    Ok(body.and_then(|body| body.dlq_ids))
+    body.and_then(|body| body.dlq_ids).map(bounded).transpose()
+}
+
+/// Whether letters are named, one by one.
+pub(super) fn is_named(asked: &Asked, names: Option<&Vec<String>>) -> bool {
+    names.is_some() || !asked.all("dlqIds").is_empty() || !asked.all("dlqId").is_empty()
 }
 
 pub(super) async fn page(desk: &Desk, asked: &Asked, listed: Option<Vec<String>>) -> Result<Page, Problem> {
@@ -306,6 +311,12 @@ impl Dead {
 }
 
 impl Letter {
+    /// Whether its message ended its run. One of an older version can stand beside the one that did: by it, nothing is begun
+    /// again.
+    pub(super) fn ended_its_run(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.has_letter(self.id))
+    }
+
     fn is_meant(&self, meant: &Letters) -> bool {
         meant.means(self.answer.as_ref().map_or(0, |answer| answer.status), self.run.as_ref())
     }

@@ -2,7 +2,7 @@
 
 use super::{asked::Asked, reply::Problem};
 use crate::{
-    message::{Message, is_at},
+    message::{Message, is_at, name},
     office::queue_key,
 };
 
@@ -63,13 +63,14 @@ impl Filter {
         *self == Filter::default()
     }
 
-    /// The one key whose line has all that is meant, if nothing is asked but that key, or a queue.
+    /// The one key whose line has all that is meant, if nothing is asked but that key, or a queue. What is no name of the API may
+    /// be the name of somebody else's line: a queue's, or that of callbacks.
     pub(super) fn line(&self) -> Option<String> {
         let of_key = |key: &String| Filter { key: vec![key.clone()], ..Filter::default() };
         let of_queue = |queue: &String| Filter { queue: vec![queue.clone()], ..Filter::default() };
         match (self.key.first(), self.queue.first()) {
-            (Some(key), None) if *self == of_key(key) => Some(key.clone()),
-            (None, Some(queue)) if *self == of_queue(queue) => Some(queue_key(queue)),
+            (Some(text), None) if *self == of_key(text) && name("", text).is_ok() => Some(text.clone()),
+            (None, Some(text)) if *self == of_queue(text) && name("", text).is_ok() => Some(queue_key(text)),
             _ => None,
         }
     }

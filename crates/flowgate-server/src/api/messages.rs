@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    asked::{Asked, listed},
+    asked::{Asked, bounded, listed},
     dlq::size,
     filter::{self, Filter},
     path::Path,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     message::{Message, Role, message_view},
-    office::{Desk, Entry, Queue, Stage},
+    office::{Desk, Entry, Queue, Stage, was_stopped},
 };
 
 /// The count that the JavaScript client sends where its caller said none, `cancel({ all: true })` included: it cannot be left out
@@ -37,6 +37,7 @@ pub(super) async fn read(State(desk): State<Desk>, Path(name): Path<String>) -> 
     let missing = || Problem::missing("message", &name);
     let id = desk.numbers.read_message(&name).ok_or_else(missing)?;
     let message = match desk.store.look_at_task(id).await? {
+        Some(look) if was_stopped(&look.state) => return Err(missing()),
         Some(look) => desk.message_of(&look),
         None => None,
     };
@@ -89,7 +90,7 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, sent: Se
     let form = r#"send {"messageIds": ["msg_…"]}, or nothing for all"#;
     if let Some(body) = sent.object_if_any::<Body>(form)? {
         is_named |= body.message_ids.is_some();
-        names.extend(body.message_ids.unwrap_or_default());
+        names.extend(bounded(body.message_ids.unwrap_or_default())?);
     }
     if is_named {
         let named = names.iter().filter_map(|name| desk.numbers.read_message(name)).collect();
@@ -205,13 +206,17 @@ struct Cancels {
 
 impl Cancels {
     async fn ask(&mut self, desk: &Desk, looks: Vec<TaskLook>) -> Result<(), Problem> {
+        let mut stopping = Vec::new();
         for (id, what) in cancel_all(desk, looks).await? {
             match what {
                 Asking::Nothing => {}
                 Asking::Done => self.done += 1,
-                Asking::Stopping(message) => self.stopping.push((id, message)),
+                Asking::Stopping(message) => stopping.push((id, message)),
             }
         }
+        // Before they are waited for: this server may end.
+        desk.bury_later(stopping.iter().map(|(id, _)| id.0).collect()).await?;
+        self.stopping.append(&mut stopping);
         Ok(())
     }
 
@@ -239,7 +244,7 @@ impl Cancels {
             }
             tokio::time::sleep(MOMENT).await;
         }
-        // Whoever has these is slow, or gone: they were asked to stop, and will not start again.
+        // Whoever has these is slow, or gone: they were asked to stop, will not start again, and are buried later.
         Ok(self.done + self.stopping.len() as u64)
     }
 }
@@ -274,7 +279,7 @@ async fn cancel_all(desk: &Desk, looks: Vec<TaskLook>) -> Result<Vec<(TaskId, As
             Cancelled::Unknown if is_of_ended_run => Asking::Done,
             Cancelled::Unknown => Asking::Nothing,
             Cancelled::Waiting => {
-                tell_end(desk, id, message).await?;
+                desk.tell_cancelled(id, message).await?;
                 Asking::Done
             }
             Cancelled::Running => {
@@ -322,8 +327,8 @@ async fn stopped(desk: &Desk, id: TaskId, message: &Message) -> Result<Option<bo
     match &look.state {
         TaskState::Held { .. } => Ok(None),
         TaskState::Done { .. } => Ok(Some(is_of_run)),
-        TaskState::Dead { reason, .. } if reason != "cancelled" => Ok(Some(is_of_run)),
-        TaskState::Dead { .. } => bury(desk, id, message).await.map(|()| Some(true)),
+        state if was_stopped(state) => Ok(desk.bury(id, message.clone()).await.map(|()| Some(true))?),
+        TaskState::Dead { .. } => Ok(Some(is_of_run)),
         // It failed in between and would be tried again.
         _ => match cancel_all(desk, vec![look]).await?.pop() {
             None | Some((_, Asking::Nothing)) => Ok(Some(is_of_run)),
@@ -331,21 +336,6 @@ async fn stopped(desk: &Desk, id: TaskId, message: &Message) -> Result<Option<bo
             Some((_, Asking::Stopping(_))) => Ok(None),
         },
     }
-}
-
-/// What was stopped is no dead letter, and is told.
-async fn bury(desk: &Desk, id: TaskId, message: &Message) -> Result<(), Problem> {
-    desk.store.remove_dead(id).await?;
-    tell_end(desk, id, message.clone()).await
-}
-
-/// A message was cancelled: its log says so, and its run, if it was to tell of the end of one.
-async fn tell_end(desk: &Desk, id: TaskId, message: Message) -> Result<(), Problem> {
-    if let Some(part) = message.head.part.as_ref().filter(|part| part.role == Role::Failure) {
-        desk.cancel_failure_call(&part.run).await?;
-    }
-    desk.journal.add(id, &Entry::plain(Stage::Canceled, message)).await;
-    Ok(())
 }
 
 /// A run that has lost one of its messages would never end: it is cancelled with it. `false`: there is none, or it had ended.

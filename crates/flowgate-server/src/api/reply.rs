@@ -28,6 +28,10 @@ impl Problem {
         Problem { status, text: text.into() }
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// 400: something is to be sent in another form.
     pub(crate) fn bad(text: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, text)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request},
+    extract::Request,
     http::{StatusCode, request::Parts},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -23,7 +23,7 @@ use super::{
     reply::Problem,
     run_letters, runs, schedules, trigger, wait,
 };
-use crate::office::{Desk, MOST_OF_A_BODY};
+use crate::office::Desk;
 
 /// So many times more requests wait, and for so long, and then are refused: the API sheds before it falls.
 const IN_LINE: u32 = 4;
@@ -148,5 +148,4 @@ pub(crate) fn open() -> Router<Desk> {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not support this method")
         })
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
-        .layer(DefaultBodyLimit::max(MOST_OF_A_BODY))
 }

@@ -12,7 +12,7 @@ use super::{
     sent::Sent,
 };
 use crate::{
-    message::read,
+    message::{Part, read},
     office::{Desk, InRun, Overrides, Telling},
 };
 
@@ -46,7 +46,14 @@ async fn again(
     asked.means_what_it_names()?;
     let spec = read(&given(headers, Vec::new())?)?;
     let overrides = Overrides { retries: spec.retries, flow: spec.flow };
-    let page = dlq::page(desk, &asked.with("source", "workflow"), names).await?;
+    let is_named = dlq::is_named(asked, names.as_ref());
+    let mut page = dlq::page(desk, &asked.with("source", "workflow"), names).await?;
+    // Named, such a letter is told so; otherwise it is not meant.
+    if !is_named {
+        page.letters.retain(Letter::ended_its_run);
+    }
+    // All of them or none: before the first is begun.
+    page.letters.iter().try_for_each(|letter| part(desk, letter).map(drop))?;
     let mut runs = Vec::new();
     for letter in page.letters {
         runs.push(view(&one(desk, &letter, &overrides, from).await?));
@@ -56,14 +63,28 @@ async fn again(
 
 /// The new run is stored under the letter's number: a crash before the letter is gone begins no second one.
 async fn one(desk: &Desk, letter: &Letter, overrides: &Overrides, from: From) -> Result<InRun, Problem> {
-    let missing = || Problem::missing("dead letter of a run", &desk.numbers.dead(letter.id));
-    let part = letter.message.head.part.as_ref().ok_or_else(missing)?;
+    let part = part(desk, letter)?;
     let begun = match from {
         From::TheBeginning => desk.restart_run(letter.id, part, overrides).await?,
         From::TheStepThatFailed => desk.resume_run(letter.id, &letter.message, overrides).await?,
     };
     desk.store.remove_dead(letter.id).await?;
     Ok(begun)
+}
+
+/// Which part of a run's end a letter is. One that did not end its run is none: by it, the run would go on a second time.
+fn part<'a>(desk: &Desk, letter: &'a Letter) -> Result<&'a Part, Problem> {
+    let name = desk.numbers.dead(letter.id);
+    let part = letter.message.head.part.as_ref();
+    let part = part.ok_or_else(|| Problem::missing("dead letter of a run", &name))?;
+    match letter.ended_its_run() {
+        true => Ok(part),
+        false => Err(Problem::bad(format!(
+            "the dead letter {name:?} did not end the run {:?}, which was cancelled or failed by another message; resume \
+             or restart the run by the dlqId that GET /v2/workflows/events tells, and delete this letter",
+            part.id
+        ))),
+    }
 }
 
 fn view(begun: &InRun) -> Value {
@@ -73,14 +94,13 @@ fn view(begun: &InRun) -> Value {
 /// Tells the failure function of a run once more.
 pub(super) async fn callback(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
     let letter = dlq::find(&desk, &name).await?;
-    let missing = || Problem::missing("dead letter of a run", &name);
-    let part = letter.message.head.part.clone().ok_or_else(missing)?;
-    match desk.tell_again(letter.id, &letter.message, &part).await? {
+    let part = part(&desk, &letter)?;
+    match desk.tell_again(letter.id, &letter.message, part).await? {
         Telling::Told { created, .. } => {
             ok(json!({ "workflowRunId": part.id, "workflowCreatedAt": created }))
         }
         Telling::Nobody { .. } => Err(Problem::bad(format!("the run {:?} has no failure function", part.id))),
-        Telling::Gone => Err(missing()),
+        Telling::Gone => Err(Problem::missing("dead letter of a run", &name)),
     }
 }
 

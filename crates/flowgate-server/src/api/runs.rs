@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    asked::{Asked, listed},
+    asked::{Asked, bounded, listed},
     path::Path,
     reply::{Answer, Problem, done, ok},
     sent::Sent,
@@ -159,7 +159,7 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, sent: Se
             return Err(Problem::bad(format!("workflowUrl is empty; {form}")));
         }
         is_named |= body.workflow_run_ids.is_some();
-        filter.ids.extend(body.workflow_run_ids.unwrap_or_default());
+        filter.ids.extend(bounded(body.workflow_run_ids.unwrap_or_default())?);
         if let Some(url) = body.workflow_url {
             filter.urls = vec![url];
         }

@@ -4,7 +4,7 @@ use std::{fmt::Display, time::Duration};
 
 use axum::{
     body::Bytes,
-    extract::{FromRequest, Request},
+    extract::{DefaultBodyLimit, FromRequest, Request},
     http::StatusCode,
 };
 use http_body::Body as _;
@@ -21,6 +21,31 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Sent(pub(crate) Bytes);
 
 impl Sent {
+    /// The body of a request, of so many bytes at most.
+    pub(crate) async fn within(mut request: Request, most: usize) -> Result<Self, Problem> {
+        let slow = |_| {
+            let text = format!("the body did not arrive within {PATIENCE:?}");
+            Problem::new(StatusCode::REQUEST_TIMEOUT, text)
+        };
+        let too_large = || {
+            let most = match most / (1024 * 1024) {
+                0 => format!("{} KiB", most / 1024),
+                most => format!("{most} MiB"),
+            };
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is too large; send up to {most}"))
+        };
+        // Whoever says how much it is, and waits for a word before sending it, need not send it.
+        if request.body().size_hint().lower() > most as u64 {
+            return Err(too_large());
+        }
+        DefaultBodyLimit::max(most).apply(&mut request);
+        let read = timeout(PATIENCE, Bytes::from_request(request, &())).await.map_err(slow)?;
+        read.map(Sent).map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+            status => Problem::new(status, rejection.body_text()),
+        })
+    }
+
     /// The object that the body is. A list is none: its items would be read as the fields in their order, and an empty one as an
     /// object that names nothing, which for many calls means everything.
     pub(crate) fn object<T: DeserializeOwned>(&self, form: &str) -> Result<T, Problem> {
@@ -40,24 +65,8 @@ impl Sent {
 impl<S: Send + Sync> FromRequest<S> for Sent {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let slow = |_| {
-            let text = format!("the body did not arrive within {PATIENCE:?}");
-            Problem::new(StatusCode::REQUEST_TIMEOUT, text)
-        };
-        let too_large = || {
-            let text = format!("the body is too large; send up to {} MiB", MOST_OF_A_BODY / 1024 / 1024);
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text)
-        };
-        // Whoever says how much it is, and waits for a word before sending it, need not send it.
-        if request.body().size_hint().lower() > MOST_OF_A_BODY as u64 {
-            return Err(too_large());
-        }
-        let read = timeout(PATIENCE, Bytes::from_request(request, state)).await.map_err(slow)?;
-        read.map(Sent).map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
-            status => Problem::new(status, rejection.body_text()),
-        })
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        Sent::within(request, MOST_OF_A_BODY).await
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) async fn read(State(console): State<Console>) -> Answer {
     };
     let own = [
         ("requests of the API and the console", console.requests.look()),
+        ("sessions looked up without a place among these", console.door.look()),
         ("pages that watch", console.streams.look()),
         ("tries to log in, for each address", console.log_ins.look()),
     ];

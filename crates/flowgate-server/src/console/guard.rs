@@ -15,6 +15,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use flowgate::Pass;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -28,6 +29,8 @@ const NAME: &str = "flowgate_console";
 const CSRF: &str = "x-flowgate-csrf";
 /// A token is a few dozen letters.
 const MOST_OF_A_TOKEN: usize = 4096;
+/// More of a log-in is not read: a token, and the JSON around it.
+const MOST_OF_A_LOG_IN: usize = 8 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,8 +44,23 @@ struct LogIn {
 pub(super) struct SessionId(pub(super) String);
 
 /// Lets a request through that belongs to a session, if it is a change only from the console's own page.
-pub(super) async fn check(State(console): State<Console>, mut request: Request, next: Next) -> Response {
-    let (id, session) = match found(&console, request.headers()).await {
+pub(super) async fn check(State(console): State<Console>, request: Request, next: Next) -> Response {
+    let found = found(&console, request.headers()).await;
+    checked(found, request, next).await
+}
+
+/// The same for what does not wait in the API's line.
+pub(super) async fn check_at_the_door(
+    State(console): State<Console>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let found = found_at_the_door(&console, request.headers()).await;
+    checked(found, request, next).await
+}
+
+async fn checked(found: Result<(String, Session), Problem>, mut request: Request, next: Next) -> Response {
+    let (id, session) = match found {
         Ok(found) => found,
         Err(problem) => return problem.into_response(),
     };
@@ -57,8 +75,9 @@ pub(super) async fn check(State(console): State<Console>, mut request: Request, 
 
 /// `GET /console/session`: who is logged in, and what its page has to know.
 pub(super) async fn read(State(console): State<Console>, headers: HeaderMap) -> Response {
-    match found(&console, &headers).await {
+    match found_at_the_door(&console, &headers).await {
         Ok((_, session)) => Json(view(&console, &session)).into_response(),
+        Err(problem) if problem.status() != StatusCode::UNAUTHORIZED => problem.into_response(),
         Err(_) => {
             let text = "nobody is logged in here";
             let is_open = console.sessions.is_dev() && is_loopback(&headers);
@@ -67,13 +86,14 @@ pub(super) async fn read(State(console): State<Console>, headers: HeaderMap) -> 
     }
 }
 
-/// `POST /console/session`: a token becomes a session.
+/// `POST /console/session`: a token becomes a session. Its body is read when it may try at all, and before it takes a place at
+/// the door: a slow one keeps nobody else out.
 pub(super) async fn open(
     State(console): State<Console>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-    Sent(body): Sent,
+    request: Request,
 ) -> Answer {
+    let headers = request.headers().clone();
     is_same_origin(&headers)?;
     if let Err(refusal) = console.log_ins.check_key(&peer.ip().to_canonical().to_string()) {
         let wait = refusal.retry_after.map_or(1, |wait| wait.as_secs() + 1);
@@ -81,6 +101,8 @@ pub(super) async fn open(
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, text).into_response();
         return Ok(([(RETRY_AFTER, wait.to_string())], problem).into_response());
     }
+    let Sent(body) = Sent::within(request, MOST_OF_A_LOG_IN).await?;
+    let _pass = at_the_door(&console).await?;
     let form = r#"send {"token": "…"}"#;
     // What was sent is not told: it may be a token.
     let asked: LogIn = serde_json::from_slice(&body)
@@ -109,7 +131,7 @@ pub(super) async fn open(
 
 /// `DELETE /console/session`: the log-out.
 pub(super) async fn close(State(console): State<Console>, headers: HeaderMap) -> Answer {
-    let (id, session) = found(&console, &headers).await?;
+    let (id, session) = found_at_the_door(&console, &headers).await?;
     is_own_change(&headers, &session)?;
     console.sessions.close(&id).await?;
     Ok(([(SET_COOKIE, cookie("", 0, false))], ok(json!({}))?).into_response())
@@ -135,6 +157,19 @@ async fn found(console: &Console, headers: &HeaderMap) -> Result<(String, Sessio
     let id = id(headers).ok_or_else(missing)?;
     let session = console.sessions.find(&id).await?.ok_or_else(missing)?;
     Ok((id, session))
+}
+
+async fn found_at_the_door(console: &Console, headers: &HeaderMap) -> Result<(String, Session), Problem> {
+    let _pass = at_the_door(console).await?;
+    found(console, headers).await
+}
+
+/// A place among those who ask the store and have shown nothing yet.
+async fn at_the_door(console: &Console) -> Result<Pass, Problem> {
+    console.door.enter().await.map_err(|refusal| {
+        let text = format!("too many ask for the console at once: {refusal}");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    })
 }
 
 fn id(headers: &HeaderMap) -> Option<String> {

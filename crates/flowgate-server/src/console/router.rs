@@ -1,6 +1,6 @@
 //! The paths of the console, and their handlers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -19,6 +19,9 @@ use crate::{api, gateway, office::Desk};
 /// Tries to log in, from one address.
 const TRIES: (u32, &str) = (30, "1m");
 const MOST_ADDRESSES: u32 = 10_000;
+/// How many sessions are looked up, opened or closed at once for whoever comes without a place in the API's line, how many more
+/// wait, and for how long: nobody has shown yet who they are.
+const AT_THE_DOOR: (u32, u32, Duration) = (32, 128, Duration::from_secs(10));
 /// How many pages may watch at once.
 const MOST_STREAMS: u32 = 64;
 
@@ -30,6 +33,8 @@ pub(crate) struct Console {
     pub(super) hub: Arc<Hub>,
     pub(super) busiest: Arc<Busiest>,
     pub(super) log_ins: KeyedGate,
+    /// What asks the store for those who have shown nothing yet passes it, so that they take no places of the API.
+    pub(super) door: Gate,
     pub(super) streams: Gate,
     /// The gate of the API, which this page's own requests go through as well.
     pub(super) requests: ConcurrencyLimit,
@@ -59,6 +64,8 @@ impl Console {
     pub(crate) fn new(parts: Parts) -> Result<Self, OptionError> {
         let Parts { desk, requests, gateway, store_name, closed } = parts;
         let (tries, period) = TRIES;
+        let (at_once, in_line, patience) = AT_THE_DOOR;
+        let door = Gate::builder().name("console door").max(at_once).queue(in_line).timeout(patience);
         let log_ins = Gate::builder().name("console log-ins").rate(tries, period).reject();
         Ok(Console {
             sessions: Sessions::new(desk.store.clone(), Arc::clone(&desk.secrets)),
@@ -66,6 +73,7 @@ impl Console {
             hub: Hub::new(desk.clone()),
             desk,
             log_ins: log_ins.keyed().max_keys(MOST_ADDRESSES).build()?,
+            door: door.build()?,
             streams: Gate::builder().name("console streams").max(MOST_STREAMS).reject().build()?,
             requests,
             gateway,
@@ -89,7 +97,7 @@ async fn nowhere() -> api::Problem {
 
 /// All paths below `/console`.
 pub(crate) fn routes(console: Console) -> Router {
-    let check = || middleware::from_fn_with_state(console.clone(), guard::check);
+    let check = middleware::from_fn_with_state(console.clone(), guard::check);
     let asked = Router::new()
         .route("/console/data/keys", get(keys::list))
         .route("/console/data/key", get(keys::read).post(keys::change))
@@ -98,14 +106,15 @@ pub(crate) fn routes(console: Console) -> Router {
         .route("/console/data/cluster", post(queues::change_cluster))
         .route("/console/data/gates", get(gates::read))
         .nest("/console/api", api::open().with_state(console.desk.clone()))
-        .layer(check())
+        .layer(check)
         .layer(middleware::from_fn(api::begin))
         .layer(middleware::from_fn(api::caught))
         .layer(console.requests.clone())
         .layer(middleware::from_fn(api::carry))
         .layer(middleware::from_fn(api::plain));
     // A stream holds no slot of the API for as long as it lasts: it has a gate of its own.
-    let watched = Router::new().route("/console/live", get(live::live)).layer(check());
+    let check_alone = middleware::from_fn_with_state(console.clone(), guard::check_at_the_door);
+    let watched = Router::new().route("/console/live", get(live::live)).layer(check_alone);
     let open = Router::new()
         // What one opens who has only the address.
         .route("/", get(async || Redirect::to("/console")))

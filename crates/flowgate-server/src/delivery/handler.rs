@@ -105,7 +105,7 @@ impl Courier {
             .on(CHORE, move |errand: Errand| {
                 let (space, chore) = errand.apart();
                 let courier = Arc::clone(&helper).within(&space);
-                async move { chore.run(&courier.desk).await.map_err(Failure::from) }
+                async move { chore.run(&courier.desk).await }
             })
     }
 
@@ -125,6 +125,7 @@ impl Courier {
 
     async fn deliver_parcel(&self, context: &Context, parcel: &Parcel) -> Result<(), Failure> {
         let retried = self.failed_before(context).await?;
+        self.hold_on(&parcel.message).await?;
         let attempt = self.attempt(parcel, retried).await;
         self.tell(parcel, &attempt).await?;
         self.tell_queue(&parcel.message, &attempt.verdict).await?;
@@ -316,11 +317,13 @@ impl Courier {
         let mut callback = callback::message(callback, &told, clock::now(), self.desk.callbacks);
         callback.head = self.desk.traced(&attempt.above(message), callback.head);
         let name = format!("{kind}/{id}/{}", attempt.retried);
-        if self.is_in_order(message).await? {
-            callback.head.holds = self.hold_queue(message, &name).await?;
-        }
+        let held = self.hold_queue(message, &callback, &name).await?;
+        let is_own_id = callback.head.spec.dedupe.is_none();
+        callback.head.holds.clone_from(&held);
         callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Own(name)));
-        match self.desk.accept(callback).await {
+        let accepted = self.desk.accept(callback).await;
+        self.hold_for_what_comes(held, &accepted, is_own_id).await?;
+        match accepted {
             // What cannot be stored now cannot be stored later: the delivery itself is not to be made again for that.
             Err(StoreError::Option(error)) => {
                 let said = format!("its callback cannot be stored: {error}");

@@ -45,11 +45,9 @@ impl Courier {
         let head = RunHead::from_bytes(&run.head);
         if run.state != RunState::Live && part.role != Role::Failure {
             // A crash between the end of the run and the end of the message that ended it.
-            if let Some(failed) = head.failed.filter(|failed| failed.letter() == Some(task)) {
-                return Err(Failure::last(failed.error));
-            }
-            self.desk.journal.add(task, &Entry::plain(Stage::Canceled, message.without_body())).await;
-            return Ok(Vec::new());
+            let is_letter = head.has_letter(task);
+            let error = head.failed.map(|failed| failed.error).unwrap_or_default();
+            return self.lay(task, &message, is_letter, error).await;
         }
         if context.attempt > 1 && part.role == Role::Step && is_superseded(&steps, &part.step) {
             self.desk.journal.add(task, &Entry::plain(Stage::Delivered, message.without_body())).await;
@@ -88,11 +86,26 @@ impl Courier {
             (Role::Call, _) => self.bring_back(task, &message, &part, (&run, &steps), &attempt).await,
             (_, Verdict::Delivered) => Ok(Vec::new()),
             (_, Verdict::Failed) => {
-                let error = words(&attempt.answer);
-                self.fail_run(task, &message, &part, &attempt, (&head, &steps)).await?;
-                Err(Failure::last(error))
+                let is_letter = self.fail_run(task, &message, &part, &attempt, (&head, &steps)).await?;
+                self.lay(task, &message, is_letter, words(&attempt.answer)).await
             }
         }
+    }
+
+    /// A message that no attempt is left for is the dead letter of its run if it ended that. Otherwise it has gone with it: a run
+    /// has one letter, by which it is begun again once.
+    async fn lay(
+        &self,
+        task: TaskId,
+        message: &Message,
+        is_letter: bool,
+        error: String,
+    ) -> Result<Vec<u8>, Failure> {
+        if is_letter {
+            return Err(Failure::last(error));
+        }
+        self.desk.journal.add(task, &Entry::plain(Stage::Canceled, message.without_body())).await;
+        Ok(Vec::new())
     }
 
     /// Why an endpoint that was asked for its version is no workflow: it said yes, and has not sent the payload again.
@@ -177,8 +190,8 @@ impl Courier {
         let error = format!("the call was made, and its answer cannot be stored: {why}");
         let failing = cut_off(&self.desk, task, run, steps, error.clone());
         self.note_end(task, message, &error).await;
-        self.desk.fail_run(&part.run, failing).await?;
-        Err(Failure::last(error))
+        let is_letter = self.desk.fail_run(&part.run, failing).await?;
+        self.lay(task, message, is_letter, error).await
     }
 
     /// The letter of a run that no delivery ended: the workflow is told, and then it is dead.
@@ -200,6 +213,7 @@ impl Courier {
         }
     }
 
+    /// Whether it was this message that ended the run.
     async fn fail_run(
         &self,
         task: TaskId,
@@ -207,7 +221,7 @@ impl Courier {
         part: &Part,
         attempt: &Attempt,
         (head, steps): (&RunHead, &[RunStep]),
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let (answer, retried) = (attempt.answer.as_ref().ok(), attempt.retried);
         let fallen = Fallen { task, message, part, head, steps, retried };
         let mut callback = failure_message(&self.desk, &fallen, &attempt.answer);

@@ -10,8 +10,10 @@
 //!   schedule is due.
 //! - [`recent`] remembers keys that were used a moment ago.
 //! - [`runs`] are runs of workflows.
+//! - [`cancelled`] sees to what was cancelled while it was under way.
 //! - [`scoped`] is the store as one namespace sees it; all others see the store through it.
 
+mod cancelled;
 mod cron;
 mod desk;
 mod groups;
@@ -29,12 +31,13 @@ mod shelved;
 mod traced;
 mod trouble;
 
+pub(crate) use cancelled::was_stopped;
 pub(crate) use cron::Cron;
 pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, MOST_OF_A_REQUEST, Refused, Sending, task_named};
 pub(crate) use groups::{Endpoint, Group};
 pub(crate) use journal::{Journal, Tally};
 pub(crate) use note::{Answered, Entry, Stage};
-pub(crate) use posting::queue_key;
+pub(crate) use posting::{once, queue_key};
 pub(crate) use queues::{Queue, RETRY};
 pub(crate) use recent::Recent;
 pub(crate) use runs::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flowgate_core::Limits;
-use flowgate_tasks::{NewTask, Retry};
+use flowgate_tasks::{NewTask, Retry, TaskId, store::DEAD_KEPT};
 use ring::digest::{Context, SHA256};
 
 use super::{Entry, Stage};
@@ -15,6 +15,8 @@ use crate::{
 
 /// How long an id keeps others of the same id out.
 const DEDUPE: Duration = Duration::from_secs(10 * 60);
+/// What the id of a message begins with that is a dead letter sent again.
+const AGAIN: &str = "dlq/";
 /// Starts beyond the retries, for those that ended with their server and not with an answer.
 const SPARE: u32 = 20;
 /// A run that loses one of its messages never ends: there the answers alone say when it is enough.
@@ -30,6 +32,11 @@ fn callback_key(url: &str) -> String {
     let uri: Option<http::Uri> = url.parse().ok();
     let host = uri.as_ref().and_then(http::Uri::authority).map_or("", |authority| authority.as_str());
     queue_key(&format!("/callbacks/{}", host.chars().take(200).collect::<String>()))
+}
+
+/// What keeps a dead letter from being sent again twice, for as long as it is there to be sent.
+pub(crate) fn once(letter: TaskId) -> Dedupe {
+    Dedupe::Own(format!("{AGAIN}{letter}"))
 }
 
 /// The task that delivers a message.
@@ -68,7 +75,10 @@ pub(crate) fn task(message: &Message) -> NewTask {
             let part = endpoint.map(|_| digest(&[message.head.url.as_bytes()])).unwrap_or_default();
             task.dedupe(format!("id/{id}/{part}"), DEDUPE)
         }
-        Some(Dedupe::Own(id)) => task.dedupe(format!("own/{id}"), DEDUPE),
+        Some(Dedupe::Own(id)) => {
+            let lasting = if id.starts_with(AGAIN) { DEAD_KEPT } else { DEDUPE };
+            task.dedupe(format!("own/{id}"), lasting)
+        }
         Some(Dedupe::Content) => task.dedupe(format!("content/{}", content(message)), DEDUPE),
     }
 }

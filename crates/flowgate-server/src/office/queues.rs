@@ -156,6 +156,10 @@ impl Queue {
             false => KeyChange::Pin(Limits::builder().max(self.parallelism).build()?),
         };
         store.change_key(queue_key(&self.name), limits).await?;
+        if is_removal || self.parallelism > 1 {
+            // There is no order to keep any more: nobody waits for a message that is tried again.
+            store.change_key(queue_key(&self.name), KeyChange::Wake { by: RETRY }).await?;
+        }
         let pause = if self.paused && !is_removal { KeyChange::Pause } else { KeyChange::Resume };
         store.change_key(queue_key(&self.name), pause).await
     }

@@ -121,6 +121,11 @@ impl RunHead {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
+    /// Whether this is the dead letter of its end.
+    pub(crate) fn has_letter(&self, task: TaskId) -> bool {
+        self.failed.as_ref().and_then(Failed::letter) == Some(task)
+    }
+
     pub(crate) fn has(&self, feature: &str) -> bool {
         self.features.iter().any(|known| known == feature)
     }

@@ -37,6 +37,27 @@ on_every_store! {
     }
 
     #[test]
+    async fn s4_a_list_in_a_body_names_no_more_than_a_batch_has_entries(kit: &Kit) {
+        // Seen to fail: without the bound, each of them was looked for in the store, and none was found.
+        let server = kit.server();
+        let (delete, post) = (Method::DELETE, Method::POST);
+        for (method, path, name, told) in [
+            (&delete, "/v2/messages", "messageIds", json!({ "cancelled": 0 })),
+            (&delete, "/v2/workflows/runs", "workflowRunIds", json!({ "cancelled": 0 })),
+            (&delete, "/v2/dlq", "dlqIds", json!({ "deleted": 0 })),
+            (&post, "/v2/dlq/retry", "dlqIds", json!({ "responses": [], "cursor": "" })),
+            (&post, "/v2/workflows/dlq/resume", "dlqIds", json!({ "workflowRuns": [], "cursor": "" })),
+        ] {
+            let ask = async |count: usize| {
+                server.ask(method.clone(), path, &[], &json!({ name: vec!["/"; count] }).to_string()).await
+            };
+            assert_eq!(ask(10_000).await.json(), told, "{path}");
+            let refused = ask(10_001).await;
+            assert!(refused.status == 413 && refused.error().contains("send up to 10000"), "{path}: {refused:?}");
+        }
+    }
+
+    #[test]
     async fn f7_a_namespace_is_told_nothing_of_another_by_explain(kit: &Kit) {
         // Seen to fail: without the check of whose a message is, and with the holders of all namespaces told by name.
         let (server, endpoint) = (kit.server_with(&["--dev", "--deliveries", "1"]), Endpoint::start().await);

@@ -253,7 +253,7 @@ on_every_store! {
 }
 
 /// What the tests' server says to this.
-async fn psql(url: &str, sql: &'static str) -> String {
+pub(crate) async fn psql(url: &str, sql: &'static str) -> String {
     let url = url.to_owned();
     tokio::task::spawn_blocking(move || Postgres::shared().psql(&url, sql)).await.unwrap().unwrap()
 }

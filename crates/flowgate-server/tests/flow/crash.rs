@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeSet, process::Command};
 
+use flowgate_tasks::TaskId;
+use http::Method;
+use serde_json::json;
+
 use crate::{endpoint::Endpoint, kit::Kit};
 
 on_every_store! {
@@ -33,6 +37,38 @@ on_every_store! {
     }
 
     #[test]
+    async fn f4_a_message_of_a_killed_server_that_is_cancelled_is_gone_and_told(kit: &Kit) {
+        // Seen to fail: with nobody to look after it, it was never told as cancelled.
+        let (endpoint, lease) = (Endpoint::start().await, ["--dev", "--lease", "5s"]);
+        let server = kit.server_with(&lease);
+        let id = server.publish(&endpoint.url("/hold/x"), &[]).await;
+        endpoint.holds("x", 1).await;
+        server.kill_nine();
+        let server = kit.server_with(&lease);
+        let path = format!("/v2/messages/{id}");
+        let cancelled = server.ask(Method::DELETE, &path, &[], "").await;
+        assert_eq!(cancelled.json(), json!({ "cancelled": 1 }));
+        server.logged(&id, "CANCELED").await;
+        assert_eq!(server.ask(Method::GET, &path, &[], "").await.status, 404);
+        assert_eq!(server.get("/v2/dlq").await["messages"], json!([]));
+        assert_eq!(endpoint.calls().len(), 1, "it was not delivered again");
+    }
+
+    #[test]
+    async fn f4_a_message_that_was_stopped_is_gone_before_it_is_buried(kit: &Kit) {
+        // Seen to fail: with whatever the store has told, it was there.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let id = server.publish(&endpoint.url("/ok/x"), &[("Upstash-Delay", "1h")]).await;
+        let path = format!("/v2/messages/{id}");
+        let why = server.get(&format!("{path}/explain")).await;
+        let task = why["subject"].as_str().and_then(|task| task.strip_prefix("task ")?.parse().ok()).unwrap();
+        assert_eq!(server.ask(Method::GET, &path, &[], "").await.status, 200);
+        // As it is left where a server ended in between.
+        kit.open().await.cancel(TaskId(task)).await.unwrap();
+        assert_eq!(server.ask(Method::GET, &path, &[], "").await.status, 404);
+    }
+
+    #[test]
     async fn s1_a_worker_beside_a_server_that_is_gone_takes_none_of_its_messages(kit: &Kit) {
         // Seen to fail: with a worker of all queues serving the server's own too, it answered the message, which was never sent.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
@@ -60,4 +96,30 @@ on_every_store! {
         worker.kill().unwrap();
         worker.wait().unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s1_a_letter_that_is_sent_again_is_sent_once_for_as_long_as_it_is_there() {
+    // Seen to fail: with its id remembered for ten minutes, as others are, the letter was sent with each call.
+    let kit = Kit::sqlite();
+    let (server, endpoint) = (kit.server(), Endpoint::start().await);
+    server.publish(&endpoint.url("/fail/1/x"), &[("Upstash-Retries", "0")]).await;
+    let found = server.until("/v2/dlq", "a letter", |found| found["messages"][0].is_object()).await;
+    let path = format!("/v2/dlq/retry/{}", found["messages"][0]["dlqId"].as_str().unwrap());
+    // As a crash leaves it: sent, and still there.
+    kit.alter("CREATE TRIGGER halt BEFORE DELETE ON dead BEGIN SELECT RAISE(ABORT, 'halted'); END;");
+    assert_eq!(server.ask(Method::POST, &path, &[], "").await.status, 503);
+    endpoint.came(2).await;
+    // Twenty minutes later, and then twenty-nine days.
+    for minutes in [20_u64, 29 * 24 * 60] {
+        let later = minutes * 60 * 1_000_000_000;
+        kit.alter(&format!("UPDATE dedupes SET until = until - {later};"));
+        assert_eq!(server.ask(Method::POST, &path, &[], "").await.status, 503);
+    }
+    kit.alter("DROP TRIGGER halt;");
+    let sent = server.ask(Method::POST, &path, &[], "").await;
+    assert_eq!(sent.status, 200, "{sent:?}");
+    let behind = server.publish(&endpoint.url("/ok/behind"), &[]).await;
+    server.logged(&behind, "DELIVERED").await;
+    assert_eq!(endpoint.calls().iter().filter(|call| call.path == "/fail/1/x").count(), 2);
 }

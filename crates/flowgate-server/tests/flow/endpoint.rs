@@ -2,7 +2,7 @@
 //!
 //! Paths say what it does: `/ok/…` answers at once, `/hold/…` when it is told to, `/status/500/…` with that status, `/fail/2/…`
 //! fails so often and then works, `/later/2/…` as well, without a word about when to come again, `/large/9/…` with so many bytes,
-//! `/final/…` fails for good, with a header that is no UTF-8.
+//! `/final/…` fails for good, with a header that is no UTF-8, and `/halt/…` when it is told to.
 
 use std::{
     collections::HashMap,
@@ -175,6 +175,9 @@ async fn receive(
     };
     let _in_flight = InFlight { shared: Arc::clone(&shared), name };
     shared.changed.notify_waiters();
+    if parts.first() == Some(&"halt") {
+        shared.releases.acquire().await.unwrap().forget();
+    }
     let number = |index: usize| parts.get(index).and_then(|part| part.parse().ok()).unwrap_or(0_u16);
     match parts.first().copied() {
         Some("hold") => {
@@ -194,7 +197,7 @@ async fn receive(
         Some("large") => {
             "a".repeat(parts.get(1).and_then(|part| part.parse().ok()).unwrap_or(0)).into_response()
         }
-        Some("final") => {
+        Some("final" | "halt") => {
             let odd = HeaderValue::from_bytes(b"caf\xe9 \xc5\x81").unwrap();
             let headers = [("upstash-nonretryable-error", HeaderValue::from_static("true")), ("x-odd", odd)];
             (StatusCode::from_u16(489).unwrap(), headers, "never").into_response()

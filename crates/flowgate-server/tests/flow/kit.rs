@@ -93,17 +93,21 @@ impl Kit {
         assert!(done.expect("python3 is there: ./test installs it").success(), "{sql}");
     }
 
+    /// The store, as a program beside the server has it.
+    pub(crate) async fn open(&self) -> Arc<dyn Store> {
+        match self.store.strip_prefix("sqlite:") {
+            Some(path) => Arc::new(Sqlite::open(path).unwrap()),
+            None => Arc::new(Postgres::connect(&self.store).await.unwrap()),
+        }
+    }
+
     /// Sends a task as a program beside the server does.
     pub(crate) async fn send(&self, task: NewTask) -> TaskId {
         self.send_all(vec![task]).await[0]
     }
 
     pub(crate) async fn send_all(&self, tasks: Vec<NewTask>) -> Vec<TaskId> {
-        let store: Arc<dyn Store> = match self.store.strip_prefix("sqlite:") {
-            Some(path) => Arc::new(Sqlite::open(path).unwrap()),
-            None => Arc::new(Postgres::connect(&self.store).await.unwrap()),
-        };
-        store.send(tasks).await.unwrap().into_iter().map(|sent| sent.id).collect()
+        self.open().await.send(tasks).await.unwrap().into_iter().map(|sent| sent.id).collect()
     }
 
     /// A server on this store, with the development token.

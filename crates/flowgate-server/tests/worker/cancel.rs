@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flowgate_tasks::{NewTask, store::State};
+use flowgate_tasks::{NewTask, SERVER_QUEUE, store::State};
 
 use crate::{
     kit::{Place, on_both},
@@ -54,4 +54,20 @@ fn t7_a_cancelled_task_never_starts_or_is_killed_and_its_slot_is_free() {
         );
     };
     on_both("cancel", law);
+}
+
+#[test]
+fn f7_what_the_server_sends_itself_is_not_cancelled_as_a_task() {
+    // Seen to fail: with the queue of the task not looked at, it was cancelled, and its run would have waited for it.
+    on_both("own", |place| {
+        let ids = place.send(vec![NewTask::new("deliver", Vec::new()).queue(SERVER_QUEUE)]);
+        let said = place.run(&["task", "cancel", &ids[0].to_string()]);
+        let told = format!(
+            "error: task {} is of the server's own queue flowgate:messages; cancel a message with DELETE /v2/messages/{{id}}, \
+            a run with `flowgate run cancel`, and delete a schedule with `flowgate schedule delete`\n",
+            ids[0]
+        );
+        assert_eq!((said.code, said.stderr), (Some(1), told));
+        assert!(place.told(&["tasks"]).contains("deliver"), "it still waits");
+    });
 }

@@ -16,5 +16,6 @@ mod clients;
 mod commands;
 mod guide;
 mod hangs;
+mod letters;
 mod load;
 mod namespaces;

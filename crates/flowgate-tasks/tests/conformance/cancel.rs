@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flowgate_tasks::{
     TaskId,
-    store::{Ahead, Cancelled, End, Turn, Wake, Want},
+    store::{Ahead, Cancelled, End, NewWorker, Turn, Wake, Want},
 };
 
 use crate::kit::{Kit, SECOND, ids, keyed, max, task};
@@ -95,6 +95,22 @@ on_every_store! {
         kit.advance(3600 * SECOND);
         worker.end(held[0].clone(), End::Failed { error: "no".to_owned(), retry_after: Duration::ZERO }).await;
         assert_eq!(ids(&worker.claim(9).await), [id]);
+    }
+
+    #[test]
+    async fn f4_a_cancellation_outlasts_the_lease_of_whoever_has_the_task(kit: &Kit) {
+        // Seen to fail: with a minute for all, it ran again when the lease of ten minutes was over.
+        let id = kit.send(task()).await;
+        let lease = 600 * SECOND;
+        let gone = NewWorker { name: "gone".to_owned(), slots: 1, queues: Vec::new(), lease };
+        let gone = kit.store.register(gone).await.expect("a worker");
+        let want = Some(Want { slots: 1, per_queue: 1, with_locks: false });
+        let turned = kit.store.turn(gone, Turn { want, ..Turn::default() }).await.expect("a turn");
+        assert_eq!(ids(&turned.claimed), [id]);
+        assert_eq!(kit.store.cancel(id).await.expect("a cancellation"), Cancelled::Running);
+        kit.pass(300 * SECOND).await;
+        assert_eq!(kit.pass(310 * SECOND).await.recovered, 1);
+        assert_eq!(kit.reason(id).await.as_deref(), Some("cancelled"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use flowgate_tasks::{
     NewTask, Retry, TaskId,
     store::{Cancelled, NewStep, RunOutcome, RunState, RunWrite, StoreError},
+    worker::Failure,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use crate::{
 pub(crate) const CHORE: &str = "run-chore";
 const BROUGHT: &str = "the run that it invoked has ended";
 
-/// Something to do for a run, by its own name.
+/// Something to do for a run, by its own name, or for messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Chore {
     /// Brings the result of a run to the one that invoked it.
@@ -31,6 +32,8 @@ pub(crate) enum Chore {
     Sweep { run: String, waits: Vec<String> },
     /// Ends a wait that no event has ended.
     TimeOut { run: String, step: String },
+    /// Sees to messages that were asked to stop, by their numbers, until all of them have.
+    Bury { tasks: Vec<i64> },
 }
 
 /// A chore as it is stored: with its namespace, unless that has no name.
@@ -58,21 +61,27 @@ impl Errand {
 }
 
 impl Chore {
-    pub(super) fn task(&self) -> Result<NewTask, StoreError> {
+    pub(in crate::office) fn task(&self) -> Result<NewTask, StoreError> {
         let retry = Retry { max_attempts: 1000, max_backoff: Duration::from_secs(60), ..Retry::default() };
         Ok(NewTask::json(CHORE, self)?.queue(QUEUE).retry(retry))
     }
 
     /// Does it. Done twice, it changes nothing.
-    pub(crate) async fn run(self, desk: &Desk) -> Result<(), StoreError> {
+    pub(crate) async fn run(self, desk: &Desk) -> Result<(), Failure> {
         match self {
-            Chore::Resolve { run } => resolve(desk, &run).await,
-            Chore::Sweep { run, waits } => sweep(desk, &run, &waits).await,
+            Chore::Resolve { run } => resolve(desk, &run).await?,
+            Chore::Sweep { run, waits } => sweep(desk, &run, &waits).await?,
             Chore::TimeOut { run, step } => {
                 let woken = desk.wake(&run, &step, None).await;
-                gone_on(desk, &run, "its wait is over", woken.map(drop)).await
+                gone_on(desk, &run, "its wait is over", woken.map(drop)).await?;
+            }
+            Chore::Bury { tasks } => {
+                if !desk.bury_stopped(&tasks).await? {
+                    return Err(Failure::new("messages that were cancelled are still under way"));
+                }
             }
         }
+        Ok(())
     }
 }
 

@@ -44,8 +44,10 @@ impl Desk {
         Ok(self.close(name, RunState::Cancelled, |_| Vec::new()).await?.is_some())
     }
 
-    /// A run has failed. Said twice of the same message, it is done once.
-    pub(crate) async fn fail_run(&self, name: &str, failing: Failing) -> Result<(), StoreError> {
+    /// A run has failed. Said twice of the same message, it is done once. `false`: it had ended otherwise, and this message is no
+    /// letter of it.
+    pub(crate) async fn fail_run(&self, name: &str, failing: Failing) -> Result<bool, StoreError> {
+        let task = failing.task;
         let closed = match self.close_failed(name, &failing, failing.callback.as_ref()).await {
             // Nobody can be told of it in this form; it has failed all the same.
             Err(StoreError::Option(_)) if failing.callback.is_some() => {
@@ -53,7 +55,10 @@ impl Desk {
             }
             closed => closed,
         };
-        let Some(tasks) = closed? else { return Ok(()) };
+        let Some(tasks) = closed? else {
+            let run = self.run_alone(name).await?;
+            return Ok(run.is_some_and(|run| RunHead::from_bytes(&run.head).has_letter(task)));
+        };
         if let (Some(message), Some(told)) = (failing.callback, tasks.first()) {
             self.accepted(Sent { id: *told, is_duplicate: false }, message);
             self.change_head(name, |head| {
@@ -65,7 +70,7 @@ impl Desk {
             })
             .await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A run has failed, with this message to tell of it.

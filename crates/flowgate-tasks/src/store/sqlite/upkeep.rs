@@ -228,10 +228,12 @@ fn cancel(hand: &mut Hand<'_>, id: TaskId, leaving: Leaving) -> Result<Cancelled
         hand.wake();
         return Ok(Cancelled::Waiting);
     }
-    if leases::holder(hand.db, id)?.is_some() {
+    if let Some((_, worker, _)) = leases::holder(hand.db, id)? {
         hand.wakes.push(Wake::Cancel(id));
-        let sql = "INSERT OR REPLACE INTO cancels (task, until) VALUES (?1, ?2)";
-        hand.db.prepare_cached(sql)?.execute(params![id.0, moment(hand.now.after(CANCELLING))])?;
+        let sql = "INSERT OR REPLACE INTO cancels (task, until)
+            SELECT ?1, max(?2, coalesce(max(lease_until), 0)) + ?3 FROM workers WHERE id = ?4";
+        let lasting = moment(Tick::from_nanos(0).after(CANCELLING));
+        hand.db.prepare_cached(sql)?.execute(params![id.0, moment(hand.now), lasting, worker.0])?;
         return Ok(Cancelled::Running);
     }
     Ok(Cancelled::Unknown)

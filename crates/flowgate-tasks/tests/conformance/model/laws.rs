@@ -26,7 +26,7 @@ pub(super) struct Task {
     pub(super) good_until: Option<u64>,
     pub(super) attempt: u32,
     pub(super) spot: Spot,
-    /// When it was cancelled while it was held.
+    /// When it was cancelled while it was held, or when the lease of its worker is over, if that is later.
     pub(super) cancelled: Option<u64>,
 }
 

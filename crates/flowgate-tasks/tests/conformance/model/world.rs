@@ -297,8 +297,8 @@ impl<'a> World<'a> {
                 task.spot = Spot::Dead("cancelled");
                 Cancelled::Waiting
             }
-            Spot::Held { .. } => {
-                task.cancelled = Some(step);
+            Spot::Held { worker } => {
+                task.cancelled = Some(step.max(self.workers[worker].until));
                 Cancelled::Running
             }
             Spot::Dead(_) => Cancelled::Unknown,
