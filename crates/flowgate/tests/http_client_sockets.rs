@@ -94,8 +94,9 @@ async fn a_request_is_repeated_whole_and_on_the_same_connection() {
     let address = serve(Router::new().route("/", post(refuse_twice))).await;
     let upload = Bytes::from(vec![7; 300_000]);
     let request = Request::post(format!("http://{address}/")).body(Full::from(upload.clone())).unwrap();
-    // Long enough for what was refused to be read meanwhile.
-    let layer = quick().first_delay(Duration::from_millis(100)).build().unwrap();
+    // Long enough for what was refused to be read meanwhile, also on a busy machine.
+    let (delay, all) = (Duration::from_secs(2), || 1.0);
+    let layer = quick().first_delay(delay).max_delay(delay).random(all).build().unwrap();
     assert!(ask(&layer, request).await.unwrap() == (200, upload), "it came back as it went");
     let peers = peers.lock().unwrap();
     assert_eq!(peers.len(), 3);

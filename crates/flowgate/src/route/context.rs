@@ -336,14 +336,22 @@ impl fmt::Debug for Context {
     }
 }
 
+/// A feed at work, which is counted until all of it is gone: what it read from is free again before a shutdown is over.
+/// The fields are dropped in this order.
+struct Feeding {
+    feed: BoxFuture<'static, Result<(), Error>>,
+    _task: Task,
+}
+
 /// Runs a feed as a task of its site.
-fn spawn(runtime: &Handle, site: Arc<Site>, mut feed: BoxFuture<'static, Result<(), Error>>) -> AbortHandle {
-    let task = Task::begin(Arc::clone(&site));
+fn spawn(runtime: &Handle, site: Arc<Site>, feed: BoxFuture<'static, Result<(), Error>>) -> AbortHandle {
+    let feeding = Feeding { feed, _task: Task::begin(Arc::clone(&site)) };
     let running = runtime.spawn(async move {
-        let _task = task;
+        // As a whole: a block takes single fields of what it only uses in part.
+        let mut feeding = feeding;
         // A source that panics has failed like any other: whoever listens is told that nothing more will come.
         let done = poll_fn(|cx| {
-            catch_unwind(AssertUnwindSafe(|| feed.as_mut().poll(cx)))
+            catch_unwind(AssertUnwindSafe(|| feeding.feed.as_mut().poll(cx)))
                 .unwrap_or_else(|_| Poll::Ready(Err(Error::new(Code::Panicked, "a source panicked"))))
         })
         .await;

@@ -10,11 +10,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::kit::{Store, on_each_store, runtime};
+use super::kit::{Store, on_each_store, runtime, started};
 
 /// A server of a fleet, with one budget for each path.
 async fn serve(store: &Store) -> SocketAddr {
-    let gate = store.builder().rate(3, "1h").keyed().start().await.unwrap();
+    let gate = started(|| store.builder().rate(3, "1h").keyed()).await;
     let by_path = Scope::by(|request| Some(request.uri.path().to_owned()));
     let limit = SharedRateLimit::builder(gate).scope(by_path).exempt_path("/health").build().unwrap();
     let router = Router::new().fallback(get(async || "hello")).layer(limit);

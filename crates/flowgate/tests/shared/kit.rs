@@ -4,14 +4,23 @@ use std::{
     future::Future,
     sync::atomic::{AtomicU32, Ordering},
     task::Poll,
+    thread,
     time::Duration,
 };
 
-use flowgate::shared::{Gate, GateBuilder, KeyedGate};
+use flowgate::{
+    Reason, Refusal,
+    gate::LaneLook,
+    shared::{Gate, GateBuilder, KeyedGate, StartError, StoreError},
+};
 use flowgate_testkit::{Redis, postgres::Postgres};
+use tokio::time::timeout;
 
 /// Longer than anything here may take, however busy the machine: so that what never comes fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// For tests that wait until a lease is over. A gate gives its store a third of this to answer: what may be late for that is
+/// asked again, by [`started`] and [`answered`].
+pub(crate) const LEASE: Duration = Duration::from_secs(6);
 
 /// A runtime for one test. It has threads of its own: members of a fleet run beside each other.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
@@ -19,11 +28,18 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Tries something on each store. The name is the gate's, new each time.
-pub(crate) fn on_each_store<F: Future<Output = ()>>(test: impl Fn(Store) -> F) {
-    for store in stores() {
-        println!("on {}", store.url);
-        runtime().block_on(test(store));
-    }
+pub(crate) fn on_each_store<F: Future<Output = ()>>(test: impl Fn(Store) -> F + Sync) {
+    on_each(|store| runtime().block_on(test(store)));
+}
+
+/// The same for what makes its own runtimes. On all stores at once: most of the time they wait.
+pub(crate) fn on_each(test: impl Fn(Store) + Sync) {
+    thread::scope(|scope| {
+        for store in stores() {
+            let name = format!("on {}", store.url);
+            thread::Builder::new().name(name).spawn_scoped(scope, || test(store)).unwrap();
+        }
+    });
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +68,7 @@ impl Store {
     ) -> Vec<KeyedGate> {
         let mut members = Vec::new();
         for _ in 0..count {
-            members.push(limits(self.builder()).keyed().start().await.unwrap());
+            members.push(started(|| limits(self.builder()).keyed()).await);
         }
         members
     }
@@ -68,8 +84,39 @@ impl Store {
     }
 }
 
-/// Waits until a lane of the fleet has so many in use and so many in line.
-pub(crate) async fn until(gate: &KeyedGate, key: &str, in_use: u32, waiting: u32) {
+/// Starts a gate. On a busy machine the store may be late, and is asked again then; any other error is told.
+pub(crate) async fn try_start<K>(builder: impl Fn() -> GateBuilder<K>) -> Result<Gate<K>, StartError> {
+    let answers = async {
+        loop {
+            match builder().start().await {
+                Err(StartError::Store(StoreError::Unreachable(_))) => {}
+                answer => return answer,
+            }
+        }
+    };
+    timeout(PATIENCE, answers).await.expect("the store answers")
+}
+
+pub(crate) async fn started<K>(builder: impl Fn() -> GateBuilder<K>) -> Gate<K> {
+    try_start(builder).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What a gate answers that is asked until its store does: on a busy machine that may be late. That it opens at a certain
+/// moment is an answer.
+pub(crate) async fn answered<T>(ask: impl AsyncFn() -> Result<T, Refusal>) -> Result<T, Refusal> {
+    let answers = async {
+        loop {
+            match ask().await {
+                Err(refusal) if refusal.reason == Reason::Unreachable && refusal.retry_after.is_none() => {}
+                answer => return answer,
+            }
+        }
+    };
+    timeout(PATIENCE, answers).await.expect("the store answers")
+}
+
+/// Waits until a lane of the fleet has so many in use and so many in line, and gives that look.
+pub(crate) async fn until(gate: &KeyedGate, key: &str, in_use: u32, waiting: u32) -> LaneLook {
     let mut last = None;
     let reached = async {
         loop {
@@ -77,12 +124,13 @@ pub(crate) async fn until(gate: &KeyedGate, key: &str, in_use: u32, waiting: u32
             let Ok(look) = gate.look_key(key).await else { continue };
             last = Some((look.in_use, look.waiting));
             if last == Some((in_use, waiting)) {
-                return;
+                return look;
             }
         }
     };
-    if tokio::time::timeout(PATIENCE, reached).await.is_err() {
-        panic!("{key:?} was to have {in_use} and {waiting}, and had {last:?} at last");
+    match timeout(PATIENCE, reached).await {
+        Ok(look) => look,
+        Err(_) => panic!("{key:?} was to have {in_use} and {waiting}, and had {last:?} at last"),
     }
 }
 

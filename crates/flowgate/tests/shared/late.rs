@@ -7,7 +7,7 @@ use flowgate_testkit::postgres::Postgres;
 use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
-use super::kit::{PATIENCE, Store, runtime, until};
+use super::kit::{LEASE, PATIENCE, Store, answered, runtime, started, until};
 
 /// A gate in a database of its own, in which a row can be kept from being changed.
 async fn begin(name: &str) -> (Store, Client, Client) {
@@ -24,12 +24,20 @@ async fn keep(keeper: &Client, name: &str) {
 /// It can be changed again, and all that waited for it has been done.
 async fn let_go(keeper: &Client, watcher: &Client) {
     keeper.batch_execute("COMMIT").await.unwrap();
-    while count(watcher, "state = 'active'").await > 0 {}
+    soon("all is done", async { while count(watcher, "state = 'active'").await > 0 {} }).await;
 }
 
-async fn start(store: &Store, lease: u64) -> KeyedGate {
-    store.builder().max(1).lease(Duration::from_secs(lease)).keyed().start().await.unwrap()
+/// Waits for what comes in any case, and says so if it does not.
+async fn soon<T>(what: &str, comes: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, comes).await.unwrap_or_else(|_| panic!("it never came to this: {what}"))
 }
+
+async fn start(store: &Store, lease: Duration) -> KeyedGate {
+    started(|| store.builder().max(1).lease(lease).keyed()).await
+}
+
+/// Longer than any of these tests lasts.
+const LONG: Duration = Duration::from_secs(600);
 
 const WAITS: &str = "wait_event_type = 'Lock'";
 
@@ -53,21 +61,27 @@ async fn count(client: &Client, what: &str) -> i64 {
 fn g1_a_slot_that_comes_back_late_is_not_the_one_that_was_given_again() {
     runtime().block_on(async {
         let (store, keeper, watcher) = begin("late").await;
-        let (one, other) = (start(&store, 3).await, start(&store, 60).await);
-        let held = one.enter_key("k").await.unwrap();
+        let (one, other) = (start(&store, LEASE).await, start(&store, LONG).await);
+        let held = answered(async || one.enter_key("k").await).await.unwrap();
         keep(&keeper, "kk").await;
         // What it says of this waits, and is given up after a while.
         drop(held);
-        while one.look().trouble.is_none() {
-            tokio::task::yield_now().await;
-        }
-        let first = loop {
-            match one.enter_key("k").await {
-                Ok(pass) => break Some(pass),
-                Err(_) if count(&watcher, WAITS).await > 1 => break None,
-                Err(_) => {}
+        let is_given_up = async {
+            while one.look().trouble.is_none() {
+                tokio::task::yield_now().await;
             }
         };
+        soon("its store is late", is_given_up).await;
+        let enters = async {
+            loop {
+                match one.enter_key("k").await {
+                    Ok(pass) => break Some(pass),
+                    Err(_) if count(&watcher, WAITS).await > 1 => break None,
+                    Err(_) => {}
+                }
+            }
+        };
+        let first = soon("it is in, or waits as well", enters).await;
         let_go(&keeper, &watcher).await;
         let second = other.try_enter_key("k").await.ok();
         assert!(first.is_none() || second.is_none(), "two are in");
@@ -75,7 +89,7 @@ fn g1_a_slot_that_comes_back_late_is_not_the_one_that_was_given_again() {
         until(&other, "k", 0, 0).await;
         // Its store may be given a rest yet.
         let enters = async { while one.enter_key("k").await.is_err() {} };
-        timeout(PATIENCE, enters).await.expect("it goes on");
+        soon("it goes on", enters).await;
     });
 }
 
@@ -84,23 +98,26 @@ fn g1_a_slot_that_comes_back_late_is_not_the_one_that_was_given_again() {
 fn g8_limits_that_are_set_late_do_not_replace_those_that_were_set_after_them() {
     runtime().block_on(async {
         let (store, keeper, watcher) = begin("late_limits").await;
-        let (one, other) = (start(&store, 3).await, start(&store, 60).await);
+        let (one, other) = (start(&store, LEASE).await, start(&store, LONG).await);
         let before = one.limits();
         keep(&keeper, "limits").await;
         assert!(one.set_limits(Limits::builder().max(9).build().unwrap()).await.is_err());
-        let set = loop {
-            match one.set_limits(before).await {
-                Ok(()) => break true,
-                Err(_) if count(&watcher, WAITS).await > 1 => break false,
-                Err(_) => {}
+        let sets = async {
+            loop {
+                match one.set_limits(before).await {
+                    Ok(()) => break true,
+                    Err(_) if count(&watcher, WAITS).await > 1 => break false,
+                    Err(_) => {}
+                }
             }
         };
+        let set = soon("they are set, or wait as well", sets).await;
         let_go(&keeper, &watcher).await;
         // It takes up what holds by now.
         drop(other.enter_key("k").await.unwrap());
         assert!(!set || other.limits() == before, "{} holds", other.limits());
         let sets = async { while one.set_limits(before).await.is_err() {} };
-        timeout(PATIENCE, sets).await.expect("it goes on");
+        soon("it goes on", sets).await;
         assert_eq!(one.limits(), before);
     });
 }
@@ -112,16 +129,16 @@ fn s4_what_was_given_up_does_not_stay_in_the_server() {
     let (store, keeper, watcher) = here.block_on(begin("given_up"));
     let there = runtime();
     let _gate = there.block_on(async {
-        let gate = start(&store, 60).await;
+        let gate = start(&store, LONG).await;
         let held = gate.enter_key("k").await.unwrap();
         keep(&keeper, "kk").await;
         drop(held);
-        while count(&watcher, WAITS).await == 0 {}
+        soon("it waits", async { while count(&watcher, WAITS).await == 0 {} }).await;
         gate
     });
     drop(there);
     here.block_on(async {
         let ends = async { while count(&watcher, WAITS).await > 0 {} };
-        timeout(PATIENCE, ends).await.expect("it ends while the row is still kept");
+        soon("it ends while the row is still kept", ends).await;
     });
 }

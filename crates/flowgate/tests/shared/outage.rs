@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flowgate::{
     Reason,
-    shared::{Gate, OnOutage},
+    shared::{Gate, KeyedGate, OnOutage, Pass},
 };
 use flowgate_testkit::{
     Redis,
@@ -13,7 +13,9 @@ use flowgate_testkit::{
 
 use tokio::time::timeout;
 
-use super::kit::{PATIENCE, Store, on_each_store, poll_once, runtime, until};
+use super::kit::{
+    LEASE, PATIENCE, Store, answered, on_each_store, poll_once, runtime, started, try_start, until,
+};
 
 /// A gate is to open in two hundred years, say its limits: after one byte for their form, and nine for the time they were set at.
 const SHUT_SQL: &str = "UPDATE flowgate_shared.lanes SET version = version + 2,
@@ -25,10 +27,10 @@ const SHUT_LUA: &str = r"local text = redis.call('HGET', 'flowgate:{{gate}}:lane
     return redis.call('HSET', 'flowgate:{{gate}}:lanes', 'limits', '7  0\n' .. shut)";
 
 async fn goes_and_comes(url: &str, stop: impl Fn(), start: impl Fn()) {
-    let builder = |name: &str| Gate::builder(url).name(name).max(1).lease(Duration::from_secs(1));
-    let strict = builder("strict").start().await.unwrap();
-    let open = builder("open").on_outage(OnOutage::Admit).start().await.unwrap();
-    let held = strict.enter().await.unwrap();
+    let builder = |name: &str| Gate::builder(url).name(name).max(1).lease(LEASE);
+    let strict = started(|| builder("strict")).await;
+    let open = started(|| builder("open").on_outage(OnOutage::Admit)).await;
+    let held = entered(&strict).await;
     assert!(!held.is_lost());
     stop();
     let refusal = strict.enter().await.unwrap_err();
@@ -41,13 +43,25 @@ async fn goes_and_comes(url: &str, stop: impl Fn(), start: impl Fn()) {
     // Without a word from the store, the lease is over in time.
     held.lost().await;
     start();
-    let pass = loop {
-        if let Ok(pass) = strict.enter().await {
-            break pass;
+    let pass = entered(&strict).await;
+    assert!(!pass.is_lost());
+    let is_well = async {
+        while strict.look().trouble.is_some() {
+            tokio::task::yield_now().await;
         }
     };
-    assert!(strict.look().trouble.is_none() && !pass.is_lost());
-    assert_eq!(strict.try_enter().await.unwrap_err().reason, Reason::Busy, "it counts again");
+    timeout(PATIENCE, is_well).await.expect("it says so");
+    let refused = answered(async || strict.try_enter().await).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::Busy, "it counts again");
+}
+
+/// Enters as soon as the store answers.
+async fn entered(gate: &Gate) -> Pass {
+    answered(async || gate.enter().await).await.unwrap()
+}
+
+async fn entered_key(gate: &KeyedGate, key: &str) -> Pass {
+    answered(async || gate.enter_key(key).await).await.unwrap()
 }
 
 // Seen to fail: with nobody turned away while the store fails, the entry waited for ever.
@@ -72,22 +86,15 @@ fn s1_an_outage_of_postgres_is_refused_or_let_in_as_said_and_mends_itself() {
 #[test]
 fn s1_a_redis_that_forgot_lets_nobody_in_while_a_pass_of_before_is_good() {
     let redis = Redis::start().unwrap();
-    let builder = || Gate::builder(&redis.url()).name("forgotten").max(1).lease(Duration::from_secs(3));
+    let builder = || Gate::builder(&redis.url()).name("forgotten").max(1).lease(LEASE);
     // Its service runs no more once it has its pass: it hears of nothing, and goes by its lease.
     let (deaf, runtime) =
         (tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), runtime());
-    let one = deaf.block_on(builder().start()).unwrap();
-    let other = runtime.block_on(builder().start()).unwrap();
-    let held = deaf.block_on(one.enter().into_future()).unwrap();
+    let one = deaf.block_on(started(builder));
+    let other = runtime.block_on(started(builder));
+    let held = deaf.block_on(entered(&one));
     redis.restart().unwrap();
-    let pass = runtime.block_on(async {
-        loop {
-            // Until it is there again it is refused.
-            if let Ok(pass) = other.enter().await {
-                break pass;
-            }
-        }
-    });
+    let pass = runtime.block_on(entered(&other));
     assert!(held.is_lost() && !pass.is_lost());
 }
 
@@ -97,8 +104,8 @@ fn s1_a_redis_that_forgot_lets_nobody_in_while_a_pass_of_before_is_good() {
 fn g10_a_gate_whose_store_is_gone_closes_when_its_lease_is_over() {
     let redis = Redis::start().unwrap();
     runtime().block_on(async {
-        let gate = Gate::builder(&redis.url()).max(2).lease(Duration::from_secs(1)).start().await.unwrap();
-        let pass = gate.enter().await.unwrap();
+        let gate = started(|| Gate::builder(&redis.url()).max(2).lease(LEASE)).await;
+        let pass = entered(&gate).await;
         redis.kill_nine().unwrap();
         drop(pass);
         timeout(PATIENCE, gate.close(Duration::ZERO)).await.expect("it closes");
@@ -112,9 +119,15 @@ fn g10_a_gate_whose_store_is_gone_closes_when_its_lease_is_over() {
 fn g7_keys_that_come_while_the_store_is_gone_take_no_room() {
     let redis = Redis::start().unwrap();
     runtime().block_on(async {
-        let builder = Gate::builder(&redis.url()).max(1).lease(Duration::from_secs(1));
-        let gate = builder.on_outage(OnOutage::Admit).keyed().max_keys(2).start().await.unwrap();
-        let pass = gate.enter_key("before").await.unwrap();
+        let builder = || Gate::builder(&redis.url()).max(1).lease(LEASE).on_outage(OnOutage::Admit);
+        let gate = started(|| builder().keyed().max_keys(2)).await;
+        let pass = loop {
+            // Counted, for its lease is to be over.
+            let pass = gate.enter_key("before").await.unwrap();
+            if !pass.is_uncounted() {
+                break pass;
+            }
+        };
         redis.kill_nine().unwrap();
         pass.lost().await;
         for number in 0..20 {
@@ -127,16 +140,16 @@ fn g7_keys_that_come_while_the_store_is_gone_take_no_room() {
 #[test]
 fn s1_one_who_is_new_at_a_redis_that_forgot_lets_nobody_in_while_a_pass_of_before_is_good() {
     let redis = Redis::start_forgetful().unwrap();
-    let builder = || Gate::builder(&redis.url()).name("forgotten").max(1).lease(Duration::from_secs(3));
+    let builder = || Gate::builder(&redis.url()).name("forgotten").max(1).lease(LEASE);
     let (deaf, runtime) =
         (tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), runtime());
-    let one = deaf.block_on(builder().start()).unwrap();
-    let held = deaf.block_on(one.enter().into_future()).unwrap();
+    let one = deaf.block_on(started(builder));
+    let held = deaf.block_on(entered(&one));
     redis.restart().unwrap();
     let pass = runtime.block_on(async {
         // Nobody who was there before has come back.
-        let new = builder().start().await.unwrap();
-        new.enter().await.unwrap()
+        let new = started(builder).await;
+        entered(&new).await
     });
     assert!(held.is_lost() && !pass.is_lost());
 }
@@ -145,22 +158,22 @@ fn s1_one_who_is_new_at_a_redis_that_forgot_lets_nobody_in_while_a_pass_of_befor
 #[test]
 fn s1_one_who_is_new_at_a_redis_that_has_an_older_state_lets_nobody_in_while_a_pass_of_before_is_good() {
     let redis = Redis::start_forgetful().unwrap();
-    let builder = || Gate::builder(&redis.url()).name("older").max(1).lease(Duration::from_secs(3));
+    let builder = || Gate::builder(&redis.url()).name("older").max(1).lease(LEASE);
     let (deaf, runtime) =
         (tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), runtime());
-    let one = deaf.block_on(builder().start()).unwrap();
+    let one = deaf.block_on(started(builder));
     // What a snapshot had of it: the limits, and nobody who holds anything.
     let to_hex = "return (redis.call('HGET', 'flowgate:{older}:lanes', 'limits'):gsub('.', function(c) return \
         ('%02x'):format(c:byte()) end))";
     let from_hex = "local text = ARGV[1]:gsub('..', function(c) return string.char(tonumber(c, 16)) end) \
         return redis.call('HSET', 'flowgate:{older}:lanes', 'limits', text)";
     let limits = redis.cli(&["EVAL", to_hex, "0"]).unwrap();
-    let held = deaf.block_on(one.enter().into_future()).unwrap();
+    let held = deaf.block_on(entered(&one));
     redis.restart().unwrap();
     redis.cli(&["EVAL", from_hex, "0", &limits]).unwrap();
     let pass = runtime.block_on(async {
-        let new = builder().start().await.unwrap();
-        new.enter().await.unwrap()
+        let new = started(builder).await;
+        entered(&new).await
     });
     assert!(held.is_lost() && !pass.is_lost());
 }
@@ -169,16 +182,17 @@ fn s1_one_who_is_new_at_a_redis_that_has_an_older_state_lets_nobody_in_while_a_p
 #[test]
 fn s1_a_gate_whose_stores_clock_was_set_back_is_shut_for_one_lease_at_most() {
     on_each_store(async |store| {
-        for is_new in [false, true] {
+        let opens = async |is_new: bool| {
             let store = Store { gate: format!("{}-{is_new}", store.gate), ..store.clone() };
-            let start = async || store.builder().max(1).lease(Duration::from_secs(1)).start().await.unwrap();
+            let start = async || started(|| store.builder().max(1).lease(LEASE)).await;
             let mut gate = start().await;
             store.tamper(SHUT_SQL, SHUT_LUA);
             if is_new {
                 gate = start().await;
             }
-            drop(timeout(PATIENCE, gate.enter().into_future()).await.expect("it opens").unwrap());
-        }
+            drop(entered(&gate).await);
+        };
+        tokio::join!(opens(false), opens(true));
     });
 }
 
@@ -192,11 +206,11 @@ fn s1_a_gate_that_has_opened_after_its_store_forgot_costs_no_more_than_before() 
         calls.and_then(|calls| calls.split(',').next()?.parse::<u32>().ok()).unwrap_or(0)
     };
     runtime().block_on(async {
-        let gate = Gate::builder(&redis.url()).max(1).lease(Duration::from_secs(2)).start().await.unwrap();
-        drop(gate.enter().await.unwrap());
+        let gate = started(|| Gate::builder(&redis.url()).max(1).lease(LEASE)).await;
+        drop(entered(&gate).await);
         let before = times();
         for _ in 0..300 {
-            drop(gate.enter().await.unwrap());
+            drop(entered(&gate).await);
         }
         // Renewals ask for it too, now and then.
         assert!(times() - before < 100, "{before} and {}", times());
@@ -312,7 +326,7 @@ const SPOILT: [&str; 2] = ["01", "02"];
 #[test]
 fn s2_limits_that_say_nothing_are_replaced_and_those_of_a_later_version_are_not() {
     on_each_store(async |store| {
-        let start = async || store.builder().max(1).lease(Duration::from_secs(1)).keyed().start().await;
+        let start = async || try_start(|| store.builder().max(1).lease(LEASE).keyed()).await;
         let gate = start().await.unwrap();
         for (bytes, is_replaced) in SPOILT.into_iter().zip([true, false]) {
             let spoil = || {
@@ -333,15 +347,15 @@ fn s2_limits_that_say_nothing_are_replaced_and_those_of_a_later_version_are_not(
                 continue;
             }
             // By whoever comes, and by whoever is there. Until when the gate was shut is lost with them.
-            let slow = store.builder().max(1).lease(Duration::from_secs(600)).keyed().start().await.unwrap();
+            let slow = started(|| store.builder().max(1).lease(Duration::from_secs(600)).keyed()).await;
             let refused = slow.try_enter_key("a").await.unwrap_err();
             assert!(refused.reason == Reason::Unreachable && refused.retry_after.is_some(), "{refused}");
             spoil();
             let new = start().await.unwrap();
-            drop(timeout(PATIENCE, new.enter_key("a").into_future()).await.expect("it opens").unwrap());
+            drop(entered_key(&new, "a").await);
             spoil();
-            drop(timeout(PATIENCE, gate.enter_key("b").into_future()).await.expect("it opens").unwrap());
-            assert_eq!(gate.look_key("b").await.unwrap().limits, gate.limits());
+            drop(entered_key(&gate, "b").await);
+            assert_eq!(until(&gate, "b", 0, 0).await.limits, gate.limits());
         }
     });
 }
@@ -350,7 +364,11 @@ fn s2_limits_that_say_nothing_are_replaced_and_those_of_a_later_version_are_not(
 #[test]
 fn g1_a_store_that_forgot_who_stood_in_line_lets_them_in_one_by_one() {
     on_each_store(async |store| {
-        let members = store.members(2, |gate| gate.max(1).lease(Duration::from_secs(3))).await;
+        // The lease of the other is so long that nobody looks just because it may be over.
+        let members = [
+            started(|| store.builder().max(1).keyed()).await,
+            started(|| store.builder().max(1).lease(Duration::from_secs(600)).keyed()).await,
+        ];
         let held = members[1].enter_key("k").await.unwrap();
         store.tamper(
             "CREATE TABLE kept AS SELECT * FROM flowgate_shared.lanes WHERE gate = '{gate}' AND name = 'kk'",

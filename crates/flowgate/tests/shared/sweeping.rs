@@ -7,13 +7,13 @@ use flowgate_testkit::{Redis, postgres::Postgres};
 
 use tokio::time::timeout;
 
-use super::kit::{PATIENCE, Store, runtime, stores};
+use super::kit::{LEASE, PATIENCE, Store, answered, runtime, started, stores};
 
 /// A gate that was used once, by processes of which none comes back.
 async fn leave_behind(store: &Store) {
-    let gate = store.builder().max(2).keyed().start().await.unwrap();
+    let gate = started(|| store.builder().max(2).keyed()).await;
     for key in ["a", "b", "c"] {
-        drop(gate.enter_key(key).await.unwrap());
+        drop(answered(async || gate.enter_key(key).await).await.unwrap());
     }
     gate.close(Duration::ZERO).await;
 }
@@ -30,9 +30,8 @@ fn g7_on_postgres_whoever_is_there_sweeps_what_gates_have_left_that_nobody_start
             Postgres::shared().psql(&store.url, &count).unwrap()
         };
         assert_eq!(rows(&store.gate).trim(), "4");
-        let sweeper = || Gate::builder(&store.url).max(1).lease(Duration::from_millis(1500));
-        let (_idle, _sweeper) =
-            (sweeper().name("idle").start().await.unwrap(), sweeper().name("other").start().await.unwrap());
+        let sweeper = |name: &str| Gate::builder(&store.url).max(1).lease(LEASE).name(name);
+        let (_idle, _sweeper) = (started(|| sweeper("idle")).await, started(|| sweeper("other")).await);
         let swept = async {
             while rows(&store.gate).trim() != "0" {
                 tokio::task::yield_now().await;
@@ -47,20 +46,19 @@ fn g7_on_postgres_whoever_is_there_sweeps_what_gates_have_left_that_nobody_start
 #[test]
 fn g7_on_postgres_a_gate_whose_limits_were_swept_while_it_was_away_is_open_at_once() {
     let [store, _] = stores();
-    let lease = Duration::from_secs(2);
     // Its service runs only while it is asked for something.
     let (deaf, runtime) =
         (tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), runtime());
-    let away = deaf.block_on(store.builder().max(1).lease(lease).start()).unwrap();
+    let away = deaf.block_on(started(|| store.builder().max(1).lease(LEASE)));
     let swept = async {
-        let _sweeper = Gate::builder(&store.url).name("other").max(1).lease(lease).start().await.unwrap();
+        let _sweeper = started(|| Gate::builder(&store.url).name("other").max(1).lease(LEASE)).await;
         let rows = format!("SELECT count(*) FROM flowgate_shared.lanes WHERE gate = '{}'", store.gate);
         while Postgres::shared().psql(&store.url, &rows).unwrap().trim() != "0" {
             tokio::task::yield_now().await;
         }
     };
     runtime.block_on(async { timeout(PATIENCE, swept).await }).expect("they are removed");
-    drop(deaf.block_on(away.try_enter().into_future()).unwrap());
+    drop(deaf.block_on(answered(async || away.try_enter().await)).unwrap());
 }
 
 // Seen to fail: with nothing said of an end, the lanes of a gate stayed for ever; with the same end for all, a rate of
@@ -75,7 +73,7 @@ fn g7_on_redis_a_gate_is_gone_in_time_when_nobody_starts_it_any_more() {
         leave_behind(&store).await;
         assert!((1..=DAY).contains(&left()), "{}", left());
         // For as long as somebody is there, it is not over.
-        let gate = store.builder().max(2).lease(Duration::from_millis(1500)).keyed().start().await.unwrap();
+        let gate = started(|| store.builder().max(2).lease(LEASE).keyed()).await;
         Redis::shared().cli(&["PEXPIRE", &lanes, "60000"]).unwrap();
         let prolonged = async {
             while left() <= 60_000 {
@@ -85,7 +83,7 @@ fn g7_on_redis_a_gate_is_gone_in_time_when_nobody_starts_it_any_more() {
         timeout(PATIENCE, prolonged).await.expect("it is renewed");
         // Nor while a rate remembers something.
         gate.set_limits(flowgate::Limits::builder().rate(5, "72h").build().unwrap()).await.unwrap();
-        gate.check_key("a").await.unwrap();
+        answered(async || gate.check_key("a").await).await.unwrap();
         assert!(left() >= 3 * DAY - 60_000, "{}", left());
     });
 }

@@ -1,6 +1,7 @@
 //! HTTP requests that come in.
 
 use std::{
+    iter,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -109,9 +110,14 @@ async fn answer<O: IntoResponse + Send + 'static>(
 async fn read(body: Body, max_body: usize) -> Result<Bytes, Response> {
     match Limited::new(body, max_body).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE.into_response()),
+        Err(error) if is_too_large(&*error) => Err(StatusCode::PAYLOAD_TOO_LARGE.into_response()),
         Err(error) => {
             Err(Error::new(Code::Unreadable, format!("the body broke off: {error}")).into_response())
         }
     }
+}
+
+/// Whether a limit on its length broke the body off: ours, or one of a layer further out, whose error is wrapped.
+fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+    iter::successors(Some(error), |error| error.source()).any(|error| error.is::<LengthLimitError>())
 }
