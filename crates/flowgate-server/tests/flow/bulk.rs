@@ -295,3 +295,23 @@ async fn f7_what_was_cancelled_is_told_also_where_another_one_cannot_be() {
     let answer = server.ask(Method::DELETE, "/v2/messages", &[], "").await;
     assert_eq!(answer.json(), json!({ "cancelled": 1 }), "the other one");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f4_what_was_stopped_is_told_also_where_another_one_cannot_be() {
+    // Seen to fail: with those that were asked to stop forgotten where one was being settled, it was never told as cancelled.
+    let kit = Kit::postgres("settling").await;
+    let (server, endpoint) = (kit.server(), Endpoint::start().await);
+    let mut ids = Vec::new();
+    for number in 1..=2 {
+        ids.push(server.publish(&endpoint.url("/hold/x"), &[]).await);
+        endpoint.holds("x", number).await;
+    }
+    let holder = Holder::of(&kit, "SELECT FROM flowgate.leases ORDER BY id LIMIT 1 FOR UPDATE").await;
+    let path = format!("/v2/messages?messageIds={}", ids.join(","));
+    let answer = server.ask(Method::DELETE, &path, &[], "").await;
+    assert_eq!(answer.status, 503, "{answer:?}");
+    holder.end(&kit).await;
+    server.logged(&ids[1], "CANCELED").await;
+    endpoint.release(1);
+    server.logged(&ids[0], "DELIVERED").await;
+}
