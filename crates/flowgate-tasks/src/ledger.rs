@@ -64,7 +64,7 @@ impl Ledger {
 
     /// Nothing of the key starts for so long, unless whoever says so ends it before.
     pub(crate) fn rest(&mut self, by: u32, now: Tick, lasting: Duration) {
-        self.wake(by);
+        self.wake(&[by]);
         if self.rests.len() >= MOST_RESTS {
             self.rests.sort_by_key(|rest| rest.until);
             self.rests.remove(0);
@@ -72,9 +72,14 @@ impl Ledger {
         self.rests.push(Rest { by, from: now, until: now.after(lasting) });
     }
 
-    /// Ends a rest.
-    pub(crate) fn wake(&mut self, by: u32) {
-        self.rests.retain(|rest| rest.by != by);
+    /// Ends the rests of these.
+    pub(crate) fn wake(&mut self, by: &[u32]) {
+        self.rests.retain(|rest| !by.contains(&rest.by));
+    }
+
+    /// Ends all rests.
+    pub(crate) fn wake_all(&mut self) {
+        self.rests.clear();
     }
 
     /// Until when the key rests, if it does.
@@ -199,7 +204,7 @@ mod tests {
         ledger.rest(7, now, seconds(5));
         assert_eq!(Ledger::from_text(&ledger.to_text()).expect("its own text"), ledger);
         assert_eq!(ledger.resting(now), Some(after(20)));
-        ledger.wake(8);
+        ledger.wake(&[8]);
         assert_eq!((ledger.resting(now), ledger.resting(after(5))), (Some(after(5)), None));
         ledger.reset();
         assert_eq!(ledger.resting(now), Some(after(5)), "what was spent is something else");

@@ -133,7 +133,7 @@ impl Courier {
             Verdict::Delivered => Ok(()),
             Verdict::Failed => Err(Failure::last(words(&attempt.answer))),
             Verdict::Again(wait) => {
-                let wait = self.wait_in_order(&parcel.message, wait).await?;
+                let wait = self.wait_in_order(parcel.task, &parcel.message, wait).await?;
                 Err(Failure::new(words(&attempt.answer)).after(wait))
             }
         }

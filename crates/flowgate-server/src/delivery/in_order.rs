@@ -9,15 +9,15 @@
 use std::time::Duration;
 
 use flowgate_tasks::{
+    TaskId,
     store::{KeyChange, State, StoreError},
     worker::Failure,
 };
-use ring::digest::{SHA256, digest};
 
 use super::{handler::Courier, verdict::Verdict};
 use crate::{
     message::Message,
-    office::{Accepted, Queue, RETRY, queue_key},
+    office::{Accepted, Queue, QueueRest, queue_key},
 };
 
 /// For so long beyond what it takes by itself, a callback may be in line, or on its way from one place to another.
@@ -33,9 +33,14 @@ impl Courier {
 
     /// How long a message waits that is tried again. In a queue nobody overtakes: it goes back to its place at once,
     /// and its queue rests instead.
-    pub(super) async fn wait_in_order(&self, message: &Message, wait: Duration) -> Result<Duration, Failure> {
+    pub(super) async fn wait_in_order(
+        &self,
+        task: TaskId,
+        message: &Message,
+        wait: Duration,
+    ) -> Result<Duration, Failure> {
         match &message.head.queue {
-            Some(queue) if self.rest(queue, RETRY, wait).await? => Ok(Duration::ZERO),
+            Some(queue) if self.rest(queue, Queue::retry_number(task), wait).await? => Ok(Duration::ZERO),
             _ => Ok(wait),
         }
     }
@@ -50,7 +55,7 @@ impl Courier {
         if self.has_order(queue).await? {
             return Ok(true);
         }
-        self.change(queue, KeyChange::Wake { by }).await?;
+        self.change(queue, KeyChange::Wake { by: vec![by] }).await?;
         Ok(false)
     }
 
@@ -75,22 +80,22 @@ impl Courier {
         let Some((queue, by)) = &message.head.holds else { return Ok(()) };
         match verdict {
             Verdict::Again(wait) => self.rest(queue, *by, *wait + GRACE).await.map(drop),
-            Verdict::Delivered | Verdict::Failed => self.change(queue, KeyChange::Wake { by: *by }).await,
+            Verdict::Delivered | Verdict::Failed => {
+                self.change(queue, KeyChange::Wake { by: vec![*by] }).await
+            }
         }
     }
 
     /// The queue rests for the callback of this name, which is about to be stored, if there is an order to keep; the number
-    /// that it ends the rest by. It follows from the name, so one that is made again after a crash wants no rest of its own.
+    /// that it ends the rest by.
     pub(super) async fn hold_queue(
         &self,
         message: &Message,
         callback: &Message,
         name: &str,
-    ) -> Result<Option<(String, u32)>, Failure> {
+    ) -> Result<Option<QueueRest>, Failure> {
         let Some(queue) = &message.head.queue else { return Ok(None) };
-        let digest = digest(&SHA256, name.as_bytes());
-        let number = digest.as_ref().iter().take(4).fold(0, |number, byte| number << 8 | u32::from(*byte));
-        let by = number.max(RETRY + 1);
+        let by = Queue::rest_number(name);
         let wait = Duration::from_millis(callback.not_before().saturating_sub(callback.head.created));
         let rests = self.rest(queue, by, wait + GRACE).await?;
         Ok(rests.then(|| (queue.clone(), by)))
@@ -100,7 +105,7 @@ impl Courier {
     /// before a crash and has ended since.
     pub(super) async fn hold_for_what_comes(
         &self,
-        held: Option<(String, u32)>,
+        held: Option<QueueRest>,
         accepted: &Result<Accepted, StoreError>,
         is_own_id: bool,
     ) -> Result<(), Failure> {
@@ -113,7 +118,7 @@ impl Courier {
             }
             _ => false,
         };
-        if comes { Ok(()) } else { self.change(&queue, KeyChange::Wake { by }).await }
+        if comes { Ok(()) } else { self.change(&queue, KeyChange::Wake { by: vec![by] }).await }
     }
 
     async fn change(&self, queue: &str, change: KeyChange) -> Result<(), Failure> {

@@ -153,10 +153,10 @@ impl Table {
     /// Whether a lenient upstream may find another route, or another key in this part of the path, than this one.
     fn is_doubtful(&self, (number, part): (usize, Part), asked: &Asked<'_>, head: &impl Head) -> bool {
         let Cow::Owned(path) = lenient(head.path()) else { return false };
-        match self.router.find(&asked.host, &path, head.method()) {
-            Some(other) => other != number || part.of(&path) != as_key(part.of(&asked.path)),
-            None => self.find_lenient(asked, &path, head).is_some(),
-        }
+        let found = self.router.find(&asked.host, &path, head.method());
+        // A literal of this very route may not be in its lenient form: then only the lenient router knows the path.
+        let found = found.or_else(|| self.find_lenient(asked, &path, head));
+        found.is_some_and(|other| other != number || part.of(&path) != as_key(part.of(&asked.path)))
     }
 
     /// The route that a lenient upstream may find by this path, as it reads it. Many of those take a method in any case, and

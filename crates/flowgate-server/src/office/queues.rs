@@ -1,10 +1,17 @@
 //! FIFO queues, as documents: their parallelism is a pinned limit of the queue's key.
 //!
 //! Owns that the two agree. A change is written into the document first, as under way, then made to the key,
-//! then marked as made. Whoever finds a change under way, after a crash for instance, makes it.
+//! then marked as made. Whoever finds a change under way, after a crash for instance, makes it. And it owns by
+//! which number the rest ends that a queue has for a message.
+
+use std::collections::BTreeMap;
 
 use flowgate_core::Limits;
-use flowgate_tasks::store::{Document, KeyChange, KeyLook, Shelf, StoreError};
+use flowgate_tasks::{
+    TaskId,
+    store::{Document, KeyChange, KeyLook, Shelf, StoreError},
+};
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::queue_key;
@@ -13,8 +20,11 @@ use crate::{clock, message::Message};
 const KIND: &str = "queue";
 /// More are not listed.
 const MOST: u32 = 10_000;
-/// The number of the rest of a queue whose message is tried again; there is one at a time.
-pub(crate) const RETRY: u32 = 0;
+/// The number of the rest that earlier versions had for whatever message of a queue was tried again.
+const EARLIER: u32 = 0;
+
+/// A rest of a queue: the queue, and the number that it ends by.
+pub(crate) type QueueRest = (String, u32);
 
 /// A queue. Moments are milliseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,12 +149,41 @@ impl Queue {
         Ok(found.and_then(|found| Some((serde_json::from_slice(&found.body).ok()?, found.version))))
     }
 
-    /// What waited for this message goes on without it.
-    pub(crate) async fn go_on_without(store: &dyn Shelf, message: &Message) -> Result<(), StoreError> {
-        let own = message.head.queue.as_ref().map(|queue| (queue, RETRY));
-        let held = message.head.holds.as_ref().map(|(queue, by)| (queue, *by));
-        for (queue, by) in own.into_iter().chain(held) {
-            store.change_key(queue_key(queue), KeyChange::Wake { by }).await?;
+    /// The number of the rest for what has this name. It follows from the name, so whatever is made again after a crash wants no
+    /// rest of its own; and it is nobody else's, so whoever ends it when its time has come ends no other.
+    pub(crate) fn rest_number(name: &str) -> u32 {
+        let digest = digest(&SHA256, name.as_bytes());
+        let number = digest.as_ref().iter().take(4).fold(0, |number, byte| number << 8 | u32::from(*byte));
+        number.max(EARLIER + 1)
+    }
+
+    /// The same, for a message of a queue that is tried again.
+    pub(crate) fn retry_number(id: TaskId) -> u32 {
+        Self::rest_number(&format!("retry/{id}"))
+    }
+
+    /// What may rest for this message: its own queue, and the one that waits for a callback.
+    pub(crate) fn rests_for(id: TaskId, message: &Message) -> Vec<QueueRest> {
+        let own = message.head.queue.clone().map(|queue| (queue, Self::retry_number(id)));
+        own.into_iter().chain(message.head.holds.clone()).collect()
+    }
+
+    /// The rest that a server of an earlier version may have begun for a message that waits to be tried again.
+    pub(crate) fn earlier_rest_for(message: &Message) -> Option<QueueRest> {
+        message.head.queue.clone().map(|queue| (queue, EARLIER))
+    }
+
+    /// Nobody has to wait for these any more.
+    pub(crate) async fn end_rests(
+        store: &dyn Shelf,
+        rests: impl IntoIterator<Item = QueueRest>,
+    ) -> Result<(), StoreError> {
+        let mut of_queues: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        for (queue, by) in rests {
+            of_queues.entry(queue).or_default().push(by);
+        }
+        for (queue, by) in of_queues {
+            store.change_key(queue_key(&queue), KeyChange::Wake { by }).await?;
         }
         Ok(())
     }
@@ -157,8 +196,8 @@ impl Queue {
         };
         store.change_key(queue_key(&self.name), limits).await?;
         if is_removal || self.parallelism > 1 {
-            // There is no order to keep any more: nobody waits for a message that is tried again.
-            store.change_key(queue_key(&self.name), KeyChange::Wake { by: RETRY }).await?;
+            // There is no order to keep any more: nobody waits for a message that is tried again, or for a callback.
+            store.change_key(queue_key(&self.name), KeyChange::WakeAll).await?;
         }
         let pause = if self.paused && !is_removal { KeyChange::Pause } else { KeyChange::Resume };
         store.change_key(queue_key(&self.name), pause).await

@@ -253,9 +253,31 @@ on_every_store! {
 }
 
 /// What the tests' server says to this.
-pub(crate) async fn psql(url: &str, sql: &'static str) -> String {
+async fn psql(url: &str, sql: &'static str) -> String {
     let url = url.to_owned();
     tokio::task::spawn_blocking(move || Postgres::shared().psql(&url, sql)).await.unwrap().unwrap()
+}
+
+/// A transaction that has something, and keeps it until it is told to end.
+pub(crate) struct Holder(std::thread::JoinHandle<()>);
+
+impl Holder {
+    pub(crate) async fn of(kit: &Kit, lock: &str) -> Self {
+        let (url, sql) = (kit.store.clone(), format!("BEGIN; {lock}; SELECT pg_sleep(600)"));
+        let holder = std::thread::spawn(move || drop(Postgres::shared().psql(&url, &sql).unwrap_err()));
+        let sleeps = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        tokio::time::timeout(DEADLINE, async { while psql(&kit.store, sleeps).await.trim() != "1" {} })
+            .await
+            .unwrap();
+        Holder(holder)
+    }
+
+    pub(crate) async fn end(self, kit: &Kit) {
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = \
+            current_database()";
+        psql(&kit.store, end).await;
+        self.0.join().unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -265,21 +287,31 @@ async fn f7_what_was_cancelled_is_told_also_where_another_one_cannot_be() {
     let (server, endpoint) = (kit.server(), Endpoint::start().await);
     let first = server.publish(&endpoint.url("/ok/a"), &[LATER]).await;
     server.publish(&endpoint.url("/ok/b"), &[LATER]).await;
-    let lock = "BEGIN; SELECT FROM flowgate.tasks ORDER BY id DESC LIMIT 1 FOR UPDATE; SELECT pg_sleep(600)";
-    let url = kit.store.clone();
-    let holder = std::thread::spawn(move || Postgres::shared().psql(&url, lock));
-    let sleeps =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
-    tokio::time::timeout(DEADLINE, async { while psql(&kit.store, sleeps).await.trim() != "1" {} })
-        .await
-        .unwrap();
+    let holder = Holder::of(&kit, "SELECT FROM flowgate.tasks ORDER BY id DESC LIMIT 1 FOR UPDATE").await;
     let answer = server.ask(Method::DELETE, "/v2/messages", &[], "").await;
     assert_eq!(answer.status, 503, "{answer:?}");
     server.logged(&first, "CANCELED").await;
-    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = \
-        current_database()";
-    psql(&kit.store, end).await;
-    holder.join().unwrap().unwrap_err();
+    holder.end(&kit).await;
     let answer = server.ask(Method::DELETE, "/v2/messages", &[], "").await;
     assert_eq!(answer.json(), json!({ "cancelled": 1 }), "the other one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f4_what_was_stopped_is_told_also_where_another_one_cannot_be() {
+    // Seen to fail: with those that were asked to stop forgotten where one was being settled, it was never told as cancelled.
+    let kit = Kit::postgres("settling").await;
+    let (server, endpoint) = (kit.server(), Endpoint::start().await);
+    let mut ids = Vec::new();
+    for number in 1..=2 {
+        ids.push(server.publish(&endpoint.url("/hold/x"), &[]).await);
+        endpoint.holds("x", number).await;
+    }
+    let holder = Holder::of(&kit, "SELECT FROM flowgate.leases ORDER BY id LIMIT 1 FOR UPDATE").await;
+    let path = format!("/v2/messages?messageIds={}", ids.join(","));
+    let answer = server.ask(Method::DELETE, &path, &[], "").await;
+    assert_eq!(answer.status, 503, "{answer:?}");
+    holder.end(&kit).await;
+    server.logged(&ids[1], "CANCELED").await;
+    endpoint.release(1);
+    server.logged(&ids[0], "DELIVERED").await;
 }

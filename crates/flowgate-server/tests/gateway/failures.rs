@@ -59,7 +59,7 @@ fn w3_an_upstream_that_does_not_answer_in_time_is_504_and_hung_up_on() {
 fn w3_a_client_that_stops_sending_its_body_is_408() {
     // Seen to fail: with `Fault::Late` whoever stands still.
     let upstream = Upstream::new();
-    let program = Program::before(upstream.address, "", &route("stream_timeout = \"100ms\""));
+    let program = Program::before(upstream.address, "", &route("stream_timeout = \"2s\""));
     let mut client = program.client();
     client.ask("POST", "/a", "Content-Length: 10\r\n");
     client.send("12345");

@@ -132,7 +132,7 @@ fn g1_a_slot_comes_back_with_the_end_of_its_stream_at_the_upstream() {
     // Seen to fail: with the body sent by a task of its own: the slot was free, and the stream there for as long as the client's.
     runtime().block_on(async {
         let mut upstream = Streams::new().await;
-        let program = before(upstream.address, "max = 1\nstream_timeout = \"300ms\"\n");
+        let program = before(upstream.address, "max = 1\nstream_timeout = \"2s\"\n");
         let stream = TcpStream::connect(program.gateway).await.unwrap();
         let (client, connection) = h2::client::handshake(stream).await.unwrap();
         tokio::spawn(connection);
@@ -292,7 +292,7 @@ fn w3_one_that_is_sent_again_has_as_long_to_be_answered_as_the_first_time() {
     // Seen to fail: with `stream_timeout` for whoever brings a body: it was over, though all of the body was there.
     runtime().block_on(async {
         let mut upstream = Streams::new().await;
-        let program = before(upstream.address, "stream_timeout = \"100ms\"\nresponse_timeout = \"1h\"\n");
+        let program = before(upstream.address, "stream_timeout = \"2s\"\nresponse_timeout = \"1h\"\n");
         let (mut client, mut other) = (program.client(), program.client());
         client.ask("POST", "/a", "Content-Length: 5\r\n");
         client.send("hello");

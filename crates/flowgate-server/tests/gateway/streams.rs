@@ -157,7 +157,7 @@ fn w3_a_web_socket_passes_through_and_holds_its_slot_until_it_closes() {
 fn w3_a_stream_that_stands_still_for_too_long_is_cut() {
     // Seen to fail: with `Stage::Streaming` not ended by its time.
     let upstream = Upstream::new();
-    let program = Program::before(upstream.address, "", &route("stream_timeout = \"100ms\""));
+    let program = Program::before(upstream.address, "", &route("stream_timeout = \"2s\""));
     let mut client = program.client();
     client.ask("GET", "/events", "");
     let (mut asked, _) = upstream.take();

@@ -171,9 +171,9 @@ fn t7_a_task_that_waits_for_a_process_uses_up_neither_its_timeout_nor_an_attempt
     let place = Place::sqlite("unready");
     let script = format!("import os, sys\nos.path.exists('ready') or sys.exit(7)\n{SCRIPT}");
     let mut worker = place.worker(&["--processes=1"], &script);
-    let ids = place.send(vec![tried("echo", 1).timeout(Duration::from_millis(700))]);
-    // By then it has waited for 800 ms at once.
-    worker.until("restarting it in 1.6s");
+    let ids = place.send(vec![tried("echo", 1).timeout(Duration::from_secs(3))]);
+    // By then it has waited for 3.2 s at once.
+    worker.until("restarting it in 6.4s");
     std::fs::write(place.folder.join("ready"), "").expect("the folder can be written to");
     assert_eq!(result(&place.ends(&ids)[0])["attempt"], 1);
 }

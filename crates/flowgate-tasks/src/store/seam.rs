@@ -330,11 +330,13 @@ pub enum KeyChange {
         /// How long at most.
         lasting: Duration,
     },
-    /// Ends a rest.
+    /// Ends rests.
     Wake {
-        /// Whose rest it was.
-        by: u32,
+        /// Whose they were.
+        by: Vec<u32>,
     },
+    /// Ends all of its rests, whosever they are.
+    WakeAll,
 }
 
 impl KeyChange {
@@ -344,7 +346,8 @@ impl KeyChange {
         match self {
             KeyChange::ResetRate => ledger.reset(),
             KeyChange::Rest { by, lasting } => ledger.rest(*by, now, *lasting),
-            KeyChange::Wake { by } => ledger.wake(*by),
+            KeyChange::Wake { by } => ledger.wake(by),
+            KeyChange::WakeAll => ledger.wake_all(),
             _ => {}
         }
         ledger.tidy(now);

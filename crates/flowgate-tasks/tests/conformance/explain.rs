@@ -103,7 +103,7 @@ on_every_store! {
         assert_eq!(rests.held_by, [Limit::KeyRests { key: "a".into(), for_ms: 30_000 }]);
         assert_eq!(rests.estimate.expect("an estimate").in_ms, 30_000);
         assert!(rests.verdict.starts_with("key `a` rests for another 30"), "{}", rests.verdict);
-        kit.change_key("a", KeyChange::Wake { by: 0 }).await;
+        kit.change_key("a", KeyChange::Wake { by: vec![0] }).await;
         assert_eq!(held_by(kit, id).await, []);
     }
 

@@ -148,7 +148,8 @@ on_every_store! {
 
     #[test]
     async fn f2_a_key_rests_for_its_time_or_until_whoever_wanted_it_says_so(kit: &Kit) {
-        // Seen to fail: with rests left out of `Key::hold_weight`, one started at once.
+        // Seen to fail: with rests left out of `Key::hold_weight`, one started at once; with `wake` ending what it was not told
+        // to end, and `wake_all` ending nothing.
         let ids = kit.send_all((0..3).map(|_| keyed("key", max(1))).collect()).await;
         let worker = kit.worker().await;
         let rest = |by, seconds| KeyChange::Rest { by, lasting: SECOND * seconds };
@@ -172,9 +173,19 @@ on_every_store! {
         worker.done(again).await;
         for by in [1, 2] {
             assert_eq!(worker.claim(9).await.len(), 0);
-            kit.change_key("key", KeyChange::Wake { by }).await;
+            kit.change_key("key", KeyChange::Wake { by: vec![by] }).await;
         }
-        assert_eq!(worker.claim(9).await[0].id, ids[1]);
+        let second = worker.claim(9).await;
+        assert_eq!(second[0].id, ids[1]);
+        // Some are ended together, and all whosever they are.
+        for by in 1..=4 {
+            kit.change_key("key", rest(by, 60)).await;
+        }
+        worker.done(second).await;
+        kit.change_key("key", KeyChange::Wake { by: vec![1, 2, 9] }).await;
+        assert_eq!(worker.claim(9).await.len(), 0);
+        kit.change_key("key", KeyChange::WakeAll).await;
+        assert_eq!(worker.claim(9).await[0].id, ids[2]);
     }
 
     #[test]

@@ -32,8 +32,13 @@ pub(crate) enum Chore {
     Sweep { run: String, waits: Vec<String> },
     /// Ends a wait that no event has ended.
     TimeOut { run: String, step: String },
-    /// Sees to messages that were asked to stop, by their numbers, until all of them have.
-    Bury { tasks: Vec<i64> },
+    /// Sees to messages that were cancelled, by their numbers, until all of them have stopped; and for each that is gone, to the
+    /// queues that rested for it, and the numbers of those rests.
+    Bury {
+        tasks: Vec<i64>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rests: Vec<(i64, String, u32)>,
+    },
 }
 
 /// A chore as it is stored: with its namespace, unless that has no name.
@@ -75,8 +80,8 @@ impl Chore {
                 let woken = desk.wake(&run, &step, None).await;
                 gone_on(desk, &run, "its wait is over", woken.map(drop)).await?;
             }
-            Chore::Bury { tasks } => {
-                if !desk.bury_stopped(&tasks).await? {
+            Chore::Bury { tasks, rests } => {
+                if !desk.bury_stopped(&tasks, &rests).await? {
                     return Err(Failure::new("messages that were cancelled are still under way"));
                 }
             }

@@ -100,7 +100,7 @@ impl Postgres {
                 transaction.execute(add, &[&key]).await?;
                 let text = match &change {
                     KeyChange::Pin(limits) => terms::to_text(Some(limits)),
-                    KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } => {
+                    KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } | KeyChange::WakeAll => {
                         let find = "SELECT rates, now_ns($2) FROM keys WHERE name = $1 FOR NO KEY UPDATE";
                         let row = transaction.query_one(find, &[&key, &told]).await?;
                         change.book(row.get(0), rows::tick(row.get(1)))
@@ -128,7 +128,7 @@ impl Postgres {
                     KeyChange::LatestAsOthers => {
                         ("latest = (SELECT latest FROM cluster), chosen = false", None)
                     }
-                    KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } => {
+                    KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } | KeyChange::WakeAll => {
                         ("rates = $2", Some(&text))
                     }
                 };

@@ -96,7 +96,7 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
         KeyChange::LatestAsOthers => {
             set("UPDATE keys SET latest = (SELECT latest FROM cluster), chosen = ?2 WHERE id = ?1", &false)?;
         }
-        KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } => {
+        KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } | KeyChange::WakeAll => {
             let find = "SELECT rates FROM keys WHERE id = ?1";
             let rates: String = hand.db.prepare_cached(find)?.query_row([id], |row| row.get(0))?;
             set("UPDATE keys SET rates = ?2 WHERE id = ?1", &change.book(&rates, hand.now))?;
