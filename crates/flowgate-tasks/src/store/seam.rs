@@ -676,8 +676,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Settling`] says which.
     fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>>;
 
-    /// Which of these tasks somebody cancelled while they ran, a minute ago at most: for a worker that may
-    /// have missed the wake-up.
+    /// Which of these tasks somebody cancelled while they ran: for a worker that may have missed the wake-up.
     fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>>;
 
     /// Tasks that will not run again, the newest first, before the one given.
