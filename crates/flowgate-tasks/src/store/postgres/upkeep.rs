@@ -55,10 +55,10 @@ pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_u
     SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'expired', '', now_ns($1), record \
     FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     RETURNING id) SELECT pg_notify('flowgate', 'e' || id) FROM told";
-/// All processes are told: this one may be gone before it has taken back what they held.
+/// All processes are told: this one may be gone before it has taken back what they held. So is this one: its connection may be.
 const BURY: &str = "WITH gone AS (DELETE FROM workers WHERE id IN (\
     SELECT id FROM workers WHERE lease_until < (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING id) \
-    SELECT pg_notify('flowgate', 'b' || $3::text) FROM gone";
+    SELECT pg_notify('flowgate', 'b') FROM gone";
 const NOW: &str = "SELECT now_ns($1)";
 pub(super) const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
     SELECT id FROM results WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
@@ -229,7 +229,7 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
     let expired = later(session.query(EXPIRE, [&told, &BATCH]).await, &mut session, &mut locked).await?;
     later(session.query(WAKE_LANES, [&told, &BATCH]).await, &mut session, &mut locked).await?;
     later(mind_the_clock(shared, &session, told).await, &mut session, &mut locked).await?;
-    let bury = session.query(BURY, [&told, &BATCH, &shared.mark]).await;
+    let bury = session.query(BURY, [&told, &BATCH]).await;
     if !later(bury, &mut session, &mut locked).await?.is_empty() {
         shared.orphans.expect();
     }
