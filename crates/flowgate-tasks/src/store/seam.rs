@@ -178,8 +178,8 @@ pub const DEAD_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What is waited for until then need not be doubted when a process begins.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// So long a store remembers that a task was cancelled while it ran, and at least so long beyond the lease of whoever has it: a
-/// worker that is gone gives it back no sooner.
+/// So long a store remembers that a task was cancelled while it ran, and then for as long again while somebody still holds it: a
+/// worker that is gone gives it back no sooner than it is looked for.
 pub(crate) const CANCELLING: Duration = Duration::from_secs(60);
 
 /// A claim takes no further task when it has taken so many bytes: it is one row, of which a store has to make one

@@ -49,10 +49,9 @@ const WAITING: &str = "WITH found AS MATERIALIZED (SELECT id, lane FROM tasks WH
 /// Notes what is held, and tells which of these it saw: noted; or in a lease that is being settled, or in its line again.
 const RUNNING: &str = "WITH seen AS MATERIALIZED (SELECT task, leases.id AS lease FROM unnest($1::bigint[]) AS asked (task) \
     JOIN leases ON task = ANY(ids) AND task <> ALL(done)), \
-    held AS MATERIALIZED (SELECT task, worker FROM seen JOIN leases ON leases.id = seen.lease AND task <> ALL(done) \
+    held AS MATERIALIZED (SELECT task FROM seen JOIN leases ON leases.id = seen.lease AND task <> ALL(done) \
     FOR KEY SHARE OF leases SKIP LOCKED), \
-    noted AS (INSERT INTO cancels SELECT task, greatest(now_ns($2), lease_until) + $3::bigint \
-    FROM held LEFT JOIN workers ON workers.id = worker ORDER BY task \
+    noted AS (INSERT INTO cancels SELECT task, now_ns($2) + $3::bigint FROM held ORDER BY task \
     ON CONFLICT (task) DO UPDATE SET until = excluded.until) \
     SELECT task, true AS is_noted, pg_notify('flowgate', 'c' || task)::text FROM held UNION ALL \
     SELECT task, false, NULL FROM seen WHERE task NOT IN (SELECT task FROM held) UNION ALL \

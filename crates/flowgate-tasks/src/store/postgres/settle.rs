@@ -15,8 +15,7 @@ pub(super) const ADD_AGAIN: &str = "INSERT INTO tasks (id, lane, place, attempt,
     AS told (id, lane, attempt, weight, due_at, good_until, record) LEFT JOIN marks USING (lane)";
 /// Of those that have just gone back, the ones that were cancelled while they were held, and whose worker did not hear
 /// of it in time, do not run again.
-pub(super) const BURY_CANCELLED: &str = "WITH found AS MATERIALIZED (SELECT task FROM cancels WHERE task = ANY($1) AND \
-    until > now_ns($2)), \
+pub(super) const BURY_CANCELLED: &str = "WITH found AS MATERIALIZED (SELECT task FROM cancels WHERE task = ANY($1)), \
     gone AS (DELETE FROM tasks WHERE id = ANY(ARRAY(SELECT task FROM found)) RETURNING id, lane, attempt, weight, record), \
     told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
     SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns($2), record \
