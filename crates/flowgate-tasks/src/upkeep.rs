@@ -24,12 +24,15 @@ pub async fn keep_up(store: Arc<dyn Store>) {
     keep_up_telling(store, |_| {}).await;
 }
 
-/// The same, and tells what came of each time.
-pub(crate) async fn keep_up_telling(store: Arc<dyn Store>, tell: impl Fn(Result<(), &StoreError>)) {
+/// The same, and tells what came of each time: what was held up, if anything was.
+pub(crate) async fn keep_up_telling(
+    store: Arc<dyn Store>,
+    tell: impl Fn(Result<Option<&StoreError>, &StoreError>),
+) {
     let mut wakes = store.wakes();
     loop {
         let kept = store.upkeep().await;
-        tell(kept.as_ref().map_or_else(Err, |kept| kept.held_up.as_ref().map_or(Ok(()), Err)));
+        tell(kept.as_ref().map(|kept| kept.held_up.as_ref()));
         let pause = match kept {
             Ok(kept) if kept.due + kept.expired + kept.recovered > 0 => Duration::ZERO,
             Ok(kept) => {

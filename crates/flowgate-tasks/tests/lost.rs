@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use flowgate_core::{Limits, Tick};
@@ -19,13 +19,10 @@ use flowgate_tasks::{
 use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
-/// Less than upkeep takes to look for what nobody told it of.
-const DEADLINE: Duration = Duration::from_secs(20);
-/// So long upkeep waits for a lock.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DEADLINE: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(15);
 
-/// A clock that is moved by hand.
+/// A clock that is moved by hand. While it stands, upkeep does not look for what nobody told it of.
 #[derive(Default)]
 struct HandWall(AtomicU64);
 
@@ -70,8 +67,12 @@ impl Fleet {
         let task = NewTask::new("one", Vec::new()).key(key).limits(limits);
         self.store.send(vec![task]).await.expect("sent");
         let want = Some(Want { slots: 1, per_queue: 1, with_locks: true });
-        let turned = self.store.turn(worker, Turn { want, ..Turn::default() }).await.expect("a turn");
-        assert_eq!(turned.claimed.len(), 1, "it has its task");
+        // What tidies up behind the turn before may have its lane for a moment.
+        let claimed = async {
+            let turn = || Turn { want, ..Turn::default() };
+            while self.store.turn(worker, turn()).await.expect("a turn").claimed.is_empty() {}
+        };
+        timeout(DEADLINE, claimed).await.expect("it has its task");
         worker
     }
 
@@ -95,10 +96,11 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// Somebody who has all keys locked.
-async fn locked(url: &str) -> Client {
+/// Somebody who has these keys locked.
+async fn locked(url: &str, which: &str) -> Client {
     let other = connect(url).await;
-    other.batch_execute("BEGIN; SELECT FROM keys FOR UPDATE").await.expect("it has them, and says no more");
+    let lock = format!("BEGIN; SELECT FROM keys WHERE {which} FOR UPDATE");
+    other.batch_execute(&lock).await.expect("it has them, and says no more");
     other
 }
 
@@ -108,7 +110,7 @@ async fn t5_what_the_process_that_removed_a_worker_did_not_take_back_another_one
     let fleet = Fleet::start("lost_twice").await;
     let other = join(&fleet.url, &fleet.wall).await;
     fleet.holder("k").await;
-    let lock = locked(&fleet.url).await;
+    let lock = locked(&fleet.url, "true").await;
     fleet.wall.advance(LEASE + Duration::from_secs(1));
     let kept = fleet.store.upkeep().await.expect("upkeep");
     assert!(kept.held_up.is_some() && kept.recovered == 0, "{kept:?}");
@@ -156,23 +158,54 @@ async fn t5_a_worker_that_leaves_takes_back_what_it_held_and_nothing_of_others()
 }
 
 #[tokio::test]
-async fn s1_a_lease_that_stays_locked_is_waited_for_once() {
-    // Seen to fail: with each of them waited for as long, the first round took six seconds; with the first of each round, the
-    // second took two.
+async fn s1_leases_that_stay_locked_hold_up_no_other() {
+    // Seen to fail: with what was not tried left behind what was waited for in vain, the second round waited for the same three;
+    // with what shares a key with a locked lease not left to the next round, it was not taken back.
     let fleet = Fleet::start("lost_locked").await;
-    for key in ["one", "two", "three"] {
+    for key in ["one", "two", "three", "four", "five", "five", "free"] {
         fleet.holder(key).await;
     }
-    let lock = locked(&fleet.url).await;
+    let lock = locked(&fleet.url, "name <> 'free'").await;
     fleet.wall.advance(LEASE + Duration::from_secs(1));
-    for most in [2 * PATIENCE, PATIENCE] {
-        let began = Instant::now();
+    for recovered in [0, 1, 0] {
         let kept = fleet.store.upkeep().await.expect("what is locked fails nothing else");
         let why = kept.held_up.expect("it waited in vain").to_string();
-        assert!(why.ends_with("(55P03)") && began.elapsed() < most, "{why} {:?}", began.elapsed());
+        assert!(why.ends_with("(55P03)"), "{why}");
+        assert_eq!(kept.recovered, recovered);
     }
-    assert_eq!(fleet.leases().await, 3);
+    assert_eq!(fleet.leases().await, 6);
     lock.batch_execute("ROLLBACK").await.expect("it goes on");
-    assert_eq!(fleet.store.upkeep().await.expect("upkeep").recovered, 3);
+    assert_eq!(fleet.store.upkeep().await.expect("upkeep").recovered, 6);
+    assert_eq!(fleet.store.audit().await.expect("an audit"), [""; 0]);
+}
+
+#[tokio::test]
+async fn s1_while_what_is_known_stays_locked_nothing_else_is_looked_for() {
+    // Seen to fail: with each round looking anew while something was left, the next one read all that is settled, and found
+    // this one.
+    let fleet = Fleet::start("lost_known").await;
+    let (gone, other) = (fleet.holder("locked").await, fleet.holder("free").await);
+    let lock = locked(&fleet.url, "name = 'locked'").await;
+    // By nobody of us: whoever removes a worker says so.
+    let remove = async |worker: WorkerId| {
+        fleet.client.execute("DELETE FROM workers WHERE id = $1", &[&worker.0]).await
+    };
+    remove(gone).await.expect("removed");
+    for _ in 0..3 {
+        fleet.wall.advance(Duration::from_secs(10));
+        assert!(fleet.store.beat(other).await.expect("renewed"));
+    }
+    let held_up = async || {
+        let kept = fleet.store.upkeep().await.expect("upkeep");
+        assert!(kept.held_up.is_some(), "{kept:?}");
+        kept.recovered
+    };
+    assert_eq!(held_up().await, 0);
+    remove(other).await.expect("removed");
+    assert_eq!(held_up().await, 0);
+    fleet.wall.advance(Duration::from_secs(30));
+    assert_eq!(held_up().await, 1);
+    lock.batch_execute("ROLLBACK").await.expect("it goes on");
+    assert_eq!(fleet.store.upkeep().await.expect("upkeep").recovered, 1);
     assert_eq!(fleet.store.audit().await.expect("an audit"), [""; 0]);
 }

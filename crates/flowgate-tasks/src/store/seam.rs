@@ -178,8 +178,8 @@ pub const DEAD_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What is waited for until then need not be doubted when a process begins.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// So long a store remembers that a task was cancelled while it ran, and at least so long beyond the lease of whoever has it: a
-/// worker that is gone gives it back no sooner.
+/// So long a store remembers that a task was cancelled while it ran, and then for as long again while somebody still holds it: a
+/// worker that is gone gives it back no sooner than it is looked for.
 pub(crate) const CANCELLING: Duration = Duration::from_secs(60);
 
 /// A claim takes no further task when it has taken so many bytes: it is one row, of which a store has to make one
@@ -679,8 +679,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Settling`] says which.
     fn cancel_all(&self, ids: Vec<TaskId>) -> Reply<'_, Vec<Cancelled>>;
 
-    /// Which of these tasks somebody cancelled while they ran, a minute ago at most: for a worker that may
-    /// have missed the wake-up.
+    /// Which of these tasks somebody cancelled while they ran: for a worker that may have missed the wake-up.
     fn cancelled(&self, among: Vec<TaskId>) -> Reply<'_, Vec<TaskId>>;
 
     /// Tasks that will not run again, the newest first, before the one given.

@@ -55,6 +55,12 @@ pub enum News {
         /// Why.
         error: StoreError,
     },
+    /// Somebody has something locked that a part of upkeep waits for: tasks of a worker that is gone, say. All the rest goes
+    /// on. It is tried again until it succeeds.
+    UpkeepHeldUp {
+        /// What was waited for in vain.
+        error: StoreError,
+    },
     /// Limits of a key cannot be read. Tasks that wait under them are passed over, and only those. Told once.
     Unread(Unread),
     /// A task failed here and will not run again.
@@ -84,6 +90,17 @@ impl fmt::Display for News {
                 "upkeep fails, so delayed tasks, expiries and tasks of lost workers wait: {error}; retrying until it \
                  succeeds"
             ),
+            News::UpkeepHeldUp { error } => {
+                write!(
+                    f,
+                    "another transaction has locked what a part of upkeep waits for, and everything else goes on: "
+                )?;
+                match error {
+                    StoreError::Database { why, .. } => f.write_str(why)?,
+                    error => error.fmt(f)?,
+                }
+                f.write_str("; retrying until it succeeds")
+            }
             News::Unread(Unread { key, text }) => write!(
                 f,
                 "the limits of key {key} cannot be read: {text:?}; work under them keeps waiting, and everything else \
@@ -125,8 +142,9 @@ struct State {
     /// Whether it was told that the store fails, and not yet that it answers again.
     is_away: bool,
     told_away: Option<Instant>,
-    /// How often upkeep failed while the store answered.
+    /// How often upkeep failed while the store answered, and how often a part of it was held up.
     behind: u32,
+    held_up: u32,
     untold: u64,
     /// What was told of limits that cannot be read.
     unread: HashSet<Unread>,
@@ -159,20 +177,23 @@ impl Teller {
         }
     }
 
-    /// Upkeep was done, or was not. A store that is away is told by those who wait for it.
-    pub(super) fn kept(&self, answer: Result<(), &StoreError>) {
+    /// Upkeep was done, but for what was held up; or was not. A store that is away is told by those who wait for it.
+    pub(super) fn kept(&self, answer: Result<Option<&StoreError>, &StoreError>) {
         let Some((news, state)) = &self.way else { return };
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        match answer {
-            Ok(()) => state.behind = 0,
-            Err(_) if state.is_away => {}
-            Err(error) => {
-                state.behind = state.behind.saturating_add(1);
-                let told = News::UpkeepFailed { error: error.clone() };
-                if state.behind == BEHIND && news.try_send(told).is_err() {
-                    state.behind = BEHIND - 1;
-                }
+        let state = &mut *state;
+        let (times, told) = match answer {
+            Ok(None) => return (state.behind, state.held_up) = (0, 0),
+            Ok(Some(error)) => {
+                state.behind = 0;
+                (&mut state.held_up, News::UpkeepHeldUp { error: error.clone() })
             }
+            Err(_) if state.is_away => return,
+            Err(error) => (&mut state.behind, News::UpkeepFailed { error: error.clone() }),
+        };
+        *times = times.saturating_add(1);
+        if *times == BEHIND && news.try_send(told).is_err() {
+            *times = BEHIND - 1;
         }
     }
 
@@ -301,7 +322,7 @@ mod tests {
         (0..9).for_each(|_| teller.kept(Err(&away().expect_err("a failure"))));
         teller.heard(&Ok(()));
         (0..7).for_each(|_| teller.kept(Err(&away().expect_err("a failure"))));
-        teller.kept(Ok(()));
+        teller.kept(Ok(None));
         (0..2).for_each(|_| teller.kept(Err(&away().expect_err("a failure"))));
         drop(teller);
         telling.end().await;
@@ -310,5 +331,26 @@ mod tests {
         let upkeep = "upkeep fails, so delayed tasks, expiries and tasks of lost workers wait: the store failed while \
             reading: gone; retrying until it succeeds";
         assert_eq!(said[1..], ["the store answers again", upkeep]);
+    }
+    #[tokio::test]
+    async fn s1_upkeep_that_is_held_up_is_told_once_and_not_as_a_failure() {
+        // Seen to fail: with what was held up told as a failure, it was said that all of upkeep waits.
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().expect("a store"));
+        let told = Arc::<Mutex<Vec<String>>>::default();
+        let hears = Arc::clone(&told);
+        let listener: Listener = Arc::new(move |news| hears.lock().expect("whole").push(news.to_string()));
+        let (teller, telling) = Teller::start(Some(listener), &store);
+        let locked = StoreError::Database { doing: "reading", why: "a lock timeout (55P03)".to_owned() };
+        (0..7).for_each(|_| teller.kept(Ok(Some(&locked))));
+        (0..7).for_each(|_| teller.kept(Err(&away().expect_err("a failure"))));
+        (0..7).for_each(|_| teller.kept(Ok(Some(&locked))));
+        drop(teller);
+        telling.end().await;
+        let said = told.lock().expect("whole").clone();
+        let held_up = "another transaction has locked what a part of upkeep waits for, and everything else goes on: \
+            a lock timeout (55P03); retrying until it succeeds";
+        assert_eq!(said.len(), 2, "{said:#?}");
+        assert_eq!(said[0], held_up);
+        assert!(said[1].starts_with("upkeep fails"), "{said:#?}");
     }
 }

@@ -12,7 +12,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use flowgate_core::OptionError;
 use tokio::{
     sync::broadcast::error::RecvError,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 
 use super::{
@@ -264,7 +264,7 @@ impl Desk {
             self.is_looking = true;
         }
         // Before anything is taken out to be settled: what is still to be settled is known, and must not be given back.
-        // Of one that is about to leave, what it does not know goes back by that.
+        // Of one that is about to leave, what it does not know goes back then.
         let known = (self.is_unsure && !self.is_done()).then(|| self.leases());
         let (mut settles, mut starts) = (Vec::new(), Vec::new());
         if !self.wants_locks {
@@ -470,13 +470,6 @@ impl Desk {
         self.look();
     }
 
-    async fn leave(&mut self) -> Result<(), StoreError> {
-        let left = timeout(GOODBYE, self.store.leave(self.worker)).await;
-        left.unwrap_or_else(|_| {
-            Err(StoreError::Database { doing: "removing a worker", why: "it does not answer".to_owned() })
-        })
-    }
-
     fn end(self) -> Ending {
         self.ending
     }
@@ -490,10 +483,12 @@ impl Desk {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use tokio::time::timeout;
+
     use super::*;
     use crate::{
         store::{MOST_BYTES, QueueLimits, Sqlite, State},
-        task::{NewTask, When},
+        task::{NewTask, Retry, When},
         worker::Prefetch,
     };
 
@@ -687,6 +682,24 @@ mod tests {
         desk.end_turn(turned).await.expect("an end");
         let look = store.look_at_task(TaskId(2)).await.expect("a look").expect("it is there");
         assert_eq!((look.state, desk.held.running()), (State::Waiting { ahead: 0 }, 1));
+    }
+
+    // Seen to fail: with nothing but `leave`, the task was dead: its only attempt was taken for lost.
+    #[tokio::test]
+    async fn t7_what_a_worker_does_not_know_that_it_claimed_goes_back_as_it_was_when_it_leaves() {
+        let (store, mut desk) = desk(0, 0, endless()).await;
+        let once = NewTask::new("one", Vec::new()).retry(Retry { max_attempts: 1, ..Retry::default() });
+        let id = store.send(vec![once]).await.expect("sent")[0].id;
+        desk.close();
+        // As if the reply to this one had been lost, and it was the last turn.
+        let want = Some(Want { slots: 1, per_queue: 1, with_locks: false });
+        let turned = store.turn(desk.worker, Turn { want, ..Turn::default() }).await.expect("a turn");
+        assert_eq!(turned.claimed.len(), 1);
+        desk.is_unsure = true;
+        assert!(desk.is_done());
+        desk.leave().await.expect("it leaves");
+        let look = store.look_at_task(id).await.expect("a look").expect("it is there");
+        assert_eq!((look.state, look.attempt), (State::Waiting { ahead: 0 }, 0));
     }
 
     // Seen to fail: with a free slot waited for, to lock with, there was no turn, and nothing was settled any more.

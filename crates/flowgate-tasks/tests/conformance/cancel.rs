@@ -86,15 +86,36 @@ on_every_store! {
     }
 
     #[test]
-    async fn f4_a_cancellation_that_was_long_ago_is_over(kit: &Kit) {
-        // Seen to fail: without the comparison of the time, it was dead though it had run on for an hour.
-        let id = kit.send(task()).await;
-        let worker = kit.worker().await;
+    async fn f4_a_cancellation_lasts_as_long_as_somebody_holds_the_task(kit: &Kit) {
+        // Seen to fail: with what was cancelled forgotten after a minute, both ran again.
+        let sent = kit.send_all(vec![task(), task()]).await;
+        let (worker, gone) = (kit.worker().await, kit.worker().await);
         let held = worker.claim(1).await;
-        assert_eq!(kit.store.cancel(id).await.expect("a cancellation"), Cancelled::Running);
+        assert_eq!((ids(&held), ids(&gone.claim(1).await)), (sent[..1].to_vec(), sent[1..].to_vec()));
+        assert_eq!(kit.store.cancel(sent[1]).await.expect("a cancellation"), Cancelled::Running);
+        // Nobody is there for an hour: all processes are down.
         kit.advance(3600 * SECOND);
+        worker.beat().await;
+        assert_eq!(kit.store.cancel(sent[0]).await.expect("a cancellation"), Cancelled::Running);
+        assert_eq!(kit.upkeep().await.recovered, 1);
+        assert_eq!(kit.reason(sent[1]).await.as_deref(), Some("cancelled"));
+        for _ in 0..20 {
+            kit.pass(8 * SECOND).await;
+            worker.beat().await;
+        }
         worker.end(held[0].clone(), End::Failed { error: "no".to_owned(), retry_after: Duration::ZERO }).await;
-        assert_eq!(ids(&worker.claim(9).await), [id]);
+        assert_eq!(kit.reason(sent[0]).await.as_deref(), Some("cancelled"));
+        // And no longer.
+        for id in &sent {
+            assert!(kit.store.revive(*id).await.expect("revived"));
+        }
+        kit.pass(61 * SECOND).await;
+        assert_eq!(kit.store.cancelled(sent.clone()).await.expect("a store"), []);
+        let again = kit.worker().await;
+        for task in again.claim(9).await {
+            again.end(task, End::Failed { error: "no".to_owned(), retry_after: Duration::ZERO }).await;
+        }
+        assert_eq!(ids(&again.claim(9).await), sent, "they run again");
     }
 
     #[test]

@@ -15,6 +15,12 @@ use self::{
 };
 use crate::kit::Kit;
 
+/// So many histories for each store, or as many as `FLOWGATE_HISTORIES` says: for a long hunt.
+fn histories(usual: u32) -> ProptestConfig {
+    let told = std::env::var("FLOWGATE_HISTORIES").ok().and_then(|told| told.parse().ok());
+    ProptestConfig { cases: told.unwrap_or(usual), max_shrink_iters: 300, ..ProptestConfig::default() }
+}
+
 fn replay(store: impl AsyncFnOnce() -> Kit, ops: &[Op], offers: &[Option<(usize, u32)>]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -27,8 +33,31 @@ fn replay(store: impl AsyncFnOnce() -> Kit, ops: &[Op], offers: &[Option<(usize,
     });
 }
 
+/// The same, in a database that is removed behind it, however it went: hundreds would be gigabytes.
+#[cfg(feature = "postgres")]
+fn replay_on_postgres(name: &str, ops: &[Op], offers: &[Option<(usize, u32)>]) {
+    use flowgate_testkit::postgres::Postgres;
+
+    struct Removed(String);
+
+    impl Drop for Removed {
+        fn drop(&mut self) {
+            let removed = Postgres::shared().drop_database(&self.0);
+            assert!(removed.is_ok() || std::thread::panicking(), "{removed:?}");
+        }
+    }
+
+    let mut database = None;
+    let store = async || {
+        let (kit, url) = Kit::postgres_at(name).await;
+        database = Some(Removed(url));
+        kit
+    };
+    replay(store, ops, offers);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(histories(64))]
 
     #[test]
     fn t3_random_histories_agree_with_the_laws_on_sqlite(ops in history::ops()) {
@@ -39,11 +68,11 @@ proptest! {
 
 #[cfg(feature = "postgres")]
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(histories(100))]
 
     #[test]
     fn random_histories_agree_with_the_laws_on_postgres(ops in history::ops(), offers in history::offers()) {
-        replay(async || Kit::postgres("model").await, &ops, &offers);
+        replay_on_postgres("model", &ops, &offers);
     }
 }
 
@@ -59,5 +88,5 @@ fn t4_a_full_worker_of_two_queues_agrees_with_the_laws_on_postgres() {
     let mut ops = vec![queue(0, Some(3)), queue(1, None)];
     ops.extend((0..8).map(|number| Op::Send { sent: sent(number % 2), count: 3 }));
     ops.extend(vec![Op::Turn { worker: 0, settle: 1, end: Ending::Done, claim: 1 }; 20]);
-    replay(async || Kit::postgres("full_model").await, &ops, &[]);
+    replay_on_postgres("full_model", &ops, &[]);
 }

@@ -25,11 +25,12 @@ const SLOTS: &str = "FLOWGATE_CRASH_SLOTS";
 const AHEAD: &str = "FLOWGATE_CRASH_AHEAD";
 const STORMY: &str = "FLOWGATE_CRASH_STORMY";
 
-/// How long a task takes, and how long a silent worker keeps its tasks.
+/// How long a task takes.
 const TASK: Duration = Duration::from_millis(20);
-const LEASE: Duration = Duration::from_secs(1);
-/// How long a task that was claimed ahead may wait.
-const AHEAD_LEASE: Duration = Duration::from_millis(500);
+/// How long a silent worker keeps its tasks, and how long one that was claimed ahead may wait. A worker that cannot renew
+/// its lease stops a thirty-second part before its end, and is to get the processor by then. Leases of a process that was
+/// killed are ended by hand, so nothing waits for that.
+const LEASE: Duration = Duration::from_secs(20);
 
 /// What the fleet is made of, and what holds.
 #[derive(Clone, Debug)]
@@ -89,6 +90,23 @@ async fn open(store: &str) -> Arc<dyn Store> {
 async fn is_done(store: &str) -> Result<bool, StoreError> {
     let queues = try_open(store).await?.queues().await?;
     Ok(queues.iter().all(|queue| queue.waiting + queue.delayed + u64::from(queue.in_use) == 0))
+}
+
+/// What a process had that is gone is others' at once.
+fn end_leases(store: &str, process: u32) {
+    let end = format!("UPDATE workers SET lease_until = 0 WHERE name = '{process}'");
+    match store.strip_prefix("sqlite:") {
+        Some(path) => {
+            let db = rusqlite::Connection::open(path).expect("the file");
+            db.busy_timeout(Duration::from_secs(60)).expect("patience");
+            db.execute_batch(&end).expect("its leases end");
+        }
+        #[cfg(feature = "postgres")]
+        // A storm may end this connection, too.
+        None => while super::storm::by_hand(store, &end).is_err() {},
+        #[cfg(not(feature = "postgres"))]
+        None => panic!("{store} needs the feature `postgres`"),
+    }
 }
 
 /// Tasks that are lost are tried again, and again.
@@ -176,8 +194,10 @@ pub(super) fn work_if_told() {
             }
         });
         let buffer: u32 = std::env::var(AHEAD).expect("told").parse().expect("a number");
-        let prefetch = (buffer > 0).then_some(Prefetch { buffer, lease: AHEAD_LEASE });
-        let options = WorkerOptions { processes: slots, lease: LEASE, prefetch, ..WorkerOptions::default() };
+        let prefetch = (buffer > 0).then_some(Prefetch { buffer, lease: LEASE });
+        let name = std::process::id().to_string();
+        let options =
+            WorkerOptions { name, processes: slots, lease: LEASE, prefetch, ..WorkerOptions::default() };
         let worker = Worker::new(store, handlers, options).expect("valid options");
         worker.run(std::future::pending()).await.expect("a store that answers");
     });
@@ -300,6 +320,7 @@ impl Fleet {
         process.kill().expect("SIGKILL");
         process.wait().expect("it is gone");
         self.deaths.push(Death { process: process.id(), at: now() });
+        end_leases(&self.store, process.id());
     }
 
     fn block_on<T>(&self, work: impl Future<Output = T>) -> T {

@@ -34,6 +34,13 @@ pub(super) fn start(url: &str, plan: &Plan, seed: u64) -> Box<dyn Any> {
     Box::new(Storm { is_over, thread: Some(thread::spawn(blow)) })
 }
 
+/// Runs this, unless the connection is ended meanwhile.
+pub(super) fn by_hand(url: &str, sql: &str) -> Result<(), StoreError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let sql = format!("SET search_path TO flowgate; {sql}");
+    runtime.expect("a runtime").block_on(disturb(url, &sql))
+}
+
 async fn blow(url: &str, plan: &Plan, mut seed: u64, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         // It may be told to give way, or end its own connection.

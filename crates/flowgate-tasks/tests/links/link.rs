@@ -19,6 +19,8 @@ use tokio::{
 struct Way {
     /// How often all connections were cut.
     cuts: u32,
+    /// Whether the server hears nothing of that.
+    is_kept: bool,
     /// Nothing passes, in neither direction, and nobody is told.
     is_frozen: bool,
     /// Where set, no more bytes than these pass to the server on any connection.
@@ -70,6 +72,11 @@ impl Link {
     /// Ends all connections: the server finds out when it next has something to say.
     pub(super) fn cut(&self) {
         self.ends.cut();
+    }
+
+    /// Ends all connections for the process, and none for the server: it goes on as if somebody were there.
+    pub(super) fn cut_ours(&self) {
+        self.ends.way.send_modify(|way| (way.cuts, way.is_kept) = (way.cuts + 1, true));
     }
 
     pub(super) fn freeze(&self) {
@@ -125,9 +132,17 @@ impl Ends {
                 }
             }
         };
-        tokio::select! {
-            () = carried => {}
-            _ = cut.wait_for(|way| way.cuts != cuts) => {}
+        let is_kept = tokio::select! {
+            () = carried => false,
+            way = cut.wait_for(|way| way.cuts != cuts) => way.is_ok_and(|way| way.is_kept),
+        };
+        if is_kept {
+            // Each direction has a half of both connections.
+            match bound {
+                Bound::ToServer => drop(from),
+                Bound::FromServer => drop(to),
+            }
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use flowgate_core::Limits;
 use flowgate_tasks::{
-    MAX_BODY, NewTask, TaskId,
+    MAX_BODY, MAX_NAME, NewTask, TaskId,
     store::{
         Claimed, End, NewWorker, Postgres, QueueLimits, Settle, State, Store, Turn, Turned, Want, WorkerId,
     },
@@ -21,6 +21,8 @@ use tokio_postgres::{Client, NoTls};
 use link::Link;
 
 const DEADLINE: Duration = Duration::from_secs(60);
+/// So many dedupe ids come to half of the largest task, as they are told to the server twice.
+const NAMES: usize = MAX_BODY / 4 / MAX_NAME;
 
 /// A process behind a link, and somebody who has a connection of their own.
 struct Scene {
@@ -69,7 +71,7 @@ impl Scene {
             format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {is_so}");
         let is_none = async || {
             self.other.batch_execute("SELECT pg_stat_clear_snapshot()").await.expect("another look");
-            self.other.query_one(&count, &[]).await.expect("a count").get::<_, i64>(0) == 0
+            self.other.query(&count, &[]).await.expect("a count").iter().all(|row| row.get::<_, i64>(0) == 0)
         };
         timeout(DEADLINE, async { while !work.is_finished() && is_none().await {} })
             .await
@@ -101,7 +103,8 @@ async fn s1_what_a_turn_claims_that_ends_after_its_connection_broke_is_given_bac
     // Its commit is on its way with what it has to wait for.
     scene.other.batch_execute("BEGIN; SELECT FROM queues FOR UPDATE").await.expect("a lock");
     let turn = scene.turn_that_waits(worker, ended, 1).await;
-    scene.link.cut();
+    // The server would end it, had it been told.
+    scene.link.cut_ours();
     turn.await.expect("no panic").expect_err("nobody knows what became of it");
 
     let store = Arc::clone(&scene.store);
@@ -187,13 +190,13 @@ async fn t5_a_process_that_is_gone_while_its_turn_waits_for_a_lock_keeps_nobody_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_what_is_large_is_given_the_time_that_it_takes_on_a_slow_line() {
-    // Seen to fail: without `carry` in either of both, the server ended the transaction in the middle of a task, and would have
-    // whenever it was tried.
+    // Seen to fail: without `carry` in any of the three, the server ended the transaction in the middle of a task, or of the
+    // names, and would have whenever it was tried.
     let scene = Scene::of("links_slow").await;
     let large = || NewTask::new("one", vec![0; MAX_BODY]);
     scene.store.send(vec![large()]).await.expect("sent");
     let worker = scene.register(DEADLINE).await;
-    let task = scene.claim(worker, 1).await.pop().expect("a task");
+    let held = scene.claim(worker, 1).await.pop().expect("a task");
     scene.link.hold_back(Some(MAX_BODY + MAX_BODY / 2));
     let store = Arc::clone(&scene.store);
     let sent = tokio::spawn(async move { store.send(vec![large()]).await });
@@ -205,10 +208,17 @@ async fn s1_what_is_large_is_given_the_time_that_it_takes_on_a_slow_line() {
     scene.link.hold_back(Some(MAX_BODY / 2));
     let end = End::Failed { error: String::new(), retry_after: Duration::ZERO };
     let store = Arc::clone(&scene.store);
-    let turn = Turn { settles: vec![Settle { task, end }], ..Turn::default() };
+    let turn = Turn { settles: vec![Settle { task: held, end }], ..Turn::default() };
     let ended = tokio::spawn(async move { store.turn(worker, turn).await });
-    scene.until(&ended, for_long).await;
+    // At the same time on another connection: many names, and little else.
+    let named = Postgres::connect(&scene.link.url).await.expect("a store");
+    named.send(vec![task()]).await.expect("sent");
+    scene.link.hold_back(Some(NAMES * MAX_NAME + NAMES * MAX_NAME / 2));
+    let names = (0..NAMES).map(|number| task().dedupe(format!("{number:0MAX_NAME$}"), DEADLINE)).collect();
+    let sent = tokio::spawn(async move { named.send(names).await });
+    scene.until(&sent, &format!("{for_long} HAVING count(*) > 1")).await;
     scene.link.hold_back(None);
+    assert_eq!(sent.await.expect("no panic").expect("sent").len(), NAMES);
     assert_eq!(ended.await.expect("no panic").expect("a turn").lost, []);
 }
 

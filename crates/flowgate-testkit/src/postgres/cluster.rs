@@ -103,6 +103,12 @@ impl Postgres {
         Ok(self.url_of(&name))
     }
 
+    /// Removes the database of this URL, whoever is connected to it.
+    pub fn drop_database(&self, url: &str) -> Result<(), Error> {
+        let (_, name) = url.rsplit_once('/').unwrap_or(("", url));
+        self.psql(&self.url(), &format!("drop database \"{name}\" with (force)")).map(drop)
+    }
+
     /// Runs statements with `psql` in the database of the URL; gives the rows, a line each, columns apart by `|`.
     pub fn psql(&self, url: &str, sql: &str) -> Result<String, Error> {
         psql::run(&self.binaries, url, sql)

@@ -4,9 +4,9 @@
 //! cancellation while it has the lease's row; so a cancellation is noted only by a statement that has that row
 //! as well, and one of the two sees the other.
 //!
-//! Nobody waits here for a task or a lease that somebody else has, for its connection is that of all the rest:
-//! what is not to be had, or had moved on by then, is looked for anew after a pause, for some seconds in all.
-//! It still waits for the lane that a heavy task left, and for another note of the same cancellation.
+//! Nobody waits here for a task, a lease or a heavy task's lane that somebody else has, for its connection is that of
+//! all the rest: what is not to be had, or had moved on by then, is looked for anew after a pause, for some seconds in
+//! all. It still waits for another note of the same cancellation.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -29,10 +29,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-const WAITING: &str = "WITH found AS MATERIALIZED (SELECT id FROM tasks WHERE id = ANY($1) ORDER BY id \
+/// What stands behind a task that was too heavy may start without it, so its lane is looked at anew; a task whose lane is not
+/// to be had for that stays where it is.
+const WAITING: &str = "WITH found AS MATERIALIZED (SELECT id, lane FROM tasks WHERE id = ANY($1) ORDER BY id \
     FOR UPDATE SKIP LOCKED), \
-    gone AS (DELETE FROM tasks USING found WHERE tasks.id = found.id RETURNING tasks.id, lane, attempt, weight, record), \
-    held AS (SELECT id FROM lanes WHERE id IN (SELECT lane FROM gone) AND heavy AND state = 2 ORDER BY id FOR NO KEY UPDATE), \
+    stuck AS MATERIALIZED (SELECT id FROM lanes WHERE id IN (SELECT lane FROM found) AND heavy AND state = 2), \
+    held AS MATERIALIZED (SELECT id FROM lanes WHERE id IN (SELECT id FROM stuck) AND state = 2 ORDER BY id \
+    FOR NO KEY UPDATE SKIP LOCKED), \
+    gone AS (DELETE FROM tasks USING found WHERE tasks.id = found.id \
+    AND (found.lane NOT IN (SELECT id FROM stuck) OR found.lane IN (SELECT id FROM held)) \
+    RETURNING tasks.id, tasks.lane, attempt, weight, record), \
     looked AS (UPDATE lanes SET state = 1 FROM held WHERE lanes.id = held.id AND lanes.state = 2), \
     told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
     SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns($2), record \
@@ -43,10 +49,9 @@ const WAITING: &str = "WITH found AS MATERIALIZED (SELECT id FROM tasks WHERE id
 /// Notes what is held, and tells which of these it saw: noted; or in a lease that is being settled, or in its line again.
 const RUNNING: &str = "WITH seen AS MATERIALIZED (SELECT task, leases.id AS lease FROM unnest($1::bigint[]) AS asked (task) \
     JOIN leases ON task = ANY(ids) AND task <> ALL(done)), \
-    held AS MATERIALIZED (SELECT task, worker FROM seen JOIN leases ON leases.id = seen.lease AND task <> ALL(done) \
+    held AS MATERIALIZED (SELECT task FROM seen JOIN leases ON leases.id = seen.lease AND task <> ALL(done) \
     FOR KEY SHARE OF leases SKIP LOCKED), \
-    noted AS (INSERT INTO cancels SELECT task, greatest(now_ns($2), lease_until) + $3::bigint \
-    FROM held LEFT JOIN workers ON workers.id = worker ORDER BY task \
+    noted AS (INSERT INTO cancels SELECT task, now_ns($2) + $3::bigint FROM held ORDER BY task \
     ON CONFLICT (task) DO UPDATE SET until = excluded.until) \
     SELECT task, true AS is_noted, pg_notify('flowgate', 'c' || task)::text FROM held UNION ALL \
     SELECT task, false, NULL FROM seen WHERE task NOT IN (SELECT task FROM held) UNION ALL \
@@ -151,6 +156,7 @@ impl Postgres {
 mod tests {
     use std::time::Duration;
 
+    use flowgate_core::Limits;
     use tokio::time::timeout;
 
     use crate::{
@@ -163,12 +169,17 @@ mod tests {
                 tls::Address,
             },
         },
-        task::{Retry, TaskId},
+        task::{NewTask, Retry, TaskId},
     };
 
     /// A store where one runs under a cap, and another connection to it.
     async fn one_runs() -> (Busy, Claimed, Session) {
-        let mut busy = Busy::with(vec![task()], Some(2)).await;
+        first_runs(vec![task()]).await
+    }
+
+    /// The same, with others in line.
+    async fn first_runs(tasks: Vec<NewTask>) -> (Busy, Claimed, Session) {
+        let mut busy = Busy::with(tasks, Some(2)).await;
         let held = busy.running.remove(0);
         let address = Address::parse(&busy.url).expect("an address");
         let other = Session::open(&address, &Known::default(), &[], Plans::Any).await.expect("a connection");
@@ -330,5 +341,32 @@ mod tests {
         };
         tokio::join!(fail(&busy, &held), meanwhile);
         is_dead(&busy, &held).await;
+    }
+
+    // Seen to fail: with the lane waited for, the first cancellation did not give up.
+    #[tokio::test]
+    async fn f4_a_heavy_task_whose_lane_somebody_has_holds_up_its_cancellation_and_no_look() {
+        let limits = Limits::builder().max(2).build().expect("limits");
+        let heavy = || task().key("k").limits(limits).weight(2);
+        let (busy, held, other) = first_runs(vec![heavy(), heavy()]).await;
+        let waits = TaskId(held.id.0 + 1);
+        hold_up(&other).await;
+        let meanwhile = async {
+            // The settle has written the lane by now.
+            until(&other, WAITS).await;
+            let cancel = |patience| busy.store.cancel_within(patience, vec![waits], Leaving::Dead);
+            let told = timeout(DEADLINE, cancel(Duration::ZERO)).await.expect("it gives up");
+            let told = told.expect_err("its lane is somebody's");
+            assert!(matches!(told, StoreError::Settling { task, .. } if task == waits), "{told}");
+            let look = timeout(DEADLINE, busy.store.look_at_task(waits)).await.expect("it waits for nobody");
+            assert!(matches!(look.expect("a look").expect("a task").state, State::Waiting { .. }));
+            other.run("COMMIT").await.expect("the settle goes on");
+        };
+        tokio::join!(fail(&busy, &held), meanwhile);
+        assert_eq!(busy.store.cancel(waits).await.expect("a cancellation"), Cancelled::Waiting);
+        let looked = busy.store.look_at_task(waits).await.expect("a look").expect("a task");
+        assert!(matches!(&looked.state, State::Dead { reason, .. } if reason == "cancelled"), "{looked:?}");
+        let claimed = busy.turn(Vec::new(), 1).await.claimed;
+        assert_eq!(claimed.iter().map(|task| task.id).collect::<Vec<_>>(), [held.id], "its lane is ready");
     }
 }

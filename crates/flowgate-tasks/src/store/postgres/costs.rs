@@ -142,7 +142,7 @@ impl Asked {
             ("what starts later", "due (NULL, 1000)"),
             ("what waits for a rate", "wake (NULL, 1000)"),
             ("what is good for long", "expire (NULL, 1000)"),
-            ("what is kept for a while", "forget (NULL, 1000, 0)"),
+            ("what is kept for a while", "forget (NULL, 1000, 0, 0)"),
             ("what was claimed ahead", "late (NULL, 1000)"),
         ] {
             looks.push((what, self.looks(execution).await));

@@ -5,8 +5,8 @@
 use std::{
     collections::HashSet,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -46,20 +46,25 @@ const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 pub(super) const STATEMENTS: &[&str] = &[ORPHANS, ORPHAN, UNKNOWN, AWAIT_TURNS, LANES];
 
 /// Whether a process has to look for leases whose workers are gone: while a transaction is open elsewhere, to find that there
-/// are none leads over all that were settled since it began.
+/// are none leads over all that were settled since it began. So those that are known are not looked for again.
 pub(super) struct Search {
     /// Whether there may be some: this process, or another that told of it, removed a worker; or it may not have heard of that.
     are_expected: AtomicBool,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
     /// When it was last looked for them, by the clock that nobody sets.
-    looked: Mutex<Duration>,
-    /// The lease behind which the next round begins: it was locked. 0: none was.
-    tried: AtomicI64,
+    looked: Duration,
+    /// Those that are known and were left, in the order in which they are to be tried.
+    left: Vec<i64>,
 }
 
 impl Default for Search {
     /// Whoever was there before may have left some.
     fn default() -> Self {
-        Search { are_expected: AtomicBool::new(true), looked: Mutex::default(), tried: AtomicI64::new(0) }
+        Search { are_expected: AtomicBool::new(true), seen: Mutex::default() }
     }
 }
 
@@ -68,65 +73,90 @@ impl Search {
         self.are_expected.store(true, Ordering::Relaxed);
     }
 
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether it is to be looked for them now. What is told from now on is for the next time.
-    fn is_due(&self, now: Duration) -> bool {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = self.are_expected.swap(false, Ordering::Relaxed) || now.saturating_sub(*looked) >= LOOK;
+    pub(super) fn is_due(&self, now: Duration) -> bool {
+        let mut seen = self.seen();
+        let is_due =
+            self.are_expected.swap(false, Ordering::Relaxed) || now.saturating_sub(seen.looked) >= LOOK;
         if is_due {
-            *looked = now;
+            seen.looked = now;
         }
         is_due
+    }
+
+    fn take_left(&self) -> Vec<i64> {
+        std::mem::take(&mut self.seen().left)
+    }
+
+    /// These are for the next time. Another round of this process may have left some meanwhile.
+    fn leave(&self, left: Vec<i64>) {
+        let mut seen = self.seen();
+        let theirs: HashSet<i64> = seen.left.iter().copied().collect();
+        seen.left.extend(left.into_iter().filter(|lease| !theirs.contains(lease)));
     }
 }
 
 impl Postgres {
     /// Takes back what workers held that are gone, each lease once. What somebody has locked is left to the next time,
-    /// which begins behind it; so is what shares a key with it, and when some were locked, all the others: each is waited
+    /// and is the last then; so is what shares a key with it, and when some were locked, all the others: each is waited
     /// for. After the first one no other is waited for as long, nor the next time. Gives how many tasks that were, and
     /// what was locked.
     pub(super) async fn recover(&self) -> Result<(u32, Option<StoreError>), StoreError> {
         let search = &self.shared.orphans;
-        if !search.is_due(self.shared.passed()) {
-            return Ok((0, None));
-        }
-        let found = self.orphans().await.inspect_err(|_| search.expect())?;
-        if !found.is_empty() {
-            // Until a look finds none.
-            search.expect();
-        }
-        let was_held_up = search.tried.load(Ordering::Relaxed) != 0;
-        let (mut recovered, mut locked) = (0, Locked::default());
-        for lease in found {
+        let is_due = search.is_due(self.shared.passed());
+        let known = search.take_left();
+        let mut round = Round::after(!known.is_empty());
+        let recovered = self.recover_all(is_due, known, &mut round).await.inspect_err(|_| search.expect())?;
+        search.leave(round.left);
+        Ok((recovered, round.error))
+    }
+
+    async fn recover_all(&self, is_due: bool, known: Vec<i64>, round: &mut Round) -> Result<u32, StoreError> {
+        let leases = if is_due { self.orphans(known).await? } else { known };
+        let (mut recovered, mut leases) = (0, leases.into_iter());
+        while round.times < MOST_IN_VAIN {
+            let Some(lease) = leases.next() else { break };
             let left = self.job(Line::Upkeep, move |_, session| async move {
                 let lease = session.query(ORPHAN, [&lease]).await?;
                 settles(&session, &lease, &End::Lost).await
             });
             // Somebody else may have taken it back by now.
-            let Some(left) = left.await?.pop().filter(|left| !locked.shares_a_key(left)) else { continue };
+            let Some(left) = left.await?.pop() else { continue };
+            if round.shares_a_key(&left) {
+                round.left.push(lease);
+                continue;
+            }
             let keys = left.keys();
-            let patience = (was_held_up || locked.times > 0).then_some(SHORT_PATIENCE);
-            match self.end(left, patience).await {
+            match self.end(left, round.patience()).await {
                 Ok(ended) => recovered += ended,
-                Err(error) if is_locked(&error) => locked.add(lease, keys, error),
+                Err(error) if is_locked(&error) => round.add(lease, keys, error),
                 Err(error) => return Err(error),
             }
-            if locked.times == MOST_IN_VAIN {
-                break;
-            }
         }
-        search.tried.store(locked.first, Ordering::Relaxed);
-        Ok((recovered, locked.error))
+        // What was not tried comes first.
+        round.left.splice(0..0, leases);
+        Ok(recovered)
     }
 
-    /// Leases whose workers are gone, beginning behind the one that was locked the last time.
-    async fn orphans(&self) -> Result<Vec<i64>, StoreError> {
+    /// Leases whose workers are gone: those that were not known, and then these, as far as they are still there.
+    async fn orphans(&self, mut known: Vec<i64>) -> Result<Vec<i64>, StoreError> {
         let found =
             self.job(Line::Upkeep, |_, session| async move { session.query(ORPHANS, [&MOST_ORPHANS]).await });
-        let mut orphans: Vec<i64> = found.await?.iter().map(|row| row.get("id")).collect();
-        let tried = self.shared.orphans.tried.load(Ordering::Relaxed);
-        let behind = orphans.partition_point(|lease| *lease <= tried);
-        orphans.rotate_left(behind);
-        Ok(orphans)
+        let mut found: Vec<i64> = found.await?.iter().map(|row| row.get("id")).collect();
+        if found.len() as i64 == MOST_ORPHANS {
+            // There may be more.
+            self.shared.orphans.expect();
+        }
+        let all: HashSet<i64> = found.iter().copied().collect();
+        known.retain(|lease| all.contains(lease));
+        let were_known: HashSet<i64> = known.iter().copied().collect();
+        found.retain(|lease| !were_known.contains(lease));
+        found.append(&mut known);
+        Ok(found)
     }
 
     /// Ends what is left of a lease, and tells how many tasks that were.
@@ -174,23 +204,31 @@ impl Left {
     }
 }
 
-/// The leases of one round that were waited for in vain.
+/// One round: which leases were waited for in vain, and what is left of it.
 #[derive(Default)]
-struct Locked {
-    first: i64,
+struct Round {
+    was_held_up: bool,
     times: usize,
     keys: HashSet<i64>,
     error: Option<StoreError>,
+    left: Vec<i64>,
 }
 
-impl Locked {
+impl Round {
+    fn after(was_held_up: bool) -> Self {
+        Round { was_held_up, ..Round::default() }
+    }
+
     fn add(&mut self, lease: i64, keys: Vec<i64>, error: StoreError) {
-        if self.times == 0 {
-            self.first = lease;
-        }
         self.times += 1;
         self.keys.extend(keys);
         self.error = Some(error);
+        self.left.push(lease);
+    }
+
+    /// How long the next one waits for others' locks. `None`: as long as its connection does.
+    fn patience(&self) -> Option<Duration> {
+        (self.was_held_up || self.times > 0).then_some(SHORT_PATIENCE)
     }
 
     fn shares_a_key(&self, left: &Left) -> bool {
@@ -219,4 +257,20 @@ async fn settles(session: &Lease, leases: &[Row], end: &End) -> Result<Vec<Left>
         found.push(Left { worker: WorkerId(row.get("worker")), lease: row.get("id"), settles });
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Seen to fail: with each of them waited for as long, or with the first of each round.
+    #[test]
+    fn s1_a_lease_that_stays_locked_is_waited_for_long_once() {
+        let mut round = Round::after(false);
+        assert_eq!(round.patience(), None, "nobody knows of a lock");
+        let error = StoreError::Database { doing: "waiting", why: "in vain (55P03)".to_owned() };
+        round.add(1, vec![7], error);
+        assert_eq!(round.patience(), Some(SHORT_PATIENCE));
+        assert_eq!(Round::after(true).patience(), Some(SHORT_PATIENCE), "the first of a later round");
+    }
 }

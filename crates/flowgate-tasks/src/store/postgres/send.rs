@@ -306,8 +306,9 @@ async fn claim_names(
     }
     let names: Vec<&str> = lasting.keys().copied().collect();
     let lasting: Vec<i64> = lasting.values().copied().collect();
-    let (_, mine, all) = flight!(
+    let (_, _, mine, all) = flight!(
         session.run(begin),
+        session.carry(names.iter().map(|name| name.len()).sum()),
         session.query(CLAIM_NAMES, [&names, &lasting, &told]),
         session.query(NAMED, [&names]),
     )?;

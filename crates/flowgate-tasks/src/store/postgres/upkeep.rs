@@ -17,7 +17,7 @@ use super::{
     settle::BURY_CANCELLED,
 };
 use crate::clock::Look;
-use crate::store::{DEAD_KEPT, End, Kept, MOST_IDLE, NewWorker, SOON, StoreError, WorkerId};
+use crate::store::{CANCELLING, DEAD_KEPT, End, Kept, MOST_IDLE, NewWorker, SOON, StoreError, WorkerId};
 
 /// No step handles more rows at once than these; what is left is handled at once again.
 const BATCH: i64 = 1000;
@@ -55,15 +55,20 @@ pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_u
     SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'expired', '', now_ns($1), record \
     FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
     RETURNING id) SELECT pg_notify('flowgate', 'e' || id) FROM told";
-/// All processes are told: this one may be gone before it has taken back what they held.
+/// All processes are told: this one may be gone before it has taken back what they held. So is this one: its connection may be.
 const BURY: &str = "WITH gone AS (DELETE FROM workers WHERE id IN (\
     SELECT id FROM workers WHERE lease_until < (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING id) \
-    SELECT pg_notify('flowgate', 'b' || $3::text) FROM gone";
+    SELECT pg_notify('flowgate', 'b') FROM gone";
 const NOW: &str = "SELECT now_ns($1)";
+/// A task that somebody still holds may go back to its line, however long ago it was cancelled: that is looked at again after $4.
 pub(super) const FORGET: &str = "WITH old_results AS (DELETE FROM results WHERE id IN (\
     SELECT id FROM results WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
-    old_cancels AS (DELETE FROM cancels WHERE task IN (\
-    SELECT task FROM cancels WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED)), \
+    old AS MATERIALIZED (SELECT task FROM cancels WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED), \
+    held AS MATERIALIZED (SELECT unnest(ids) AS task FROM leases WHERE EXISTS (SELECT FROM old)), \
+    old_cancels AS (DELETE FROM cancels WHERE task IN (SELECT task FROM old) AND task NOT IN (SELECT task FROM held) \
+    RETURNING task), \
+    kept_cancels AS (UPDATE cancels SET until = now_ns($1) + $4::bigint \
+    WHERE task IN (SELECT task FROM old) AND task NOT IN (SELECT task FROM old_cancels)), \
     old_dead AS (DELETE FROM dead WHERE id IN (\
     SELECT id FROM dead WHERE at <= (SELECT now_ns($1)) - $3::bigint ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)) \
     DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= (SELECT now_ns($1)) LIMIT $2 FOR UPDATE \
@@ -229,12 +234,12 @@ async fn keep_up(shared: &Arc<Shared>, mut session: Lease) -> Result<Kept, Store
     let expired = later(session.query(EXPIRE, [&told, &BATCH]).await, &mut session, &mut locked).await?;
     later(session.query(WAKE_LANES, [&told, &BATCH]).await, &mut session, &mut locked).await?;
     later(mind_the_clock(shared, &session, told).await, &mut session, &mut locked).await?;
-    let bury = session.query(BURY, [&told, &BATCH, &shared.mark]).await;
+    let bury = session.query(BURY, [&told, &BATCH]).await;
     if !later(bury, &mut session, &mut locked).await?.is_empty() {
         shared.orphans.expect();
     }
-    let kept = super::columns::nanos(DEAD_KEPT);
-    later(session.query(FORGET, [&told, &BATCH, &kept]).await, &mut session, &mut locked).await?;
+    let (kept, again) = (super::columns::nanos(DEAD_KEPT), super::columns::nanos(CANCELLING));
+    later(session.query(FORGET, [&told, &BATCH, &kept, &again]).await, &mut session, &mut locked).await?;
     later(sweep(shared, &mut session).await, &mut session, &mut locked).await?;
     let next = wait(&session.query(NEXT, [&told]).await?);
     Ok(Kept { due, expired: expired.len() as u32, recovered: given_up, next, held_up: locked })

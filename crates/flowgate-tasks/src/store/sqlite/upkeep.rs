@@ -130,14 +130,32 @@ fn forget(hand: &mut Hand<'_>) -> Result<(), Fault> {
     for sql in [
         "DELETE FROM results WHERE id IN (SELECT id FROM results WHERE until <= ?1 LIMIT ?2)",
         "DELETE FROM dedupes WHERE name IN (SELECT name FROM dedupes WHERE until <= ?1 LIMIT ?2)",
-        "DELETE FROM cancels WHERE task IN (SELECT task FROM cancels WHERE until <= ?1 LIMIT ?2)",
     ] {
         hand.db.prepare_cached(sql)?.execute(params![moment(hand.now), BATCH])?;
     }
     let sql = "DELETE FROM dead WHERE id IN (SELECT id FROM dead WHERE at <= ?1 ORDER BY at LIMIT ?2)";
     let kept = i64::try_from(DEAD_KEPT.as_nanos()).unwrap_or(i64::MAX);
     hand.db.prepare_cached(sql)?.execute(params![moment(hand.now).saturating_sub(kept), BATCH])?;
+    forget_cancels(hand)?;
     forget_keys(hand)
+}
+
+/// A task that somebody still holds may go back to its line, however long ago it was cancelled.
+fn forget_cancels(hand: &mut Hand<'_>) -> Result<(), Fault> {
+    for task in ids(hand.db, "SELECT task FROM cancels WHERE until <= ?1 LIMIT ?2", hand.now)? {
+        match leases::holder(hand.db, TaskId(task))? {
+            Some(_) => note(hand, task)?,
+            None => drop(hand.db.prepare_cached("DELETE FROM cancels WHERE task = ?1")?.execute([task])?),
+        }
+    }
+    Ok(())
+}
+
+/// Remembers that this task was cancelled while it ran.
+fn note(hand: &mut Hand<'_>, task: i64) -> Result<(), Fault> {
+    let sql = "INSERT OR REPLACE INTO cancels (task, until) VALUES (?1, ?2)";
+    hand.db.prepare_cached(sql)?.execute([task, moment(hand.now.after(CANCELLING))])?;
+    Ok(())
 }
 
 /// Looks at some keys, each time at others. Lanes of no key are few and stay.
@@ -228,12 +246,9 @@ fn cancel(hand: &mut Hand<'_>, id: TaskId, leaving: Leaving) -> Result<Cancelled
         hand.wake();
         return Ok(Cancelled::Waiting);
     }
-    if let Some((_, worker, _)) = leases::holder(hand.db, id)? {
+    if leases::holder(hand.db, id)?.is_some() {
         hand.wakes.push(Wake::Cancel(id));
-        let sql = "INSERT OR REPLACE INTO cancels (task, until)
-            SELECT ?1, max(?2, coalesce(max(lease_until), 0)) + ?3 FROM workers WHERE id = ?4";
-        let lasting = moment(Tick::from_nanos(0).after(CANCELLING));
-        hand.db.prepare_cached(sql)?.execute(params![id.0, moment(hand.now), lasting, worker.0])?;
+        note(hand, id.0)?;
         return Ok(Cancelled::Running);
     }
     Ok(Cancelled::Unknown)

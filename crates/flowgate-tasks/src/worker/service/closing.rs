@@ -1,9 +1,15 @@
 //! How a worker ends: it takes nothing more, and at the deadline stops what still runs.
 //!
-//! Owns what is stopped and what goes back as it was. It never asks the store: the next turn tells it.
+//! Owns what is stopped, what goes back as it was, and the last words to the store. Before those it never asks the store:
+//! the next turn tells it.
 
-use super::Desk;
-use crate::worker::{clock, held::Stopped};
+use tokio::time::timeout;
+
+use super::{Desk, GOODBYE};
+use crate::{
+    store::StoreError,
+    worker::{clock, held::Stopped},
+};
 
 impl Desk {
     pub(super) fn close(&mut self) {
@@ -26,5 +32,20 @@ impl Desk {
         let Stopped { again, dead } = self.held.stop().await;
         self.ending.stopped.extend(again);
         self.ending.stopped_dead.extend(dead);
+    }
+
+    pub(super) async fn leave(&mut self) -> Result<(), StoreError> {
+        let left = async {
+            if self.is_unsure && !self.is_out {
+                // It holds nothing, so what the store has of it never started: that goes back as it was. If this fails, it
+                // is taken for lost.
+                let _ = self.store.reconcile(self.worker, Vec::new()).await;
+            }
+            self.store.leave(self.worker).await
+        };
+        let left = timeout(GOODBYE, left).await;
+        left.unwrap_or_else(|_| {
+            Err(StoreError::Database { doing: "removing a worker", why: "it does not answer".to_owned() })
+        })
     }
 }

@@ -17,17 +17,14 @@ pub(super) enum Spot {
     Dead(&'static str),
 }
 
-/// A cancellation is over after so many steps.
-const CANCELLING: u64 = 6;
-
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) sent: Sent,
     pub(super) good_until: Option<u64>,
     pub(super) attempt: u32,
     pub(super) spot: Spot,
-    /// When it was cancelled while it was held, or when the lease of its worker is over, if that is later.
-    pub(super) cancelled: Option<u64>,
+    /// Whether it was cancelled while it was held.
+    pub(super) is_cancelled: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,7 +71,7 @@ impl Laws {
             .delay
             .map_or(Spot::Line((id.0, 0)), |steps| Spot::Delayed { until: self.step + u64::from(steps) });
         let good_until = sent.good_until.map(|steps| self.step + u64::from(steps));
-        self.tasks.insert(id, Task { sent: sent.clone(), good_until, attempt: 0, spot, cancelled: None });
+        self.tasks.insert(id, Task { sent: sent.clone(), good_until, attempt: 0, spot, is_cancelled: false });
     }
 
     /// How many are held of those that the question picks, by count or by weight.
@@ -165,12 +162,10 @@ impl Laws {
         self.heed(id);
     }
 
-    /// What was cancelled while it was held does not go back to its line, for a minute.
+    /// What was cancelled while it was held does not go back to its line.
     pub(super) fn heed(&mut self, id: TaskId) {
-        let step = self.step;
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        let is_cancelled = task.cancelled.is_some_and(|at| step < at + CANCELLING);
-        if is_cancelled && matches!(task.spot, Spot::Line(_) | Spot::Delayed { .. }) {
+        if task.is_cancelled && matches!(task.spot, Spot::Line(_) | Spot::Delayed { .. }) {
             task.spot = Spot::Dead("cancelled");
         }
     }

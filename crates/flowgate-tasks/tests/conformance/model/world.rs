@@ -290,15 +290,14 @@ impl<'a> World<'a> {
     async fn cancel(&mut self, which: usize) {
         let Some(id) = self.nth(which) else { return };
         let answer = self.kit.store.cancel(id).await.expect("a cancellation");
-        let step = self.laws.step;
         let task = self.laws.tasks.get_mut(&id).expect("a known task");
         let expected = match task.spot {
             Spot::Line(_) | Spot::Delayed { .. } => {
                 task.spot = Spot::Dead("cancelled");
                 Cancelled::Waiting
             }
-            Spot::Held { worker } => {
-                task.cancelled = Some(step.max(self.workers[worker].until));
+            Spot::Held { .. } => {
+                task.is_cancelled = true;
                 Cancelled::Running
             }
             Spot::Dead(_) => Cancelled::Unknown,
@@ -314,7 +313,7 @@ impl<'a> World<'a> {
         if is_dead {
             let place = self.laws.last_place();
             let task = self.laws.tasks.get_mut(&id).expect("a known task");
-            (task.attempt, task.good_until, task.spot, task.cancelled) = (0, None, place, None);
+            (task.attempt, task.good_until, task.spot, task.is_cancelled) = (0, None, place, false);
         }
     }
 
