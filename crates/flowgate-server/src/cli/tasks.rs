@@ -327,7 +327,7 @@ pub(crate) enum KeyChange {
     Pause(NamedKey),
     /// Resume a key
     Resume(NamedKey),
-    /// Pin limits for a key: they override those its tasks were sent with
+    /// Pin limits for a key: they override those its tasks were sent with; what is not named stays as it is
     Pin(PinOptions),
     /// Unpin a key: the limits its tasks were sent with apply again
     Unpin(NamedKey),
