@@ -27,6 +27,11 @@ impl StoreOptions {
     pub(crate) fn sources(&self) -> Sources {
         Sources::new(self.config.clone()).flag("", "store", "--store", self.store.as_ref())
     }
+
+    /// The store, as it was given here.
+    pub(crate) fn given(&self) -> Option<&str> {
+        self.store.as_deref()
+    }
 }
 
 #[derive(Clone, Debug, Args)]
