@@ -221,14 +221,17 @@ fn t8_what_is_delayed_paused_expired_or_unknown_says_so() {
         assert_eq!(limits(&told), ["delay", "no-worker"]);
         assert_eq!(told["estimate"], Value::Null, "nobody knows when there is a worker");
         let told = explained(place, &ids[1].to_string());
-        assert_eq!(limits(&told), ["queue-paused", "no-worker"]);
+        assert_eq!(limits(&told), ["no-worker", "queue-paused"]);
         assert_eq!(
             told["help"],
             json!([
-                "`flowgate queues resume images` ends the pause",
                 "`flowgate worker --queue images -- <command>` starts a worker for it",
+                "`flowgate queues resume images` ends the pause",
             ])
         );
+        let there = place.told(&["explain", "--store", &place.address, &ids[1].to_string()]);
+        let pasted = format!("`flowgate queues resume images --store {}` ends the pause", place.address);
+        assert!(there.contains(&pasted), "a command that is pasted is for the store that was named: {there}");
         let _worker = place.worker(&["--processes=1"], SCRIPT);
         place.ends(&ids[2..]);
         let told = explained(place, &ids[2].to_string());

@@ -122,7 +122,9 @@ impl<'a> Scene<'a> {
         if let Some(head) = self.head(look, standing).await? {
             told.held_by.insert(0, head);
         }
-        let of = match told.held_by.first() {
+        // Whoever holds the slots says more than that nobody is there to use them.
+        let is_held = |limit: &&Limit| !matches!(limit, Limit::NoWorker { .. });
+        let of = match told.held_by.iter().find(is_held).or(told.held_by.first()) {
             Some(
                 Limit::KeyMax { key, .. }
                 | Limit::KeyHead { key, .. }
@@ -144,7 +146,7 @@ impl<'a> Scene<'a> {
         });
         told.holders.truncate(MOST as usize);
         told.help = self.help(&told.held_by);
-        told.help.extend(words::orphans(&told.holders));
+        told.help.extend(words::orphans(&told.holders, !self.workers.is_empty()));
         told.help.extend(words::uneven(&told.workers, &told.held_by));
         let expires = standing.good_until.map(|until| millis(until.since(standing.now)));
         told.verdict = words::verdict(&told.held_by, told.place, told.estimate.as_ref(), expires);
@@ -170,8 +172,11 @@ impl<'a> Scene<'a> {
         }))
     }
 
+    /// What would free it. Where nobody runs it, room made by hand frees nothing: what runs elsewhere would end by itself.
     fn help(&self, limits: &[Limit]) -> Vec<String> {
-        limits.iter().flat_map(|limit| words::help(limit, self.times)).collect()
+        let is_unserved = limits.iter().any(|limit| matches!(limit, Limit::NoWorker { .. }));
+        let is_worth_it = |limit: &&Limit| !is_unserved || limit.is_open();
+        limits.iter().filter(is_worth_it).flat_map(|limit| words::help(limit, self.times)).collect()
     }
 
     /// How many in other queues are served before it: those that are ready, as far as their queue has room, where a cap
@@ -259,6 +264,11 @@ impl<'a> Scene<'a> {
         if let State::Delayed { until } = look.state {
             limits.push(Limit::Delay { for_ms: millis(until.since(standing.now)) });
         }
+        // Whatever else holds it, nobody would start it.
+        let serving = self.serving(&look.queue);
+        if serving.is_empty() {
+            limits.push(Limit::NoWorker { queue: look.queue.clone() });
+        }
         let queue = self.queues.iter().find(|queue| queue.limits.name == look.queue);
         if queue.is_some_and(|queue| queue.is_paused) {
             limits.push(Limit::QueuePaused { queue: look.queue.clone() });
@@ -272,12 +282,9 @@ impl<'a> Scene<'a> {
         }
         let (in_use, cap) = self.cluster;
         limits.extend(cap.filter(|cap| in_use >= *cap).map(|cap| Limit::ClusterCap { in_use, cap }));
-        let serving = self.serving(&look.queue);
         let (in_use, slots) =
             serving.iter().fold((0, 0), |sum, worker| (sum.0 + worker.in_use, sum.1 + worker.slots));
-        if serving.is_empty() {
-            limits.push(Limit::NoWorker { queue: look.queue.clone() });
-        } else if serving.iter().all(|worker| worker.in_use >= worker.slots) {
+        if !serving.is_empty() && serving.iter().all(|worker| worker.in_use >= worker.slots) {
             limits.push(Limit::WorkersBusy { in_use, slots });
         }
         limits

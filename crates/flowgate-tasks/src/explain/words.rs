@@ -205,15 +205,20 @@ pub(super) fn uneven(workers: &[Serving], held_by: &[Limit]) -> Option<String> {
     is_uneven.then(|| help.to_owned())
 }
 
-/// Slots that nobody uses any more.
-pub(super) fn orphans(holders: &[Running]) -> Option<String> {
+/// Slots that nobody uses any more. Any worker takes them back, whatever it serves.
+pub(super) fn orphans(holders: &[Running], is_anyone_there: bool) -> Option<String> {
     let count = holders.iter().filter(|holder| holder.lease_ms.is_none()).count();
-    match count {
-        0 => None,
-        1 => Some("a slot is held by a worker that is gone: it is taken back within a second".to_owned()),
-        count => Some(format!(
+    let next = "the next server or worker that starts takes";
+    match (count, is_anyone_there) {
+        (0, _) => None,
+        (1, true) => {
+            Some("a slot is held by a worker that is gone: it is taken back within a second".to_owned())
+        }
+        (1, false) => Some(format!("a slot is held by a worker that is gone: {next} it back")),
+        (count, true) => Some(format!(
             "{count} slots are held by workers that are gone: they are taken back within a second"
         )),
+        (count, false) => Some(format!("{count} slots are held by workers that are gone: {next} them back")),
     }
 }
 
