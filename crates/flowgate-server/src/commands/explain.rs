@@ -3,7 +3,7 @@
 //! Owns how an explanation is laid out. What it says is the store's and the rules'.
 
 use flowgate_core::OptionError;
-use flowgate_tasks::explain::{Explanation, Subject, explain_with, quoted};
+use flowgate_tasks::explain::{Explanation, Subject, explain_with, quoted, span};
 
 use super::{
     failure::Failure,
@@ -91,7 +91,7 @@ fn text(told: &Explanation) -> String {
                 holder.queue.clone(),
                 holder.key.clone().unwrap_or_else(|| "-".to_owned()),
                 holder.worker.clone(),
-                format!("{:.1} s", holder.for_ms as f64 / 1000.0),
+                span(holder.for_ms),
             ]);
         }
         text += &format!("\n{}", table.text());

@@ -147,6 +147,9 @@ fn t6_a_task_is_sent_with_all_its_options_and_found_again() {
                 queue     default\n  \
              why       flowgate explain 1\n"
         );
+        let table = place.told(&["tasks"]);
+        let delayed = table.lines().find(|line| line.starts_with("2 ")).expect("its row");
+        assert!(delayed.contains("  in ") && delayed.ends_with(" min"), "it says when it is due: {table}");
         let lists = Said::by(&mut place.flowgate(&["tasks", "--json"])).json();
         assert_eq!(lists["waiting"][0]["id"], 1);
         assert_eq!(lists["waiting"][1]["id"], 2, "delayed ones come last");

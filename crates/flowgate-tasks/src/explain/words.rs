@@ -293,8 +293,8 @@ fn said(max: Option<u32>, rate: Option<&Rate>) -> String {
     max.into_iter().chain(rate).collect::<Vec<_>>().join(", ")
 }
 
-/// A time as people say it.
-pub(super) fn span(millis: u64) -> String {
+/// A time in milliseconds, as people say it: `2.5 s`.
+pub fn span(millis: u64) -> String {
     let seconds = millis / 1000;
     match seconds {
         0 => format!("{millis} ms"),
