@@ -3,7 +3,10 @@
 //! Owns how an explanation is laid out. What it says is the store's and the rules'.
 
 use flowgate_core::OptionError;
-use flowgate_tasks::explain::{Explanation, Subject, explain_with, quoted, span};
+use flowgate_tasks::{
+    TaskId,
+    explain::{Explanation, Limit, Subject, explain_with, quoted, span},
+};
 
 use super::{
     failure::Failure,
@@ -12,7 +15,9 @@ use super::{
 };
 use crate::{
     cli::ExplainOptions,
-    office::{Recorded, task_named},
+    delivery::{KIND, QUEUE},
+    message::Numbers,
+    office::{Recorded, numbers, task_named},
 };
 
 /// Prints why it waits, or what became of it.
@@ -35,7 +40,9 @@ pub(crate) fn explain(options: &ExplainOptions) -> Result<(), Failure> {
             }
         };
         let told = explain_with(store.as_ref(), &subject, &Recorded::whole(store.as_ref())).await?;
-        let mut told = told.ok_or_else(|| Failure::Unknown(subject.to_string()))?;
+        let Some(mut told) = told else {
+            return Err(if is_name { gone(what) } else { Failure::Unknown(subject.to_string()) });
+        };
         if options.json {
             return print_json(&serde_json::to_value(&told).unwrap_or_default());
         }
@@ -43,7 +50,9 @@ pub(crate) fn explain(options: &ExplainOptions) -> Result<(), Failure> {
         for help in &mut told.help {
             *help = in_store(help, given);
         }
-        print(&text(&told))
+        let names = Names { numbers: numbers(store.as_ref()).await? };
+        names.put(&mut told);
+        print(&text(&told, &names))
     })
 }
 
@@ -65,7 +74,56 @@ fn in_store(help: &str, given: Option<&str>) -> String {
     }
 }
 
-fn text(told: &Explanation) -> String {
+/// A message or a dead letter that was here, as far as its name says.
+fn gone(name: &str) -> Failure {
+    Failure::NotDone(if name.starts_with("msg_") {
+        format!(
+            "message `{name}` does not wait here: it was delivered or removed; its log: GET /v2/logs?messageId={name}"
+        )
+    } else {
+        format!("dead letter `{name}` is not here: it was sent again or removed")
+    })
+}
+
+/// What people call a task: those that are messages have names of their own.
+struct Names {
+    numbers: Option<Numbers>,
+}
+
+impl Names {
+    fn of(&self, task: i64, queue: &str, kind: &str) -> String {
+        let numbers = self.numbers.as_ref().filter(|_| queue == QUEUE && kind == KIND);
+        numbers.map_or_else(|| format!("task {task}"), |numbers| numbers.message(TaskId(task)))
+    }
+
+    /// Puts the name for the number in what is said.
+    fn put(&self, told: &mut Explanation) {
+        let whole = told.first.as_deref().unwrap_or(told);
+        let fact = |name: &str| {
+            let fact = whole.facts.iter().find(|fact| fact.name == name);
+            fact.map_or("", |fact| &fact.value)
+        };
+        let (queue, kind, subject) =
+            (fact("queue").to_owned(), fact("kind").to_owned(), whole.subject.clone());
+        let head = told.held_by.iter().find_map(|limit| match limit {
+            Limit::KeyHead { task, .. } => Some(*task),
+            _ => None,
+        });
+        let own = subject.strip_prefix("task ").and_then(|number| number.parse().ok());
+        for task in [own, head].into_iter().flatten() {
+            let (number, name) = (format!("task {task}"), self.of(task, &queue, &kind));
+            if told.subject == number {
+                told.subject = name.clone();
+            }
+            for (before, behind) in [("", " ahead of it"), ("wait; ", ": ")] {
+                let said = format!("{before}{number}{behind}");
+                told.verdict = told.verdict.replacen(&said, &format!("{before}{name}{behind}"), 1);
+            }
+        }
+    }
+}
+
+fn text(told: &Explanation, names: &Names) -> String {
     let mut text = format!("{}: {}\n", told.subject, told.verdict);
     for fact in &told.facts {
         text += &format!("  {:<22} {}\n", fact.name, fact.value);
@@ -86,7 +144,7 @@ fn text(told: &Explanation) -> String {
         let mut table = Table::new(&["held by", "kind", "queue", "key", "worker", "since"]);
         for holder in &told.holders {
             table.row(vec![
-                format!("task {}", holder.task),
+                names.of(holder.task, &holder.queue, &holder.kind),
                 holder.kind.clone(),
                 holder.queue.clone(),
                 holder.key.clone().unwrap_or_else(|| "-".to_owned()),

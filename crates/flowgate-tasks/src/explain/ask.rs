@@ -114,7 +114,7 @@ impl<'a> Scene<'a> {
         let ahead_in_other_queues = self.elsewhere(look, standing);
         told.place = Some(Spot { ahead_in_key, ahead_in_queue, ahead_in_other_queues });
         if let Some(expired) = expired(look, standing) {
-            (told.verdict, told.help) = (words::reason(&expired), words::help(&expired, self.times));
+            (told.verdict, told.help) = (words::reason(&expired), words::help(&expired, self.times, false));
             told.held_by = vec![expired];
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl<'a> Scene<'a> {
             (!told.held_by.iter().any(Limit::is_open)).then_some(estimate)
         });
         told.holders.truncate(MOST as usize);
-        told.help = self.help(&told.held_by);
+        told.help = self.help(&told.held_by, look.queue == SERVER_QUEUE);
         told.help.extend(words::orphans(&told.holders, !self.workers.is_empty()));
         told.help.extend(words::uneven(&told.workers, &told.held_by));
         let expires = standing.good_until.map(|until| millis(until.since(standing.now)));
@@ -173,10 +173,14 @@ impl<'a> Scene<'a> {
     }
 
     /// What would free it. Where nobody runs it, room made by hand frees nothing: what runs elsewhere would end by itself.
-    fn help(&self, limits: &[Limit]) -> Vec<String> {
+    fn help(&self, limits: &[Limit], is_of_server: bool) -> Vec<String> {
         let is_unserved = limits.iter().any(|limit| matches!(limit, Limit::NoWorker { .. }));
         let is_worth_it = |limit: &&Limit| !is_unserved || limit.is_open();
-        limits.iter().filter(is_worth_it).flat_map(|limit| words::help(limit, self.times)).collect()
+        limits
+            .iter()
+            .filter(is_worth_it)
+            .flat_map(|limit| words::help(limit, self.times, is_of_server))
+            .collect()
     }
 
     /// How many in other queues are served before it: those that are ready, as far as their queue has room, where a cap
@@ -306,7 +310,7 @@ impl<'a> Scene<'a> {
         told.facts.extend(look.unread.map(|text| Fact { name: "limits that cannot be read", value: text }));
         if look.is_paused && told.held_by.is_empty() {
             told.held_by.push(Limit::KeyPaused { key: key.to_owned() });
-            told.help = self.help(&told.held_by);
+            told.help = self.help(&told.held_by, false);
         }
         Ok(Some(told))
     }

@@ -140,9 +140,10 @@ pub(super) fn stand(ahead: u64) -> &'static str {
     if ahead == 1 { "is" } else { "are" }
 }
 
-/// What would free it.
-pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
+/// What would free it. What the server delivers is limited by the server's own commands, where they can name its key.
+pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes, is_of_server: bool) -> Vec<String> {
     let one = |text: String| vec![text];
+    let pin = |key: &str| Pin { key: known.key_named(key), is_of_server };
     let quoted_key = |key: &str| quoted(&known.key_named(key)).to_string();
     match limit {
         Limit::Delay { .. } | Limit::KeyRests { .. } => Vec::new(),
@@ -160,14 +161,13 @@ pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
         ],
         Limit::KeyPaused { key } => one(format!("`flowgate key resume {}` ends the pause", quoted_key(key))),
         Limit::KeyRate { key, .. } => {
-            let key = quoted_key(key);
-            one(format!("`flowgate key pin {key} --rate … --period …` gives the key another rate, at once"))
+            one(format!("`{} --rate … --period …` gives the key another rate, at once", pin(key).command()))
         }
-        Limit::KeyMax { key, max, weight, .. } if weight > max => too_heavy(&quoted_key(key), *weight),
-        Limit::KeyHead { key, max, weight, .. } if weight > max => too_heavy(&quoted_key(key), *weight),
+        Limit::KeyMax { key, max, weight, .. } | Limit::KeyHead { key, max, weight, .. } if weight > max => {
+            one(format!("`{}` gives the key as many slots as it needs, at once", pin(key).max(*weight)))
+        }
         Limit::KeyMax { key, max, weight, .. } | Limit::KeyHead { key, max, weight, .. } => {
-            let (key, max) = (quoted_key(key), max + weight);
-            one(format!("`flowgate key pin {key} --max {max}` gives the key more slots, at once"))
+            one(format!("`{}` gives the key more slots, at once", pin(key).max(max + weight)))
         }
         Limit::QueueMax { queue, max, .. } => one(format!(
             "`flowgate queues set {} --max-concurrency {}` gives the queue more slots, at once",
@@ -192,8 +192,27 @@ pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
     }
 }
 
-fn too_heavy(key: &str, weight: u32) -> Vec<String> {
-    vec![format!("`flowgate key pin {key} --max {weight}` gives the key as many slots as it needs, at once")]
+/// The command that pins limits of a key.
+struct Pin {
+    key: String,
+    is_of_server: bool,
+}
+
+impl Pin {
+    /// No key that the server's API can name has a `/`: those are of its queues, or of a namespace.
+    fn is_asked_of_server(&self) -> bool {
+        self.is_of_server && !self.key.contains('/')
+    }
+
+    fn command(&self) -> String {
+        let command = if self.is_asked_of_server() { "keys" } else { "key" };
+        format!("flowgate {command} pin {}", quoted(&self.key))
+    }
+
+    fn max(&self, max: u32) -> String {
+        let option = if self.is_asked_of_server() { "--parallelism" } else { "--max" };
+        format!("{} {option} {max}", self.command())
+    }
 }
 
 /// Work waits, nothing holds it, and one worker is full while another has room.

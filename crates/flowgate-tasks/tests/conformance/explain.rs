@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flowgate_core::Limits;
 use flowgate_tasks::{
-    NewTask, Retry, TaskId, When,
+    NewTask, Retry, SERVER_QUEUE, TaskId, When,
     explain::{Explanation, Limit, Subject, explain},
     store::{Ahead, End, KeyChange, Of, State, Turn, Want},
 };
@@ -39,6 +39,19 @@ on_every_store! {
         let estimate = told.estimate.expect("an estimate");
         assert_eq!((estimate.in_ms, estimate.is_exact), (4000 + 8000, false), "{}", estimate.because);
         assert_eq!(told.help, ["`flowgate key pin a --max 2` gives the key more slots, at once"]);
+    }
+
+    #[test]
+    async fn t8_for_what_the_server_delivers_its_own_commands_are_suggested(kit: &Kit) {
+        // Seen to fail: with one command for all.
+        let message = |key: &str| keyed(key, max(1)).queue(SERVER_QUEUE);
+        let ids = kit.send_all(["a", "a", "queue/b", "queue/b"].map(message).into()).await;
+        let worker = kit.worker_of(&[SERVER_QUEUE]).await;
+        assert_eq!(worker.claim(10).await.len(), 2);
+        let help = ["`flowgate keys pin a --parallelism 2` gives the key more slots, at once"];
+        assert_eq!(told(kit, ids[1]).await.help, help);
+        let help = ["`flowgate key pin queue/b --max 2` gives the key more slots, at once"];
+        assert_eq!(told(kit, ids[3]).await.help, help, "it is none that the API can name");
     }
 
     #[test]
