@@ -148,7 +148,7 @@ fn t8_a_key_that_is_full_or_spent_or_paused_is_named() {
 
 #[test]
 fn f3_the_pin_that_is_suggested_keeps_what_is_pinned_beside_it() {
-    // Seen to fail: with the pinned limits replaced, the rate was gone; with nothing told of it, nobody knew.
+    // Seen to fail: with the pinned limits replaced, the rate was gone.
     on_both("halves", |place| {
         assert_eq!(
             place.told(&["key", "pin", "acme", "--rate=3", "--period=1m"]),

@@ -356,8 +356,7 @@ on_every_store! {
 
     #[test]
     async fn t8_where_no_worker_is_left_that_comes_first_and_no_slot_is_promised(kit: &Kit) {
-        // Seen to fail: with the worker that is not there told last, the key was to get more slots; with nobody asked for,
-        // the slots were to come back within a second.
+        // Seen to fail: with all advice told beside it, the key was to get more slots.
         let ids = kit.send_all((0..4).map(|_| keyed("a", max(3))).collect()).await;
         assert_eq!(kit.worker().await.claim(9).await.len(), 3);
         kit.advance(SECOND * 20);
