@@ -221,12 +221,12 @@ fn t8_what_is_delayed_paused_expired_or_unknown_says_so() {
         assert_eq!(limits(&told), ["delay", "no-worker"]);
         assert_eq!(told["estimate"], Value::Null, "nobody knows when there is a worker");
         let told = explained(place, &ids[1].to_string());
-        assert_eq!(limits(&told), ["no-worker", "queue-paused"]);
+        assert_eq!(limits(&told), ["queue-paused", "no-worker"]);
         assert_eq!(
             told["help"],
             json!([
-                "`flowgate worker --queue images -- <command>` starts a worker for it",
                 "`flowgate queues resume images` ends the pause",
+                "`flowgate worker --queue images -- <command>` starts a worker for it",
             ])
         );
         let there = place.told(&["explain", "--store", &place.address, &ids[1].to_string()]);

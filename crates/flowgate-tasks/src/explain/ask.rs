@@ -268,18 +268,22 @@ impl<'a> Scene<'a> {
         if let State::Delayed { until } = look.state {
             limits.push(Limit::Delay { for_ms: millis(until.since(standing.now)) });
         }
-        // Whatever else holds it, nobody would start it.
-        let serving = self.serving(&look.queue);
-        if serving.is_empty() {
-            limits.push(Limit::NoWorker { queue: look.queue.clone() });
-        }
         let queue = self.queues.iter().find(|queue| queue.limits.name == look.queue);
         if queue.is_some_and(|queue| queue.is_paused) {
             limits.push(Limit::QueuePaused { queue: look.queue.clone() });
         }
-        if let Some(key) = &look.key {
-            limits.extend(key_limit(key, standing));
+        let of_key = look.key.as_deref().and_then(|key| key_limit(key, standing));
+        let (paused, of_key) = match of_key {
+            Some(paused @ Limit::KeyPaused { .. }) => (Some(paused), None),
+            of_key => (None, of_key),
+        };
+        limits.extend(paused);
+        // A pause is what somebody wanted; whatever else holds it, nobody would start it.
+        let serving = self.serving(&look.queue);
+        if serving.is_empty() {
+            limits.push(Limit::NoWorker { queue: look.queue.clone() });
         }
+        limits.extend(of_key);
         let capped = queue.and_then(|queue| Some((queue.in_use, queue.limits.max?)));
         if let Some((in_use, max)) = capped.filter(|(in_use, max)| in_use >= max) {
             limits.push(Limit::QueueMax { queue: look.queue.clone(), in_use, max });

@@ -373,7 +373,8 @@ on_every_store! {
         assert_eq!(told.help, help);
         kit.change_key("a", KeyChange::Pause).await;
         let paused = self::told(kit, ids[3]).await;
-        assert_eq!(paused.help[1], "`flowgate key resume a` ends the pause", "that is for somebody to do");
+        assert_eq!(paused.held_by, [Limit::KeyPaused { key: "a".into() }, Limit::NoWorker { queue: name }]);
+        assert_eq!(paused.help[0], "`flowgate key resume a` ends the pause", "that is what somebody wanted");
     }
 
     #[test]
