@@ -11,7 +11,7 @@ const handlers = {
 for await (const line of createInterface({ input: process.stdin })) {
   const { id, kind, body } = JSON.parse(line);
   const answer = await Promise.resolve(body)
-    .then((body) => handlers[kind](body))
+    .then((body) => (handlers[kind] ?? (() => Promise.reject(`no handler for kind '${kind}'`)))(body))
     .then((result) => ({ result }), (error) => ({ error: String(error) }));
   console.log(JSON.stringify({ id, ...answer }));
 }

@@ -11,8 +11,9 @@ def resize(body):
 HANDLERS = {"resize": resize}
 for line in sys.stdin:
     task = json.loads(line)
+    handler = HANDLERS.get(task["kind"])
     try:
-        answer = {"result": HANDLERS[task["kind"]](task["body"])}
+        answer = {"result": handler(task["body"])} if handler else {"error": "no handler for kind " + repr(task["kind"])}
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps({"id": task["id"], **answer}), flush=True)

@@ -27,6 +27,11 @@ impl StoreOptions {
     pub(crate) fn sources(&self) -> Sources {
         Sources::new(self.config.clone()).flag("", "store", "--store", self.store.as_ref())
     }
+
+    /// The store, as it was given here.
+    pub(crate) fn given(&self) -> Option<&str> {
+        self.store.as_deref()
+    }
 }
 
 #[derive(Clone, Debug, Args)]
@@ -327,7 +332,7 @@ pub(crate) enum KeyChange {
     Pause(NamedKey),
     /// Resume a key
     Resume(NamedKey),
-    /// Pin limits for a key: they override those its tasks were sent with
+    /// Pin limits for a key: they override those its tasks were sent with; what is not named stays as it is
     Pin(PinOptions),
     /// Unpin a key: the limits its tasks were sent with apply again
     Unpin(NamedKey),

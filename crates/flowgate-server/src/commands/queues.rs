@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     failure::Failure,
-    store::{print, print_json, with_known, with_store},
+    store::{print, print_json, with_known},
     table::Table,
 };
 use crate::cli::{NamedQueue, QueueChange, QueuesOptions, SetOptions, StoreOptions};
@@ -84,7 +84,7 @@ fn number(cap: Option<u32>) -> String {
 }
 
 fn change(options: &SetOptions) -> Result<(), Failure> {
-    with_store(&options.store, async |store, _| {
+    with_known(&options.store, async |store, _| {
         if let Some(cap) = options.cluster_wide_cap {
             store.set_cluster_cap(cap.0).await?;
             let cap = cap.0.map_or_else(|| "none".to_owned(), |cap| cap.to_string());

@@ -1,7 +1,9 @@
 //! `flowgate tasks`: what runs, what waits, and what will not run again.
 
+use flowgate_core::Tick;
 use flowgate_tasks::{
     TaskId,
+    explain::span,
     store::{Holder, Of, State, Store, TaskLook, WorkerLook},
 };
 use serde_json::{Value, json};
@@ -15,7 +17,7 @@ use super::{
 use crate::cli::TasksOptions;
 
 const NONE: &str = "-";
-/// As much of an error as fits a row.
+/// So many characters of an error fit a row.
 const MOST_SHOWN: usize = 80;
 /// Dead tasks are read so many at a time, and not more of them for one answer.
 const PAGE: u32 = 200;
@@ -47,13 +49,20 @@ struct Lists {
     waiting: Vec<TaskLook>,
     dead: Vec<TaskLook>,
     workers: Vec<WorkerLook>,
+    /// The store's time, if something is delayed.
+    now: Option<Tick>,
 }
 
 impl Lists {
     async fn load(store: &dyn Store, of: Of, most: u32) -> Result<Self, Failure> {
         let dead = dead(store, &of, most).await?;
         let (running, waiting) = (store.holders(of.clone(), most).await?, store.line(of, most).await?);
-        Ok(Lists { running, waiting, dead, workers: store.workers().await? })
+        let delayed = waiting.iter().find(|look| matches!(look.state, State::Delayed { .. }));
+        let now = match delayed {
+            Some(look) => store.standing(look.id).await?.map(|standing| standing.now),
+            None => None,
+        };
+        Ok(Lists { running, waiting, dead, workers: store.workers().await?, now })
     }
 
     fn worker(&self, holder: &Holder) -> &str {
@@ -84,7 +93,8 @@ impl Lists {
     fn text(&self) -> String {
         let mut table = Table::new(&["task", "state", "kind", "queue", "key", "start", ""]);
         for holder in &self.running {
-            let since = format!("on {}, for {:.1?}", self.worker(holder), holder.held_for);
+            let since =
+                format!("on {}, for {}", self.worker(holder), span(holder.held_for.as_millis() as u64));
             let state = if holder.is_at_hand { AT_HAND } else { "running" };
             let texts = [&*holder.kind, &*holder.queue, holder.key.as_deref().unwrap_or(NONE)];
             let mut row = vec![holder.id.to_string(), state.to_owned()];
@@ -94,16 +104,15 @@ impl Lists {
         }
         for look in self.waiting.iter().chain(&self.dead) {
             let kind = look.record.as_ref().map_or(NONE, |record| &record.kind);
-            let error = match &look.state {
-                State::Dead { error, .. } => {
-                    error.lines().next().unwrap_or_default().chars().take(MOST_SHOWN).collect()
-                }
+            let last = match &look.state {
+                State::Dead { error, .. } => shown(error),
+                State::Delayed { until } => self.now.map(|now| left(*until, now)).unwrap_or_default(),
                 _ => String::new(),
             };
             let texts = [kind, &look.queue, look.key.as_deref().unwrap_or(NONE)];
             let mut row = vec![look.id.to_string(), state_of(look)];
             row.extend(texts.map(str::to_owned));
-            row.extend([look.attempt.to_string(), error]);
+            row.extend([look.attempt.to_string(), last]);
             table.row(row);
         }
         if self.running.is_empty() && self.waiting.is_empty() && self.dead.is_empty() {
@@ -111,6 +120,19 @@ impl Lists {
         }
         table.text()
     }
+}
+
+/// As much of an error as fits a row.
+fn shown(error: &str) -> String {
+    let line = error.lines().next().unwrap_or_default();
+    let told: String = line.chars().take(MOST_SHOWN).collect();
+    let rest = if told.len() < error.len() { "…" } else { "" };
+    told + rest
+}
+
+/// When its delay is over.
+fn left(until: Tick, now: Tick) -> String {
+    format!("in {}", span(until.since(now).as_millis() as u64))
 }
 
 /// Those that will not run again, the newest first; of a queue or a key they are looked for among all, up to a bound.
@@ -192,4 +214,17 @@ fn one(look: &TaskLook) -> String {
         _ => {}
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_is_cut_looks_cut() {
+        assert_eq!(shown("upstream said no"), "upstream said no");
+        assert_eq!(shown("upstream said no\nand why"), "upstream said no…");
+        assert_eq!(shown(&"ä".repeat(MOST_SHOWN)), "ä".repeat(MOST_SHOWN));
+        assert_eq!(shown(&"ä".repeat(MOST_SHOWN + 1)), format!("{}…", "ä".repeat(MOST_SHOWN)));
+    }
 }

@@ -54,4 +54,4 @@ pub(crate) use server::{FlowControlMode, Server};
 pub(crate) use store::StoreAddress;
 pub(crate) use tasks::{LAST_PRIORITY, Queue, QueueMode, Tasks};
 pub(crate) use upstream::Upstream;
-pub(crate) use worker::WorkerConfig;
+pub(crate) use worker::{WorkerConfig, host};

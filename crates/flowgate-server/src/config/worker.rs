@@ -91,7 +91,7 @@ fn processors() -> u32 {
 }
 
 /// What this machine is called.
-fn host() -> String {
+pub(crate) fn host() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { "worker".to_owned() } else { name.to_owned() }

@@ -117,10 +117,10 @@ pub(super) async fn open(
     let Some(Opened { id, session }) = opened else {
         if token.len() <= MOST_OF_A_TOKEN && console.sessions.is_of_namespace(token) {
             let text = "this token is for a namespace, and the console shows the whole server; \
-                `flowgate token create` without --namespace makes one for it";
+                flowgate token create, without --namespace, makes one for it";
             return Err(Problem::new(StatusCode::FORBIDDEN, text));
         }
-        let text = "this server does not know this token; `flowgate token create` makes one";
+        let text = "this server does not know this token; the command flowgate token create makes one";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, text));
     };
     // Over TLS, by whatever stands before this server, the cookie stays with TLS.

@@ -312,6 +312,11 @@ async fn known_mark(store: &dyn Shelf) -> Result<Option<String>, StoreError> {
 
 /// The task behind the name of a message or of a dead letter, if it can be one of this store.
 pub(crate) async fn task_named(store: &dyn Shelf, name: &str) -> Result<Option<TaskId>, StoreError> {
-    let numbers = known_mark(store).await?.map(Numbers::of);
+    let numbers = numbers(store).await?;
     Ok(numbers.and_then(|numbers| numbers.read_message(name).or_else(|| numbers.read_dead(name))))
+}
+
+/// The names of the messages of this store, if it ever had a server.
+pub(crate) async fn numbers(store: &dyn Shelf) -> Result<Option<Numbers>, StoreError> {
+    Ok(known_mark(store).await?.map(Numbers::of))
 }

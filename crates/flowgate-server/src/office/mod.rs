@@ -33,7 +33,9 @@ mod trouble;
 
 pub(crate) use cancelled::was_stopped;
 pub(crate) use cron::Cron;
-pub(crate) use desk::{Accepted, Desk, MOST_OF_A_BODY, MOST_OF_A_REQUEST, Refused, Sending, task_named};
+pub(crate) use desk::{
+    Accepted, Desk, MOST_OF_A_BODY, MOST_OF_A_REQUEST, Refused, Sending, numbers, task_named,
+};
 pub(crate) use groups::{Endpoint, Group};
 pub(crate) use journal::{Journal, Tally};
 pub(crate) use note::{Answered, Entry, Stage};

@@ -33,7 +33,12 @@ fn one(action: &KeyAction) -> Result<(), Failure> {
             let found = server.ask(Method::GET, &path(key, ""))?;
             server.print(&found, |found| table(std::slice::from_ref(found)))
         }
-        KeyAction::Pause(key) => change(key, "pause", "is paused"),
+        KeyAction::Pause(key) => {
+            // One that is mistyped is paused as well: a pause may come before the first message.
+            let is_known = Server::new(&key.server)?.ask(Method::GET, &path(key, "")).is_ok();
+            let unknown = "is paused; no message has named it yet";
+            change(key, "pause", if is_known { "is paused" } else { unknown })
+        }
         KeyAction::Resume(key) => change(key, "resume", "is resumed"),
         KeyAction::ResetRate(key) => change(key, "resetRate", "begins a new window"),
         KeyAction::Latest { key, mode } => change(key, &format!("mode?mode={}", mode.word()), mode.told()),

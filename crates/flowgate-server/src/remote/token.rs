@@ -2,12 +2,14 @@
 //!
 //! Tokens are made in the store itself, and opening the store needs no token.
 
+use std::io::{self, Write as _};
+
 use super::{
     client::say,
     failure::Failure,
     options::{TokenAction, TokenOptions},
 };
-use crate::{commands::Table, office::Secrets, serve::StoreAt};
+use crate::{commands::Table, office::Secrets, serve::StoreAt, terminal::plain};
 
 pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
     let runtime =
@@ -23,12 +25,18 @@ pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
         return Err(Failure::NoStore(at.to_string()));
     }
     let failed = |error| Failure::Store { at: at.to_string(), error };
+    let is_new = matches!(&at, StoreAt::Sqlite(path) if !path.exists());
     runtime.block_on(async {
         let store = at.open().await.map_err(failed)?;
         match &options.action {
             TokenAction::Create { name, namespace, .. } => {
                 let space = namespace.clone().unwrap_or_default();
                 let token = Secrets::create(&*store, name, space).await.map_err(failed)?;
+                if is_new {
+                    // Only the token is for a pipe; nobody may be left to read this.
+                    let other = "to use another one, set --store or FLOWGATE_STORE";
+                    let _ = writeln!(io::stderr(), "{}", plain(&format!("made a new store, {at}; {other}")));
+                }
                 say(&format!("{token}\n"))
             }
             TokenAction::List { .. } => {
@@ -40,7 +48,7 @@ pub(crate) fn token(options: &TokenOptions) -> Result<(), Failure> {
                     let space = if note.space.is_root() { "-" } else { note.space.as_str() };
                     table.row(vec![id, note.name, made, space.to_owned()]);
                 }
-                say(&table.text())
+                say(&table.text_or("no tokens"))
             }
             TokenAction::Revoke { id, .. } => match Secrets::revoke(&*store, id).await.map_err(failed)? {
                 true => say(&format!("{id} is no longer accepted\n")),

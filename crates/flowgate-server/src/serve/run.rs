@@ -3,7 +3,7 @@
 //! Owns the runtime, the socket, and the order of the end: no newcomers, nothing more is claimed, what is under way ends or goes
 //! back to its line, the log is written. It is the same whether a signal asks for it or a part of the server ended by itself.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use flowgate_tasks::{
@@ -23,7 +23,7 @@ use crate::{
     api::{self, Gates},
     cli::ServeOptions,
     clock,
-    config::{Config, FlowControlMode, Sources},
+    config::{Config, FlowControlMode, Sources, host},
     console::{self, Console, Parts as ConsoleParts},
     delivery::{Courier, Egress, Outward, QUEUE},
     files,
@@ -86,7 +86,7 @@ async fn run(options: &ServeOptions, config: &Config, sources: Sources) -> Resul
     let hub = Arc::clone(console.0.hub());
     let paths = paths(options, &desk, gateway.as_ref(), console, &closed);
     let accepting = Accepting::new(listener, config.server.max_connections, config.server.idle_timeout)?;
-    let worker = worker(options, config, &desk, &closed)?;
+    let worker = worker(options, config, here, &desk, &closed)?;
     let (meter, handle) = (Arc::clone(&desk.meter), gateway.as_ref().map(Beside::handle));
     let upkeep = [tokio::spawn(Arc::clone(&desk.secrets).keep_up()), tokio::spawn(prune(Arc::clone(&store)))];
     drop(desk);
@@ -207,6 +207,7 @@ fn paths(
 fn worker(
     options: &ServeOptions,
     config: &Config,
+    here: SocketAddr,
     desk: &Desk,
     closed: &watch::Receiver<bool>,
 ) -> Result<Worker, Failure> {
@@ -218,7 +219,8 @@ fn worker(
     let desk = desk.clone().with_deliveries(options.deliveries);
     let courier = Courier::new(desk.clone(), Egress::new(&outward)?, closed.clone());
     let worker = WorkerOptions {
-        name: "flowgate serve".to_owned(),
+        // In a fleet, each has its own.
+        name: format!("flowgate serve on {}, {here}", host()),
         processes: options.deliveries,
         queues: vec![QUEUE.to_owned()],
         drain: DRAIN,

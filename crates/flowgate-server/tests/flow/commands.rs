@@ -133,7 +133,9 @@ on_every_store! {
     async fn f6_keys_are_listed_and_changed_from_the_command_line(kit: &Kit) {
         // Seen to fail: with the rate of a pin left out.
         let (server, endpoint) = (kit.server_with(&[]), Endpoint::start().await);
-        said(&server, &["keys", "pause", "jobs"]);
+        let told = said(&server, &["keys", "pause", "jobs"]);
+        assert_eq!(told, "jobs is paused; no message has named it yet\n", "it may be mistyped");
+        assert_eq!(said(&server, &["keys", "pause", "jobs"]), "jobs is paused\n");
         for _ in 0..2 {
             let url = endpoint.url("/ok/jobs");
             let id = said(&server, &["publish", &url, "--key", "jobs", "--parallelism", "3", "--body", "hello", "-H",

@@ -275,6 +275,19 @@ on_every_store! {
         for part in ["subject", "held_by", "facts", "help", "place"] {
             assert_eq!(said[part], key[part], "{part}");
         }
+        assert_eq!(said["help"], json!(["`flowgate keys pin k --parallelism 2` gives the key more slots, at once"]));
+        // In words it has the names that were given: no command of the server takes the number of a task.
+        let explain = |what: &str| {
+            let output = std::process::Command::new(env!("CARGO_BIN_EXE_flowgate"))
+                .args(["explain", what, "--store", &kit.store]).output().unwrap();
+            String::from_utf8_lossy(if output.stdout.is_empty() { &output.stderr } else { &output.stdout }).into_owned()
+        };
+        let (of_key, of_message) = (explain("key:k"), explain(&second));
+        assert!(of_key.starts_with(&format!("key `k`: 1 wait; {second}: ")), "{of_key}");
+        assert!(of_message.starts_with(&format!("{second}: key `k` has no free slot")), "{of_message}");
+        for told in [of_key, of_message] {
+            assert!(told.contains(&format!("\n{first}  deliver  ")) && !told.contains("task "), "{told}");
+        }
         for (what, status) in [("key:k", 200), ("queue:flowgate:messages", 200), (&*second, 200), ("key:none", 404),
             ("nonsense", 400)] {
             let answer = server.ask(Method::GET, &format!("/v2/explain?what={what}"), &[], "").await;
@@ -282,6 +295,11 @@ on_every_store! {
         }
         assert_eq!(server.ask(Method::GET, "/v2/messages/msg_none/explain", &[], "").await.status, StatusCode::NOT_FOUND);
         endpoint.release(2);
+        server.until(&format!("/v2/logs?messageId={second}&state=DELIVERED"), "its end", |log| log["logs"][0].is_object()).await;
+        let gone = format!("error: message `{second}` does not wait here: it was delivered or removed; its log: \
+            GET /v2/logs?messageId={second}\n");
+        until_forgotten(kit, "k").await;
+        assert_eq!(explain(&second), gone);
     }
 
     #[test]
@@ -296,7 +314,8 @@ on_every_store! {
         let told = page.get("/console/data/queues").await;
         assert_eq!((&told["queues"][0]["max"], &told["queues"][0]["isPaused"], &told["cluster"]["cap"]), (&json!(7),
             &json!(true), &json!(9)));
-        assert_eq!(told["workers"][0]["name"], "flowgate serve");
+        let name = told["workers"][0]["name"].as_str().unwrap();
+        assert!(name.starts_with("flowgate serve on ") && name.ends_with(&format!(", {}", server.address)), "{name}");
         assert_eq!(page.ask(Method::POST, "/console/data/queues/flowgate:messages", r#"{"max": null, "paused": false}"#).await.status, 200);
         let told = page.get("/console/data/queues").await;
         assert_eq!((&told["queues"][0]["max"], &told["queues"][0]["isPaused"]), (&Value::Null, &json!(false)));

@@ -32,12 +32,16 @@ fn s3_nothing_that_others_wrote_is_obeyed_by_the_terminal() {
 
 #[test]
 fn s2_who_looks_at_a_store_that_is_not_there_makes_none() {
-    // Seen to fail: with the store opened as for a send, there is an empty one, and nothing waits in it.
+    // Seen to fail: with the store opened as for a send, there is an empty one, and nothing waits in it; and a key that
+    // was never there is resumed.
     let folder = crate::program::folder("no-store");
     for arguments in [
         &["tasks"][..],
         &["queues"],
         &["queues", "pause", "a"],
+        &["queues", "set", "a"],
+        &["key", "resume", "a"],
+        &["key", "pin", "a", "--max=1"],
         &["explain", "1"],
         &["task", "cancel", "1"],
         &["token", "list"],
@@ -49,6 +53,13 @@ fn s2_who_looks_at_a_store_that_is_not_there_makes_none() {
         assert_eq!(said.stderr, told, "{arguments:?}");
     }
     assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0);
+
+    // A token can be the first thing in a store; whoever meant another one sees it.
+    let token =
+        |what: &[&str]| Said::by(crate::program::flowgate(&folder, "sqlite:new.db").arg("token").args(what));
+    let made = "made a new store, sqlite:new.db; to use another one, set --store or FLOWGATE_STORE\n";
+    assert_eq!(token(&["create", "--name=one"]).stderr, made);
+    assert_eq!(token(&["create", "--name=two"]).stderr, "");
 }
 
 #[test]
@@ -136,6 +147,9 @@ fn t6_a_task_is_sent_with_all_its_options_and_found_again() {
                 queue     default\n  \
              why       flowgate explain 1\n"
         );
+        let table = place.told(&["tasks"]);
+        let delayed = table.lines().find(|line| line.starts_with("2 ")).expect("its row");
+        assert!(delayed.contains("  in ") && delayed.ends_with(" min"), "it says when it is due: {table}");
         let lists = Said::by(&mut place.flowgate(&["tasks", "--json"])).json();
         assert_eq!(lists["waiting"][0]["id"], 1);
         assert_eq!(lists["waiting"][1]["id"], 2, "delayed ones come last");

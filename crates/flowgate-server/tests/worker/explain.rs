@@ -147,6 +147,29 @@ fn t8_a_key_that_is_full_or_spent_or_paused_is_named() {
 }
 
 #[test]
+fn f3_the_pin_that_is_suggested_keeps_what_is_pinned_beside_it() {
+    // Seen to fail: with the pinned limits replaced, the rate was gone.
+    on_both("halves", |place| {
+        assert_eq!(
+            place.told(&["key", "pin", "acme", "--rate=3", "--period=1m"]),
+            "key `acme` has rate 3 per 1m, whatever was sent\n"
+        );
+        assert_eq!(
+            place.told(&["key", "pin", "acme", "--max=3"]),
+            "key `acme` has max 3, whatever was sent; rate 3 per 1m stays pinned\n"
+        );
+        let told = explained(place, "key:acme");
+        assert_eq!(told["facts"][3]["value"], "max 3, rate 3 per 1m (pinned)");
+        assert_eq!(
+            place.told(&["key", "pin", "acme", "--rate=5", "--period=1m"]),
+            "key `acme` has rate 5 per 1m, whatever was sent; max 3 stays pinned\n"
+        );
+        let told = place.told(&["key", "pin", "acme", "--max=1", "--rate=1", "--period=1s"]);
+        assert!(told.ends_with(", whatever was sent\n"), "{told}");
+    });
+}
+
+#[test]
 fn t8_what_a_worker_may_not_claim_and_what_it_has_at_hand_are_told() {
     // Seen to fail: with the worker known by its processes, nothing held the task; with all that is claimed told as
     // running, four ran.
@@ -206,6 +229,9 @@ fn t8_what_is_delayed_paused_expired_or_unknown_says_so() {
                 "`flowgate worker --queue images -- <command>` starts a worker for it",
             ])
         );
+        let there = place.told(&["explain", "--store", &place.address, &ids[1].to_string()]);
+        let pasted = format!("`flowgate queues resume images --store {}` ends the pause", place.address);
+        assert!(there.contains(&pasted), "a command that is pasted is for the store that was named: {there}");
         let _worker = place.worker(&["--processes=1"], SCRIPT);
         place.ends(&ids[2..]);
         let told = explained(place, &ids[2].to_string());

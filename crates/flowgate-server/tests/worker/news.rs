@@ -29,6 +29,12 @@ fn s1_a_task_that_is_dead_is_told_in_one_line() {
             NewTask::new("long", b"null".to_vec()).queue("mail").retry(Retry { max_attempts: 1, ..retry }),
         ]);
         let (mut first, mut second) = (worker.until(" is dead"), worker.until(" is dead"));
+        let failed = worker.said.iter().find(|line| line.contains("failed at start"));
+        let told = format!(
+            "task {} of queue default, key acme, failed at start 1 of 2, next in 1 ms: it is broken…",
+            ids[0]
+        );
+        assert_eq!(failed, Some(&told), "{:#?}", worker.said);
         if first.contains("mail") {
             (first, second) = (second, first);
         }

@@ -114,7 +114,7 @@ impl<'a> Scene<'a> {
         let ahead_in_other_queues = self.elsewhere(look, standing);
         told.place = Some(Spot { ahead_in_key, ahead_in_queue, ahead_in_other_queues });
         if let Some(expired) = expired(look, standing) {
-            (told.verdict, told.help) = (words::reason(&expired), words::help(&expired, self.times));
+            (told.verdict, told.help) = (words::reason(&expired), words::help(&expired, self.times, false));
             told.held_by = vec![expired];
             return Ok(());
         }
@@ -122,7 +122,9 @@ impl<'a> Scene<'a> {
         if let Some(head) = self.head(look, standing).await? {
             told.held_by.insert(0, head);
         }
-        let of = match told.held_by.first() {
+        // Whoever holds the slots says more than that nobody is there to use them.
+        let is_held = |limit: &&Limit| !matches!(limit, Limit::NoWorker { .. });
+        let of = match told.held_by.iter().find(is_held).or(told.held_by.first()) {
             Some(
                 Limit::KeyMax { key, .. }
                 | Limit::KeyHead { key, .. }
@@ -143,8 +145,8 @@ impl<'a> Scene<'a> {
             (!told.held_by.iter().any(Limit::is_open)).then_some(estimate)
         });
         told.holders.truncate(MOST as usize);
-        told.help = self.help(&told.held_by);
-        told.help.extend(words::orphans(&told.holders));
+        told.help = self.help(&told.held_by, look.queue == SERVER_QUEUE);
+        told.help.extend(words::orphans(&told.holders, !self.workers.is_empty()));
         told.help.extend(words::uneven(&told.workers, &told.held_by));
         let expires = standing.good_until.map(|until| millis(until.since(standing.now)));
         told.verdict = words::verdict(&told.held_by, told.place, told.estimate.as_ref(), expires);
@@ -170,8 +172,15 @@ impl<'a> Scene<'a> {
         }))
     }
 
-    fn help(&self, limits: &[Limit]) -> Vec<String> {
-        limits.iter().flat_map(|limit| words::help(limit, self.times)).collect()
+    /// What would free it. Where nobody runs it, room made by hand frees nothing: what runs elsewhere would end by itself.
+    fn help(&self, limits: &[Limit], is_of_server: bool) -> Vec<String> {
+        let is_unserved = limits.iter().any(|limit| matches!(limit, Limit::NoWorker { .. }));
+        let is_worth_it = |limit: &&Limit| !is_unserved || limit.is_open();
+        limits
+            .iter()
+            .filter(is_worth_it)
+            .flat_map(|limit| words::help(limit, self.times, is_of_server))
+            .collect()
     }
 
     /// How many in other queues are served before it: those that are ready, as far as their queue has room, where a cap
@@ -263,21 +272,27 @@ impl<'a> Scene<'a> {
         if queue.is_some_and(|queue| queue.is_paused) {
             limits.push(Limit::QueuePaused { queue: look.queue.clone() });
         }
-        if let Some(key) = &look.key {
-            limits.extend(key_limit(key, standing));
+        let of_key = look.key.as_deref().and_then(|key| key_limit(key, standing));
+        let (paused, of_key) = match of_key {
+            Some(paused @ Limit::KeyPaused { .. }) => (Some(paused), None),
+            of_key => (None, of_key),
+        };
+        limits.extend(paused);
+        // A pause is what somebody wanted; whatever else holds it, nobody would start it.
+        let serving = self.serving(&look.queue);
+        if serving.is_empty() {
+            limits.push(Limit::NoWorker { queue: look.queue.clone() });
         }
+        limits.extend(of_key);
         let capped = queue.and_then(|queue| Some((queue.in_use, queue.limits.max?)));
         if let Some((in_use, max)) = capped.filter(|(in_use, max)| in_use >= max) {
             limits.push(Limit::QueueMax { queue: look.queue.clone(), in_use, max });
         }
         let (in_use, cap) = self.cluster;
         limits.extend(cap.filter(|cap| in_use >= *cap).map(|cap| Limit::ClusterCap { in_use, cap }));
-        let serving = self.serving(&look.queue);
         let (in_use, slots) =
             serving.iter().fold((0, 0), |sum, worker| (sum.0 + worker.in_use, sum.1 + worker.slots));
-        if serving.is_empty() {
-            limits.push(Limit::NoWorker { queue: look.queue.clone() });
-        } else if serving.iter().all(|worker| worker.in_use >= worker.slots) {
+        if !serving.is_empty() && serving.iter().all(|worker| worker.in_use >= worker.slots) {
             limits.push(Limit::WorkersBusy { in_use, slots });
         }
         limits
@@ -299,7 +314,7 @@ impl<'a> Scene<'a> {
         told.facts.extend(look.unread.map(|text| Fact { name: "limits that cannot be read", value: text }));
         if look.is_paused && told.held_by.is_empty() {
             told.held_by.push(Limit::KeyPaused { key: key.to_owned() });
-            told.help = self.help(&told.held_by);
+            told.help = self.help(&told.held_by, false);
         }
         Ok(Some(told))
     }

@@ -18,3 +18,4 @@ pub use estimate::Estimate;
 pub use quoted::quoted;
 pub use subject::Subject;
 pub use times::{Served, ServiceTimes};
+pub use words::span;

@@ -140,9 +140,10 @@ pub(super) fn stand(ahead: u64) -> &'static str {
     if ahead == 1 { "is" } else { "are" }
 }
 
-/// What would free it.
-pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
+/// What would free it. What the server delivers is limited by the server's own commands, where they can name its key.
+pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes, is_of_server: bool) -> Vec<String> {
     let one = |text: String| vec![text];
+    let pin = |key: &str| Pin { key: known.key_named(key), is_of_server };
     let quoted_key = |key: &str| quoted(&known.key_named(key)).to_string();
     match limit {
         Limit::Delay { .. } | Limit::KeyRests { .. } => Vec::new(),
@@ -160,14 +161,13 @@ pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
         ],
         Limit::KeyPaused { key } => one(format!("`flowgate key resume {}` ends the pause", quoted_key(key))),
         Limit::KeyRate { key, .. } => {
-            let key = quoted_key(key);
-            one(format!("`flowgate key pin {key} --rate … --period …` gives the key another rate, at once"))
+            one(format!("`{} --rate … --period …` gives the key another rate, at once", pin(key).command()))
         }
-        Limit::KeyMax { key, max, weight, .. } if weight > max => too_heavy(&quoted_key(key), *weight),
-        Limit::KeyHead { key, max, weight, .. } if weight > max => too_heavy(&quoted_key(key), *weight),
+        Limit::KeyMax { key, max, weight, .. } | Limit::KeyHead { key, max, weight, .. } if weight > max => {
+            one(format!("`{}` gives the key as many slots as it needs, at once", pin(key).max(*weight)))
+        }
         Limit::KeyMax { key, max, weight, .. } | Limit::KeyHead { key, max, weight, .. } => {
-            let (key, max) = (quoted_key(key), max + weight);
-            one(format!("`flowgate key pin {key} --max {max}` gives the key more slots, at once"))
+            one(format!("`{}` gives the key more slots, at once", pin(key).max(max + weight)))
         }
         Limit::QueueMax { queue, max, .. } => one(format!(
             "`flowgate queues set {} --max-concurrency {}` gives the queue more slots, at once",
@@ -192,8 +192,27 @@ pub(super) fn help(limit: &Limit, known: &dyn ServiceTimes) -> Vec<String> {
     }
 }
 
-fn too_heavy(key: &str, weight: u32) -> Vec<String> {
-    vec![format!("`flowgate key pin {key} --max {weight}` gives the key as many slots as it needs, at once")]
+/// The command that pins limits of a key.
+struct Pin {
+    key: String,
+    is_of_server: bool,
+}
+
+impl Pin {
+    /// No key that the server's API can name has a `/`: those are of its queues, or of a namespace.
+    fn is_asked_of_server(&self) -> bool {
+        self.is_of_server && !self.key.contains('/')
+    }
+
+    fn command(&self) -> String {
+        let command = if self.is_asked_of_server() { "keys" } else { "key" };
+        format!("flowgate {command} pin {}", quoted(&self.key))
+    }
+
+    fn max(&self, max: u32) -> String {
+        let option = if self.is_asked_of_server() { "--parallelism" } else { "--max" };
+        format!("{} {option} {max}", self.command())
+    }
 }
 
 /// Work waits, nothing holds it, and one worker is full while another has room.
@@ -205,15 +224,20 @@ pub(super) fn uneven(workers: &[Serving], held_by: &[Limit]) -> Option<String> {
     is_uneven.then(|| help.to_owned())
 }
 
-/// Slots that nobody uses any more.
-pub(super) fn orphans(holders: &[Running]) -> Option<String> {
+/// Slots that nobody uses any more. Any worker takes them back, whatever it serves.
+pub(super) fn orphans(holders: &[Running], is_anyone_there: bool) -> Option<String> {
     let count = holders.iter().filter(|holder| holder.lease_ms.is_none()).count();
-    match count {
-        0 => None,
-        1 => Some("a slot is held by a worker that is gone: it is taken back within a second".to_owned()),
-        count => Some(format!(
+    let next = "the next server or worker that starts takes";
+    match (count, is_anyone_there) {
+        (0, _) => None,
+        (1, true) => {
+            Some("a slot is held by a worker that is gone: it is taken back within a second".to_owned())
+        }
+        (1, false) => Some(format!("a slot is held by a worker that is gone: {next} it back")),
+        (count, true) => Some(format!(
             "{count} slots are held by workers that are gone: they are taken back within a second"
         )),
+        (count, false) => Some(format!("{count} slots are held by workers that are gone: {next} them back")),
     }
 }
 
@@ -288,8 +312,8 @@ fn said(max: Option<u32>, rate: Option<&Rate>) -> String {
     max.into_iter().chain(rate).collect::<Vec<_>>().join(", ")
 }
 
-/// A time as people say it.
-pub(super) fn span(millis: u64) -> String {
+/// A time in milliseconds, as people say it: `2.5 s`.
+pub fn span(millis: u64) -> String {
     let seconds = millis / 1000;
     match seconds {
         0 => format!("{millis} ms"),

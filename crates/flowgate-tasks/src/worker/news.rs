@@ -1,9 +1,8 @@
 //! What a worker tells its operator: that its store fails or cannot be kept up, that it answers again, which
-//! tasks are dead.
+//! tasks failed and which are dead.
 //!
 //! Owns how often news is told, and the task that tells it: a listener that is slow or panics holds up no
-//! task. A store that fails is told once until it answers, dead tasks ten in a second; more of them are
-//! counted.
+//! task. A store that fails is told once until it answers, tasks ten in a second; more of them are counted.
 
 use std::{
     collections::HashSet,
@@ -20,12 +19,16 @@ use tokio::{
 
 use super::{clock, lease::OnDrop};
 use crate::{
-    store::{End, Settle, Store, StoreError, Unread},
+    explain::span,
+    record::Parts,
+    store::{Claimed, End, Settle, Store, StoreError, Unread},
     task::TaskId,
 };
 
 /// How many news may be on their way, and how long it is between two tasks that are told.
 const WAITING: usize = 16;
+/// So many of these places are left to what is worse than a task that runs again.
+const KEPT: usize = 8;
 const PAUSE: Duration = Duration::from_millis(100);
 /// A store that fails now and then is told so often at most.
 const OUTAGE: Duration = Duration::from_secs(10);
@@ -63,6 +66,25 @@ pub enum News {
     },
     /// Limits of a key cannot be read. Tasks that wait under them are passed over, and only those. Told once.
     Unread(Unread),
+    /// A task failed here and will run again.
+    Retried {
+        /// The task.
+        id: TaskId,
+        /// Its queue, unless it was removed meanwhile.
+        queue: Option<String>,
+        /// Its key.
+        key: Option<String>,
+        /// Which start it was.
+        attempt: u32,
+        /// How many it has.
+        max_attempts: u32,
+        /// How long it waits before the next one.
+        wait: Duration,
+        /// What this run said.
+        error: String,
+        /// How many others have failed and will run again since the last one that was told.
+        others: u64,
+    },
     /// A task failed here and will not run again.
     Dead {
         /// The task.
@@ -106,27 +128,43 @@ impl fmt::Display for News {
                 "the limits of key {key} cannot be read: {text:?}; work under them keeps waiting, and everything else \
                  goes on. A newer version wrote them, or somebody by hand: `flowgate explain` says more"
             ),
+            News::Retried { id, queue, key, attempt, max_attempts, wait, error, others } => {
+                let wait = span(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+                let what = format_args!("failed at start {attempt} of {max_attempts}, next in {wait}");
+                one(f, *id, (queue, key), what, error, *others)
+            }
             News::Dead { id, queue, key, attempts, error, others } => {
-                write!(f, "task {id}")?;
-                if let Some(queue) = queue {
-                    write!(f, " of queue {queue}")?;
-                }
-                if let Some(key) = key {
-                    write!(f, ", key {key},")?;
-                }
-                let times =
-                    if *attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
-                let line = error.lines().next().unwrap_or_default();
-                let told: String = line.chars().take(LINE).collect();
-                let rest = if told.len() < error.len() { "…" } else { "" };
-                write!(f, " is dead after {times}: {told}{rest}")?;
-                if *others > 0 {
-                    write!(f, " (and {others} others before it, not listed)")?;
-                }
-                Ok(())
+                let times = if *attempts == 1 { "attempt" } else { "attempts" };
+                one(f, *id, (queue, key), format_args!("is dead after {attempts} {times}"), error, *others)
             }
         }
     }
+}
+
+/// What became of one task.
+fn one(
+    f: &mut fmt::Formatter<'_>,
+    id: TaskId,
+    (queue, key): (&Option<String>, &Option<String>),
+    what: fmt::Arguments<'_>,
+    error: &str,
+    others: u64,
+) -> fmt::Result {
+    write!(f, "task {id}")?;
+    if let Some(queue) = queue {
+        write!(f, " of queue {queue}")?;
+    }
+    if let Some(key) = key {
+        write!(f, ", key {key},")?;
+    }
+    let line = error.lines().next().unwrap_or_default();
+    let told: String = line.chars().take(LINE).collect();
+    let rest = if told.len() < error.len() { "…" } else { "" };
+    write!(f, " {what}: {told}{rest}")?;
+    if others > 0 {
+        write!(f, " (and {others} others before it, not listed)")?;
+    }
+    Ok(())
 }
 
 pub(super) type Listener = Arc<dyn Fn(&News) + Send + Sync>;
@@ -145,7 +183,9 @@ struct State {
     /// How often upkeep failed while the store answered, and how often a part of it was held up.
     behind: u32,
     held_up: u32,
+    /// How many dead tasks were not told, and how many that run again.
     untold: u64,
+    untold_retried: u64,
     /// What was told of limits that cannot be read.
     unread: HashSet<Unread>,
 }
@@ -211,19 +251,34 @@ impl Teller {
         }
     }
 
-    /// This was settled: it may be that it will not run again.
+    /// This was settled: it may be that it failed, or that it will not run again.
     pub(super) fn settled(&self, settle: &Settle) {
         let Some((news, state)) = &self.way else { return };
         let Settle { task, end } = settle;
         let error = match end {
             End::Dead { error } => error,
             End::Failed { error, .. } if settle.is_last() => error,
+            End::Failed { error, retry_after } => return self.retried(task, error, *retry_after),
             _ => return,
         };
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         let (id, attempts, error) = (task.id, task.attempt, error.clone());
         let told = News::Dead { id, queue: None, key: None, attempts, error, others: state.untold };
         state.untold = if news.try_send(told).is_ok() { 0 } else { state.untold + 1 };
+    }
+
+    /// This failed, and runs again after this wait.
+    fn retried(&self, task: &Claimed, error: &str, wait: Duration) {
+        let Some((news, state)) = &self.way else { return };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        if news.capacity() <= KEPT {
+            state.untold_retried += 1;
+            return;
+        }
+        let max_attempts = Parts::of(&task.record).map_or(task.attempt, |parts| parts.retry.max_attempts);
+        let (id, attempt, error, others) = (task.id, task.attempt, error.to_owned(), state.untold_retried);
+        let told = News::Retried { id, queue: None, key: None, attempt, max_attempts, wait, error, others };
+        state.untold_retried = if news.try_send(told).is_ok() { 0 } else { others + 1 };
     }
 }
 
@@ -242,7 +297,7 @@ impl Telling {
 
 async fn tell(listener: Listener, store: Arc<dyn Store>, mut waiting: Receiver<News>) {
     while let Some(mut news) = waiting.recv().await {
-        if let News::Dead { id, queue, key, .. } = &mut news {
+        if let News::Retried { id, queue, key, .. } | News::Dead { id, queue, key, .. } = &mut news {
             if let Ok(Some(look)) = store.look_at_task(*id).await {
                 (*queue, *key) = (Some(look.queue), look.key);
             }
@@ -261,7 +316,7 @@ mod tests {
     use super::*;
     use crate::{
         record::Record,
-        store::{Claimed, Place, Sqlite},
+        store::{Place, Sqlite},
         task::Retry,
     };
 
@@ -279,7 +334,8 @@ mod tests {
 
     #[tokio::test]
     async fn s1_what_a_worker_tells_is_bounded_whatever_happens() {
-        // Seen to fail: with every failure of the store told, it was told twice.
+        // Seen to fail: with every failure of the store told, it was told twice; with no place kept, tasks that run again left
+        // none to those that are dead.
         let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().expect("a store"));
         let told = Arc::<Mutex<Vec<String>>>::default();
         let hears = Arc::clone(&told);
@@ -294,20 +350,28 @@ mod tests {
             }
         };
 
-        teller.settled(&failed(0, 1));
+        for id in 0..1000 {
+            teller.settled(&failed(id, 1));
+        }
         for id in 1..=1000 {
             teller.settled(&failed(id, 2));
         }
         are_told(WAITING).await;
         teller.settled(&failed(1001, 2));
+        teller.settled(&failed(1002, 1));
         drop(teller);
         telling.end().await;
         let said = told.lock().expect("whole").clone();
-        assert_eq!(said.len(), WAITING + 1, "{said:#?}");
+        assert_eq!(said.len(), WAITING + 2, "{said:#?}");
         let first = "the store failed while reading: gone; retrying until it answers";
-        assert_eq!(said[..3], [first, "the store answers again", "task 1 is dead after 2 attempts: one…"]);
-        let last = "task 1001 is dead after 2 attempts: one… (and 986 others before it, not listed)";
+        let retried = "task 0 failed at start 1 of 2, next in 0 ms: one…";
+        assert_eq!(said[..3], [first, "the store answers again", retried]);
+        assert_eq!(said[WAITING - KEPT], "task 1 is dead after 2 attempts: one…", "places were left for it");
+        let last = "task 1001 is dead after 2 attempts: one… (and 992 others before it, not listed)";
         assert_eq!(said[WAITING], last);
+        let last =
+            "task 1002 failed at start 1 of 2, next in 0 ms: one… (and 994 others before it, not listed)";
+        assert_eq!(said[WAITING + 1], last);
     }
 
     #[tokio::test]

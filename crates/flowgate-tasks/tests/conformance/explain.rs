@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flowgate_core::Limits;
 use flowgate_tasks::{
-    NewTask, Retry, TaskId, When,
+    NewTask, Retry, SERVER_QUEUE, TaskId, When,
     explain::{Explanation, Limit, Subject, explain},
     store::{Ahead, End, KeyChange, Of, State, Turn, Want},
 };
@@ -39,6 +39,19 @@ on_every_store! {
         let estimate = told.estimate.expect("an estimate");
         assert_eq!((estimate.in_ms, estimate.is_exact), (4000 + 8000, false), "{}", estimate.because);
         assert_eq!(told.help, ["`flowgate key pin a --max 2` gives the key more slots, at once"]);
+    }
+
+    #[test]
+    async fn t8_for_what_the_server_delivers_its_own_commands_are_suggested(kit: &Kit) {
+        // Seen to fail: with one command for all.
+        let message = |key: &str| keyed(key, max(1)).queue(SERVER_QUEUE);
+        let ids = kit.send_all(["a", "a", "queue/b", "queue/b"].map(message).into()).await;
+        let worker = kit.worker_of(&[SERVER_QUEUE]).await;
+        assert_eq!(worker.claim(10).await.len(), 2);
+        let help = ["`flowgate keys pin a --parallelism 2` gives the key more slots, at once"];
+        assert_eq!(told(kit, ids[1]).await.help, help);
+        let help = ["`flowgate key pin queue/b --max 2` gives the key more slots, at once"];
+        assert_eq!(told(kit, ids[3]).await.help, help, "it is none that the API can name");
     }
 
     #[test]
@@ -327,8 +340,8 @@ on_every_store! {
         let ids = kit.send_all(vec![keyed("a", max(1)), keyed("a", max(1))]).await;
         let silent = kit.worker().await;
         assert_eq!(silent.claim(1).await.len(), 1);
-        let other = kit.small_worker(3).await;
         kit.advance(SECOND * 10);
+        let other = kit.small_worker(3).await;
         let before = told(kit, ids[1]).await;
         assert_eq!(before.holders[0].lease_ms, Some(5000), "its lease has another 5 s, unless it is renewed");
         kit.advance(SECOND * 10);
@@ -339,6 +352,29 @@ on_every_store! {
         assert!(after.help.iter().any(|text| text == help), "{:?}", after.help);
         kit.upkeep().await;
         drop(other);
+    }
+
+    #[test]
+    async fn t8_where_no_worker_is_left_that_comes_first_and_no_slot_is_promised(kit: &Kit) {
+        // Seen to fail: with all advice told beside it, the key was to get more slots.
+        let ids = kit.send_all((0..4).map(|_| keyed("a", max(3))).collect()).await;
+        assert_eq!(kit.worker().await.claim(9).await.len(), 3);
+        kit.advance(SECOND * 20);
+        let told = told(kit, ids[3]).await;
+        let name = kit.store.look_at_task(ids[3]).await.expect("a look").expect("it is there").queue;
+        let full = Limit::KeyMax { key: "a".into(), in_use: 3, max: 3, weight: 1 };
+        assert_eq!(told.held_by, [Limit::NoWorker { queue: name.clone() }, full]);
+        assert!(told.verdict.starts_with(&format!("no worker serves queue `{name}`")), "{}", told.verdict);
+        assert_eq!(told.holders.len(), 3);
+        let help = [
+            format!("`flowgate worker --queue {name} -- <command>` starts a worker for it"),
+            "3 slots are held by workers that are gone: the next server or worker that starts takes them back".to_owned(),
+        ];
+        assert_eq!(told.help, help);
+        kit.change_key("a", KeyChange::Pause).await;
+        let paused = self::told(kit, ids[3]).await;
+        assert_eq!(paused.held_by, [Limit::KeyPaused { key: "a".into() }, Limit::NoWorker { queue: name }]);
+        assert_eq!(paused.help[0], "`flowgate key resume a` ends the pause", "that is what somebody wanted");
     }
 
     #[test]

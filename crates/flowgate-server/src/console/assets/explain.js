@@ -65,6 +65,13 @@ function holders(told, go) {
   return [h("h3", null, "Who holds the slots"), h("table", { class: "plain-table" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows))];
 }
 
+// A message is told by its name, and opens.
+function first(told, go) {
+  const id = told.messageId;
+  if (!id || !go) return told.subject;
+  return h("button", { class: "link mono", type: "button", onclick: (event) => { event.preventDefault(); go(`messages/${id}`); } }, short(id));
+}
+
 export function explanation(told, go) {
   const kind = told.held_by.length === 0 ? "free" : told.held_by[0].limit.includes("paused") ? "paused" : "held";
   return h(
@@ -76,7 +83,7 @@ export function explanation(told, go) {
     holders(told, go),
     facts(told),
     told.messageId && go ? h("p", null, h("button", { class: "link", type: "button", onclick: () => go(`messages/${told.messageId}`) }, `Message ${told.messageId}`)) : null,
-    told.first ? h("details", null, h("summary", null, `The first in line: ${told.first.subject}`), facts(told.first)) : null,
+    told.first ? h("details", null, h("summary", null, "The first in line: ", first(told.first, go)), facts(told.first)) : null,
   );
 }
 
