@@ -22,17 +22,23 @@ export function pauseOrResume(view, then) {
 
 export function pin(view, then) {
   const { flowControlKey: key } = view;
+  // Only what is pinned is filled in: what is left empty stays as it is, also what the messages say.
+  const { isPinnedParallelism: isMax, isPinnedRate: isRate } = view;
+  const seconds = view.ratePeriodMillis % 1000 === 0 ? view.ratePeriod : "";
   form(
     `Pin the limits of ${key}`,
     [
-      { name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: view.parallelismMax ?? "", hint: "In flight at once. Empty: as the messages say." },
-      { name: "rate", label: "Rate", kind: "number", min: 1, value: view.rateMax ?? "", hint: `Starts in a period${view.isSmooth ? ", spread over it as they are now" : ""}. Empty: as the messages say.` },
-      { name: "period", label: "Period, in seconds", kind: "number", min: 1, value: view.ratePeriodMillis % 1000 === 0 ? view.ratePeriod : "" },
+      { name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: (isMax && view.parallelismMax) || "", placeholder: view.parallelismMax ?? "", hint: `In flight at once. Empty: ${isMax ? "stays pinned" : "as the messages say"}.` },
+      { name: "rate", label: "Rate", kind: "number", min: 1, value: (isRate && view.rateMax) || "", placeholder: view.rateMax ?? "", hint: `Starts in a period${view.isSmooth ? ", spread over it as they are now" : ""}. Empty: ${isRate ? "stays pinned" : "as the messages say"}.` },
+      { name: "period", label: "Period, in seconds", kind: "number", min: 1, value: isRate ? seconds : "", placeholder: seconds ?? "" },
     ],
     "Pin",
     async (values) => {
       if (values.rate === "") values.period = "";
-      else if (view.isSmooth) values.smooth = true;
+      else {
+        values.period ||= seconds ?? "";
+        if (view.isSmooth) values.smooth = true;
+      }
       await changeKey(key, "pin", values);
       then?.();
     },
