@@ -58,6 +58,9 @@ Limits change at once, for waiting requests too; requests under way go on. SIGHU
 
 Exit status: 0 if reloaded, 2 if the configuration is wrong, 1 for any other failure. Unless it is 0, nothing has changed.";
 
+const ASKED_HELP: &str =
+    "Which server to ask: where it listens [env: FLOWGATE_SERVER_LISTEN] [default: 127.0.0.1:8080]";
+
 const WORKER_HELP: &str = "\
 The command gets a task as a line of JSON on its standard input, and answers with a line on its standard output:
 
@@ -118,7 +121,7 @@ pub(crate) enum Command {
     Check(CheckOptions),
 
     /// Tell the running gateway to read its configuration again
-    #[command(after_help = RELOAD_HELP)]
+    #[command(after_help = RELOAD_HELP, mut_arg("listen", |listen| listen.help(ASKED_HELP)))]
     Reload(ReloadOptions),
 
     /// Run tasks in child processes of any language, one task at a time each
