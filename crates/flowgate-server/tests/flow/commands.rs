@@ -31,7 +31,7 @@ async fn s2_what_a_user_gets_wrong_is_named_with_what_would_be_right() {
     said(&server, &["keys", "--url", &api]);
     said(&server, &["keys", "pin", "k", "--rate", "3", "--period", "1m"]);
     assert_eq!(server.get("/v2/flowControl/k").await["ratePeriod"], 60);
-    let wrong: [(&[&str], &str); 10] = [
+    let wrong: [(&[&str], &str); 11] = [
         (&["keys", "--url", &secure], "it speaks HTTP there, not HTTPS"),
         (&["keys", "pin", "k", "--parallelism", "0"], "accepted: a whole number from 1 to 1000000000"),
         (&["publish", "http://127.0.0.1:1/x", "--retries", "-1"], "accepted: a whole number from 0 to 900"),
@@ -43,6 +43,7 @@ async fn s2_what_a_user_gets_wrong_is_named_with_what_would_be_right() {
             &["keys", "pin", "k", "--rate", "3", "--period", "250ms"],
             "accepted: a span of whole seconds, like 60",
         ),
+        (&["keys", "pin", "k"], "<--parallelism <N>|--rate <N>>"),
         (&["keys", "show", "no"], "there is no flow-control key \"no\""),
         (&["publish", "nobody"], "a URL begins with http:// or https://"),
         (&["publish", "http://127.0.0.1:1/x", "--key", "k"], "<--parallelism <N>|--rate <N>>"),
@@ -128,6 +129,12 @@ async fn a_key_of_dots_is_steered_like_any_other() {
     }
 }
 
+/// Whether this is a day and a time of it.
+fn is_moment(day: &str, time: &str) -> bool {
+    let shape = |text: &str| text.replace(|sign: char| sign.is_ascii_digit(), "0");
+    (&*shape(day), &*shape(time)) == ("0000-00-00", "00:00:00")
+}
+
 on_every_store! {
     #[test]
     async fn f6_keys_are_listed_and_changed_from_the_command_line(kit: &Kit) {
@@ -158,6 +165,17 @@ on_every_store! {
         assert_eq!(changed, serde_json::json!({ "flowControlKey": "jobs", "done": "is resumed" }));
         let calls = endpoint.came(2).await;
         assert_eq!((calls[0].header("x-mine"), &calls[0].body[..]), ("1", &b"hello"[..]));
+        // Seen to fail: without a type, a JSON body was none to an endpoint that goes by it.
+        let url = endpoint.url("/ok/typed");
+        let bodies = ["{\"a\": 1}", "[1]", "{\"a\": 1}", "{a: 1}", "1"];
+        for (number, body) in bodies.into_iter().enumerate() {
+            let own: &[&str] = if number == 2 { &["-H", "Content-Type: text/x-mine"] } else { &[] };
+            said(&server, &[&["publish", &url, "--queue", "one", "--body", body], own].concat());
+        }
+        let calls = endpoint.came(2 + bodies.len()).await;
+        let types: Vec<_> = calls[2..].iter().map(|call| call.header("content-type")).collect();
+        assert_eq!(types[..3], ["application/json", "application/json", "text/x-mine"]);
+        assert!(types[3..].iter().all(|told| !told.contains("json")), "{types:?}");
         let unknown = run(&server, &["keys", "show", "none"]);
         assert_eq!(unknown.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&unknown.stderr).contains("there is no flow-control key"));
@@ -168,12 +186,15 @@ on_every_store! {
         // Seen to fail: with another id asked for than the one given.
         let (server, endpoint) = (kit.server_with(&[]), Endpoint::start().await);
         let url = endpoint.url("/status/500/x");
-        let id = said(&server, &["publish", &url, "--retries", "0", "--label", "lost"]);
+        let id = said(&server, &["publish", &url, "--retries", "0", "--label", "lost", "--key", "lost-key",
+            "--parallelism", "1"]);
         server.logged(id.trim(), "FAILED").await;
         server.until("/v2/dlq", "a letter", |found| found["messages"][0].is_object()).await;
         let listed = said(&server, &["dlq", "list", "--label", "lost"]);
         let letter = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
         assert!(listed.contains("the endpoint answered 500"), "{listed}");
+        let shown: Vec<_> = listed.lines().nth(1).unwrap().split_whitespace().collect();
+        assert!(is_moment(shown[1], shown[2]) && shown[3..5] == ["lost-key", "lost"], "{listed}");
         let why = said(&server, &["explain", id.trim(), "--store", &kit.store]);
         assert!(why.contains("the endpoint answered 500"), "{why}");
         assert!(said(&server, &["dlq", "show", &letter]).contains("\"responseStatus\": 500"));
@@ -190,6 +211,8 @@ on_every_store! {
         said(&server, &["schedule", "pause", "yearly"]);
         assert!(said(&server, &["schedule", "list"]).contains("paused"));
         said(&server, &["schedule", "resume", "yearly"]);
+        let listed = said(&server, &["schedule", "list"]);
+        assert!(listed.contains("-01-01 04:00:00  http"), "when it is due is told: {listed}");
         assert!(said(&server, &["schedule", "show", "yearly"]).contains("nextScheduleTime"));
         said(&server, &["schedule", "delete", "yearly"]);
         assert_eq!(said(&server, &["schedule", "list", "--json"]), "[]\n");
