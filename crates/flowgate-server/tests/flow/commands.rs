@@ -110,7 +110,7 @@ async fn f6_the_period_of_a_rate_is_shown_as_it_is() {
         server.publish("http://127.0.0.1:1/x", &limits).await;
     }
     let listed = said(&server, &["keys"]);
-    assert!(listed.contains("0 of 1 in 200ms") && listed.contains("0 of 1 in 60s"), "{listed}");
+    assert!(listed.contains("0 of 1 per 200ms") && listed.contains("0 of 1 per 1m"), "{listed}");
     let told = server.get("/v2/flowControl/fast").await;
     assert_eq!((&told["ratePeriod"], &told["ratePeriodMillis"]), (&json!(1), &json!(200)));
 }
@@ -152,11 +152,11 @@ on_every_store! {
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["jobs", "0", "2", "3", "-", "paused"]);
         said(&server, &["keys", "pin", "jobs", "--parallelism", "1", "--rate", "9", "--period", "60"]);
         let shown = said(&server, &["keys", "show", "jobs"]);
-        assert!(shown.contains("paused, max pinned, rate pinned") && shown.contains("0 of 9 in 60s"), "{shown}");
+        assert!(shown.contains("paused, max pinned, rate pinned") && shown.contains("0 of 9 per 1m"), "{shown}");
         said(&server, &["keys", "pin", "jobs", "--rate", "9", "--period", "60", "--smooth"]);
         said(&server, &["keys", "latest", "jobs", "on"]);
         let shown = said(&server, &["keys", "show", "jobs"]);
-        assert!(shown.contains("9 in 60s, smooth") && shown.contains("latest, paused"), "{shown}");
+        assert!(shown.contains("9 per 1m, smooth") && shown.contains("latest, paused"), "{shown}");
         assert!(said(&server, &["key", "latest", "jobs", "default", "--store", &kit.store]).contains("the rule for all keys"));
         assert!(!said(&server, &["keys", "show", "jobs"]).contains("latest"));
         said(&server, &["keys", "unpin", "jobs"]);
