@@ -3,14 +3,12 @@
 //! Owns the options, their defaults and the words for a value that is not accepted. What comes out of it has been checked
 //! one by one; what options mean together is checked where gates are built.
 
+mod environment;
 mod tasks;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{
-    Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
-    builder::BoolishValueParser,
-};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use flowgate::Period;
 
@@ -25,6 +23,7 @@ use crate::{
     traces::TraceOptions,
 };
 
+pub(crate) use environment::{of_serve, wrong_variables};
 pub(crate) use tasks::{
     ChildOptions, ExplainOptions, KeyChange, KeyOptions, Latest, NamedKey, NamedQueue, PinOptions,
     QueueChange, QueuesOptions, SendOptions, SetOptions, StoreOptions, TaskChange, TaskOptions, TasksOptions,
@@ -57,6 +56,9 @@ const RELOAD_HELP: &str = "\
 Limits change at once, for waiting requests too; requests under way go on. SIGHUP does the same.
 
 Exit status: 0 if reloaded, 2 if the configuration is wrong, 1 for any other failure. Unless it is 0, nothing has changed.";
+
+const ASKED_HELP: &str =
+    "Which server to ask: where it listens [env: FLOWGATE_SERVER_LISTEN] [default: 127.0.0.1:8080]";
 
 const WORKER_HELP: &str = "\
 The command gets a task as a line of JSON on its standard input, and answers with a line on its standard output:
@@ -118,7 +120,7 @@ pub(crate) enum Command {
     Check(CheckOptions),
 
     /// Tell the running gateway to read its configuration again
-    #[command(after_help = RELOAD_HELP)]
+    #[command(after_help = RELOAD_HELP, mut_arg("listen", |listen| listen.help(ASKED_HELP)))]
     Reload(ReloadOptions),
 
     /// Run tasks in child processes of any language, one task at a time each
@@ -240,7 +242,7 @@ pub(crate) struct ServeOptions {
     pub(crate) store: Option<StoreAt>,
 
     /// Accept QStash's public development token and sign with its public development keys; on loopback only
-    #[arg(long, env = "FLOWGATE_DEV", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "FLOWGATE_DEV", value_parser = boolean)]
     pub(crate) dev: bool,
 
     /// A token to accept in addition to those in the store
@@ -248,7 +250,7 @@ pub(crate) struct ServeOptions {
     pub(crate) token: Option<String>,
 
     /// Deliver nothing to addresses of this machine or of private networks
-    #[arg(long, env = "FLOWGATE_DENY_PRIVATE", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "FLOWGATE_DENY_PRIVATE", value_parser = boolean)]
     pub(crate) deny_private: bool,
 
     /// The HTTP proxy that deliveries go through, like http://10.0.0.1:3128 [env: FLOWGATE_SERVER_EGRESS_PROXY] [default: none]
@@ -256,7 +258,7 @@ pub(crate) struct ServeOptions {
     pub(crate) egress_proxy: Option<String>,
 
     /// Answer /metrics without a token
-    #[arg(long, env = "FLOWGATE_METRICS_OPEN", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "FLOWGATE_METRICS_OPEN", value_parser = boolean)]
     pub(crate) metrics_open: bool,
 
     #[command(flatten)]
@@ -307,6 +309,15 @@ fn lease(text: &str) -> Result<Duration, String> {
     let span = time(text).map_err(|_| accepted.to_owned())?;
     let range = Duration::from_secs(1)..=Duration::from_secs(3600);
     range.contains(&span).then_some(span).ok_or_else(|| accepted.to_owned())
+}
+
+/// What a variable may say of an option that is there or not.
+fn boolean(text: &str) -> Result<bool, &'static str> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "y" | "t" | "1" => Ok(true),
+        "false" | "no" | "off" | "n" | "f" | "0" => Ok(false),
+        _ => Err("accepted: true or false, also as yes or no, on or off, 1 or 0"),
+    }
 }
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {

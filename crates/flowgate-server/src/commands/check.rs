@@ -13,7 +13,7 @@ use super::{
     work::of_work,
 };
 use crate::{
-    cli::CheckOptions,
+    cli::{CheckOptions, wrong_variables},
     config::{ConfigErrors, Origin},
     terminal,
 };
@@ -25,7 +25,11 @@ const NONE: &str = "-";
 
 /// Prints what the configuration comes to, or fails with everything that is wrong with it.
 pub(crate) fn check(options: &CheckOptions) -> Result<(), Failure> {
-    let loaded = options.config.sources().load();
+    let loaded = match (options.config.sources().load(), ConfigErrors::some(wrong_variables())) {
+        (loaded, None) => loaded,
+        (Ok(_), Some(errors)) => Err(errors),
+        (Err(errors), Some(others)) => Err(errors.and(others)),
+    };
     let said = match (&loaded, options.json) {
         (Ok(loaded), true) => {
             terminal::json(&serde_json::to_value(Effective::of(loaded)).unwrap_or_default())
@@ -62,6 +66,14 @@ fn text(effective: &Effective) -> String {
     };
     let mode = effective.server.flow_control_mode.map(|mode| format!("; keys are {mode} unless they differ"));
     text += &format!("server   listens on {}{}\n", effective.server.listen, mode.unwrap_or_default());
+    if let Some(serve) = &effective.server.serve {
+        let denied = if serve.deny_private { ", none to private addresses" } else { "" };
+        let metrics = if serve.metrics_open { "; /metrics is open" } else { "" };
+        text += &format!(
+            "         at most {} deliveries at once{denied}, lease {}{metrics}\n",
+            serve.deliveries, serve.lease
+        );
+    }
     if let Some(proxy) = &effective.server.egress_proxy {
         text += &format!("         deliveries go by {proxy}\n");
     }

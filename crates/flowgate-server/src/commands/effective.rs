@@ -8,6 +8,7 @@ use flowgate::{Discipline, Limits, Overflow, Period};
 use serde::Serialize;
 
 use super::work::{EffectiveQueue, EffectiveTasks, EffectiveWorker};
+use crate::cli::of_serve;
 use crate::config::{Config, FlowControlMode, Gateway, KeyFrom, Loaded, MissingKey, Route, Server, Unlisted};
 
 /// The configuration as `flowgate check --json` prints it.
@@ -35,6 +36,17 @@ pub(super) struct EffectiveServer {
     /// `None`: deliveries go straight.
     pub(super) egress_proxy: Option<String>,
     pub(super) egress_ca: Option<String>,
+    /// What no file says: the environment, or the defaults.
+    #[serde(flatten)]
+    pub(super) serve: Option<EffectiveServe>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct EffectiveServe {
+    pub(super) deliveries: u32,
+    pub(super) lease: String,
+    pub(super) deny_private: bool,
+    pub(super) metrics_open: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -103,6 +115,12 @@ impl EffectiveServer {
             flow_control_mode: mode,
             egress_proxy: server.egress_proxy.as_ref().map(ToString::to_string),
             egress_ca: server.egress_ca.as_ref().map(|path| path.display().to_string()),
+            serve: of_serve().map(|serve| EffectiveServe {
+                deliveries: serve.deliveries,
+                lease: time(serve.lease),
+                deny_private: serve.deny_private,
+                metrics_open: serve.metrics_open,
+            }),
         }
     }
 }

@@ -20,16 +20,23 @@ const NO_TOKEN: &str = "the server requires a token: set --token or QSTASH_TOKEN
 /// Asks the server at the configured address to reload, and prints what came of it.
 pub(crate) fn reload(options: &ReloadOptions) -> Result<(), Failure> {
     let address = options.config.sources().load()?.config.server.listen;
-    let token = options.token.as_deref().unwrap_or(DEV_TOKEN);
+    let given = options.token.as_deref().filter(|token| !token.is_empty());
+    let token = given.unwrap_or(DEV_TOKEN);
     let answer = ask(address, token).map_err(|error| Failure::Unreachable { address, error })?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let said = serde_json::from_str::<serde_json::Value>(body).ok();
     let text = |field: &str| said.as_ref().and_then(|said| said[field].as_str());
     match (head.split(' ').nth(1), text("said").or(text("error"))) {
-        (Some("401"), _) => Err(Failure::NotReloaded(NO_TOKEN.to_owned())),
+        (Some("401"), _) if given.is_none() => Err(Failure::NotReloaded(NO_TOKEN.to_owned())),
+        (Some("401"), _) => {
+            Err(Failure::NotReloaded(format!("the server on {address} does not know this token")))
+        }
         (Some("200"), Some(said)) => print(&format!("{said}\n")),
+        // One without a gateway has nothing there, and says so in words of its own.
+        (Some("404"), _) | (_, None) => Err(Failure::NotReloaded(format!(
+            "the server on {address} has no gateway to reload; name another with --listen"
+        ))),
         (_, Some(said)) => Err(Failure::NotReloaded(said.to_owned())),
-        (_, None) => Err(Failure::NotReloaded(format!("the server on {address} has no gateway to reload"))),
     }
 }
 

@@ -109,13 +109,13 @@ pub(crate) struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
     /// The errors in order, or `None` if there are none.
-    pub(super) fn some(mut errors: Vec<ConfigError>) -> Option<Self> {
+    pub(crate) fn some(mut errors: Vec<ConfigError>) -> Option<Self> {
         errors.sort_by(|one, other| (&one.origin, one.position).cmp(&(&other.origin, other.position)));
         (!errors.is_empty()).then_some(ConfigErrors(errors))
     }
 
     /// These and those.
-    pub(super) fn and(mut self, others: ConfigErrors) -> Self {
+    pub(crate) fn and(mut self, others: ConfigErrors) -> Self {
         self.0.extend(others.0);
         self
     }

@@ -37,7 +37,7 @@ mod tasks;
 mod upstream;
 mod worker;
 
-pub(crate) use error::{ConfigErrors, Origin};
+pub(crate) use error::{ConfigError, ConfigErrors, Origin, Problem};
 pub(crate) use gateway::{Clients, Gateway, Tls, Unlisted};
 #[cfg(test)]
 pub(crate) use given::OF_FLAGS;

@@ -10,7 +10,7 @@ use super::{
     HostPattern, Methods, PathPattern, RouteLimit, Upstream,
     error::Origin,
     options::ROUTE,
-    read::{Entry, Fields, Label, Read, Report},
+    read::{Entry, Fields, Label, Read, Report, suggestion},
     seal::Seal,
 };
 
@@ -18,6 +18,11 @@ const LONGEST_NAME: usize = 64;
 const LARGEST_BODY: u64 = 1 << 40;
 const NAME: &str = "a name of letters, digits, `.`, `_` and `-`, up to 64 of them";
 const METHODS: &str = "a list of methods, like [\"POST\", \"PUT\"]";
+/// What somebody means who writes almost that: a method with a slip in it matches nothing, and its limit would hold for nobody.
+const USUAL: [&str; 11] =
+    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "PROPFIND", "PROPPATCH"];
+/// Methods of their own that are near one of those.
+const ALSO: [&str; 8] = ["BATCH", "BPROPFIND", "BPROPPATCH", "MATCH", "READ", "SET", "TRACK", "WATCH"];
 const UPSTREAMS: &str = "a list of URLs, like [\"http://127.0.0.1:9000\"]";
 const HOST: &str = "a host without a port, like \"api.example.com\" or \"*.example.com\"";
 const PATH: &str = "a path like \"/v1/{tenant}/actions/{*rest}\"";
@@ -179,5 +184,11 @@ fn method(entry: &Entry<'_>) -> Read<Method> {
     let text = entry.text(METHOD)?;
     let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte == b'-' || byte == b'_';
     let method = Method::from_bytes(text.as_bytes()).ok().filter(|_| text.bytes().all(is_capital));
-    method.ok_or_else(|| entry.wrong(METHOD))
+    let is_known = USUAL.iter().chain(&ALSO).any(|known| *known == text);
+    let near = if is_known { None } else { suggestion(text, USUAL.into_iter()) };
+    match (method, near) {
+        (Some(_), Some(near)) => Err(entry.misplaced(format!("is {text:?}; did you mean {near:?}?"))),
+        (Some(method), None) => Ok(method),
+        (None, _) => Err(entry.wrong(METHOD)),
+    }
 }

@@ -136,6 +136,8 @@ pub(super) fn key(spent: &KeySpent) -> Value {
         view["sentRate"] = json!(sent.rate().map(ToString::to_string));
     }
     if let Some(rate) = &spent.rate {
+        // With a smooth rate that is less than may start in a period.
+        view["rateAtOnce"] = json!(rate.limit);
         view["rateEndsAt"] = json!(rate.resets_at.as_nanos() / 1_000_000);
     }
     view

@@ -136,6 +136,12 @@ pub(super) fn part(name: &str) -> String {
         .collect()
 }
 
+/// A field that is a moment, in milliseconds, by the clock of UTC.
+pub(super) fn moment(value: &Value) -> String {
+    let at = value.as_i64().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+    at.map_or_else(|| "-".to_owned(), |at| at.strftime("%F %T").to_string())
+}
+
 /// A field as text, `-` where there is none.
 pub(super) fn text(value: &Value) -> String {
     match value {

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Server, part, say_json, text},
+    client::{Server, moment, part, say_json, text},
     failure::Failure,
     options::{DlqAction, DlqOptions},
 };
@@ -39,10 +39,11 @@ pub(crate) fn dlq(options: &DlqOptions) -> Result<(), Failure> {
 }
 
 fn table(letters: &[Value]) -> String {
-    let mut table = Table::new(&["id", "label", "url", "why"]);
+    let mut table = Table::new(&["id", "created (UTC)", "key", "label", "url", "why"]);
     for letter in letters {
-        let fields = ["dlqId", "label", "url", "reason"];
-        table.row(fields.iter().map(|field| text(&letter[*field])).collect());
+        let mut row = vec![text(&letter["dlqId"]), moment(&letter["createdAt"])];
+        row.extend(["flowControlKey", "label", "url", "reason"].map(|field| text(&letter[field])));
+        table.row(row);
     }
     table.text_or("no dead letters")
 }

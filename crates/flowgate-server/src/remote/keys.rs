@@ -1,5 +1,6 @@
 //! `flowgate keys`: flow-control keys, and changing them.
 
+use flowgate::Period;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -73,20 +74,18 @@ fn change(key: &OneKey, action: &str, done: &str) -> Result<(), Failure> {
     server.print(&json!({ "flowControlKey": key.name, "done": done }), |_| format!("{} {done}\n", key.name))
 }
 
-/// How long the period of a key's rate is: whole seconds where it is some, and milliseconds otherwise.
+/// How long the period of a key's rate is.
 fn period(key: &Value) -> String {
-    match key["ratePeriodMillis"].as_u64() {
-        Some(millis) if millis % 1000 != 0 => format!("{millis}ms"),
-        _ => format!("{}s", text(&key["ratePeriod"])),
-    }
+    let known = key["ratePeriodMillis"].as_u64().and_then(|millis| Period::from_millis(millis).ok());
+    known.map_or_else(|| format!("{}s", text(&key["ratePeriod"])), |period| period.to_string())
 }
 
 fn table(keys: &[Value]) -> String {
     let mut table = Table::new(&HEADING);
     for key in keys {
         let rate = match key["rateMax"].as_u64() {
-            Some(max) if key["isSmooth"] == true => format!("{max} in {}, smooth", period(key)),
-            Some(max) => format!("{} of {max} in {}", text(&key["rateCount"]), period(key)),
+            Some(max) if key["isSmooth"] == true => format!("{max} per {}, smooth", period(key)),
+            Some(max) => format!("{} of {max} per {}", text(&key["rateCount"]), period(key)),
             None => "-".to_owned(),
         };
         let states = [

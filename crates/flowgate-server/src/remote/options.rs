@@ -41,7 +41,7 @@ impl std::fmt::Debug for ServerOptions {
 #[derive(Clone, Debug, Args)]
 #[command(group(clap::ArgGroup::new("limits").args(["parallelism", "rate"]).multiple(true)))]
 pub(super) struct Settings {
-    /// The body
+    /// The body; sent as application/json if it is a JSON object or array and no Content-Type is given
     #[arg(long, short, value_name = "TEXT", default_value = "")]
     pub(super) body: String,
 
@@ -133,6 +133,7 @@ pub(super) enum KeyAction {
     /// Resume a key
     Resume(OneKey),
     /// Pin limits that override those of the messages
+    #[command(group(clap::ArgGroup::new("pinned").args(["parallelism", "rate"]).required(true).multiple(true)))]
     Pin {
         #[command(flatten)]
         key: OneKey,

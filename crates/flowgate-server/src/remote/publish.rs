@@ -33,6 +33,12 @@ pub(super) fn headers(settings: &Settings) -> Result<Vec<(String, String)>, Fail
         let name = if is_type { name.to_owned() } else { format!("Upstash-Forward-{name}") };
         headers.push((name, value.trim().to_owned()));
     }
+    // Whoever sends JSON by hand means it as that; text, numbers and the like may be anything.
+    let is_json = settings.body.trim_start().starts_with(['{', '['])
+        && serde_json::from_str::<serde::de::IgnoredAny>(&settings.body).is_ok();
+    if is_json && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+        headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
+    }
     let limits = [
         settings.parallelism.map(|max| format!("parallelism={max}")),
         settings.rate.map(|rate| format!("rate={rate}")),

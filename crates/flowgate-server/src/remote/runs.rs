@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Server, part, text},
+    client::{Server, moment, part, text},
     failure::Failure,
     options::{OneRun, RunAction, RunOptions, RunsOptions},
 };
@@ -76,12 +76,13 @@ fn find(server: &Server<'_>, one: &OneRun) -> Result<Value, Failure> {
 }
 
 fn table(runs: &[Value]) -> String {
-    let mut table = Table::new(&["run", "state", "steps", "took", "key", "workflow"]);
+    let mut table = Table::new(&["run", "state", "started (UTC)", "steps", "took", "key", "workflow"]);
     for run in runs {
         let done = steps(run).filter(|(_, step)| step["state"] == "STEP_SUCCESS").count();
         table.row(vec![
             text(&run["workflowRunId"]),
             state(run),
+            moment(&run["workflowRunCreatedAt"]),
             done.saturating_sub(1).to_string(),
             took(run).map_or_else(|| "-".to_owned(), span),
             text(&run["flowControlKey"]),

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Server, part, say_json, text},
+    client::{Server, moment, part, say_json, text},
     failure::Failure,
     options::{OneSchedule, ScheduleAction, ScheduleOptions},
     publish::headers,
@@ -52,11 +52,16 @@ fn change(one: &OneSchedule, method: Method, behind: &str, done: &str) -> Result
 }
 
 fn table(schedules: &[Value]) -> String {
-    let mut table = Table::new(&["id", "cron", "state", "destination"]);
+    let mut table = Table::new(&["id", "cron", "state", "next (UTC)", "destination"]);
     for schedule in schedules {
-        let state = if schedule["isPaused"] == true { "paused" } else { "on" };
-        let id = text(&schedule["scheduleId"]);
-        table.row(vec![id, text(&schedule["cron"]), state.to_owned(), text(&schedule["destination"])]);
+        let is_paused = schedule["isPaused"] == true;
+        table.row(vec![
+            text(&schedule["scheduleId"]),
+            text(&schedule["cron"]),
+            if is_paused { "paused" } else { "on" }.to_owned(),
+            if is_paused { "-".to_owned() } else { moment(&schedule["nextScheduleTime"]) },
+            text(&schedule["destination"]),
+        ]);
     }
     table.text_or("no schedules")
 }

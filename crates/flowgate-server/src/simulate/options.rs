@@ -36,7 +36,7 @@ Exit status: 0; 2 if an option or the trace is wrong; 1 for any other failure.";
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateOptions {
     /// How many may be in flight at once, for each key: 8, or several to compare: 4,8,16 or 4..12 [default: around what
-    /// the workload needs, unless there is a --rate]
+    /// the workload needs, and more if that does not reach the --goal; none if there is a --rate]
     #[arg(long, value_name = "N,N,… | N..N", value_parser = Candidates::read, help_heading = "Limits")]
     pub(super) max: Option<Candidates>,
 
@@ -157,7 +157,12 @@ impl SimulateOptions {
         maxima.into_iter().map(|max| self.limits(max)).collect()
     }
 
-    fn limits(&self, max: Option<u32>) -> Result<Limits, OptionError> {
+    /// Whether the candidates were chosen for the workload, with something to reach: then there may be larger ones.
+    pub(super) fn may_try_more(&self) -> bool {
+        self.goal.is_some() && self.max.is_none() && self.rate.is_none() && !self.real
+    }
+
+    pub(super) fn limits(&self, max: Option<u32>) -> Result<Limits, OptionError> {
         let mut limits = Limits::builder();
         if let Some(max) = max {
             limits = limits.max(max);

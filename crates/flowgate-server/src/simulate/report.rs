@@ -132,18 +132,26 @@ impl Report<'_> {
                 )
             }
             None => format!(
-                "None of these is enough for a p99 wait of at most {goal_text} with nobody refused.\n"
+                "None of these is enough for a p99 wait of at most {goal_text} with nobody refused{}.\n",
+                self.larger()
             ),
         }
     }
 
+    /// What to try then. Where there is a rate, it may be that which holds, whatever the max is.
+    fn larger(&self) -> String {
+        let most = self.outcomes.iter().filter(|outcome| outcome.limits.rate().is_none());
+        let most = most.filter_map(|outcome| outcome.limits.max()).max();
+        most.map_or_else(String::new, |most| {
+            let larger = [2, 4, 8].map(|times| most.saturating_mul(times).to_string()).join(",");
+            format!("; try larger ones: --max {larger}")
+        })
+    }
+
     /// The first candidate that reaches the goal.
     pub(super) fn enough(&self) -> Option<&Outcome> {
-        let goal = self.goal?.as_nanos() as f64;
-        let is_enough = |outcome: &&Outcome| {
-            outcome.tally.refused_in_all() == 0 && outcome.tally.waits.quantile(0.99) <= goal
-        };
-        self.outcomes.iter().find(is_enough)
+        let goal = self.goal?;
+        self.outcomes.iter().find(|outcome| outcome.reaches(goal))
     }
 
     /// As JSON. Times are in milliseconds.

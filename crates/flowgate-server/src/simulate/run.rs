@@ -30,6 +30,16 @@ pub(super) struct Outcome {
     pub(super) tally: Tally,
 }
 
+/// So many larger candidates are tried, each half as large again: the last is some 25 times the first.
+const MOST_LARGER: usize = 8;
+
+impl Outcome {
+    /// Whether its p99 wait is at most this, with nobody refused.
+    pub(super) fn reaches(&self, goal: Duration) -> bool {
+        self.tally.refused_in_all() == 0 && self.tally.waits.quantile(0.99) <= goal.as_nanos() as f64
+    }
+}
+
 /// Plays the workload under each candidate, and tells.
 pub(crate) fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
     let workload = workload(options)?;
@@ -44,12 +54,17 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
     let stopwatch = Stopwatch::start();
     let mut progress = Progress::new();
     let all = offered.arrivals * candidates.len() as u64;
-    let play = |(played, limits): (u64, Limits)| {
-        let before = played * offered.arrivals;
-        let tally = engine::play(&limits, &workload, |come| progress.bar("played", before + come, all));
+    let mut played = 0;
+    let mut play = |limits: Limits| {
+        let all = all.max(played + offered.arrivals);
+        let tally = engine::play(&limits, &workload, |come| progress.bar("played", played + come, all));
+        played += offered.arrivals;
         Outcome { limits, tally }
     };
-    let outcomes: Vec<Outcome> = (0..).zip(candidates).map(play).collect();
+    let mut outcomes: Vec<Outcome> = candidates.into_iter().map(&mut play).collect();
+    if options.may_try_more() {
+        look_further(options, &mut outcomes, play)?;
+    }
     drop(progress);
     let took = stopwatch.elapsed();
     let real = if options.real { Some(beside(&outcomes[0].limits, &workload)?) } else { None };
@@ -62,6 +77,38 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Result<(), Failure> {
     io::stdout().write_all(text.as_bytes()).map_err(Failure::Write)?;
     // Not part of the answer, which is the same each time.
     let _ = writeln!(io::stderr(), "{}", speed(&outcomes, &offered, took));
+    Ok(())
+}
+
+/// Where none of those that were chosen for the workload is enough: larger ones until one is, then the least of these. What a
+/// workload needs says nothing of how short its line may be.
+fn look_further(
+    options: &SimulateOptions,
+    outcomes: &mut Vec<Outcome>,
+    mut play: impl FnMut(Limits) -> Outcome,
+) -> Result<(), Failure> {
+    let is_enough = |outcome: &Outcome| options.goal.is_some_and(|goal| outcome.reaches(goal));
+    let most = |outcomes: &[Outcome]| outcomes.iter().filter_map(|outcome| outcome.limits.max()).max();
+    let (Some(mut short), false) = (most(outcomes), outcomes.iter().any(is_enough)) else { return Ok(()) };
+    let mut enough = None;
+    for _ in 0..MOST_LARGER {
+        let larger = short.saturating_add(short.div_ceil(2));
+        outcomes.push(play(options.limits(Some(larger))?));
+        if outcomes.last().is_some_and(is_enough) {
+            enough = Some(larger);
+            break;
+        }
+        short = larger;
+    }
+    while let Some(least) = enough.filter(|least| least - short > 1) {
+        let between = short + (least - short) / 2;
+        outcomes.push(play(options.limits(Some(between))?));
+        match outcomes.last().is_some_and(is_enough) {
+            true => enough = Some(between),
+            false => short = between,
+        }
+    }
+    outcomes.sort_by_key(|outcome| outcome.limits.max());
     Ok(())
 }
 

@@ -5,6 +5,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use flowgate::Period;
+
 use super::{durations::Durations, random::Random};
 
 /// The most that one run may have: so many wait in memory at worst.
@@ -44,11 +46,11 @@ impl Frequency {
 
 impl fmt::Display for Frequency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.period == Duration::from_secs(1) {
-            write!(f, "{}/s", self.count)
-        } else {
-            write!(f, "{}/{:?}", self.count, self.period)
-        }
+        let period = Period::try_from(self.period)
+            .map_or_else(|_| format!("{:?}", self.period), |span| span.to_string());
+        // As it is typed: 50/m, not 50/1m; 10s stays.
+        let unit = period.strip_prefix('1').filter(|rest| !rest.contains(|sign: char| sign.is_ascii_digit()));
+        write!(f, "{}/{}", self.count, unit.unwrap_or(&period))
     }
 }
 

@@ -85,11 +85,58 @@ fn without_a_file_the_defaults_hold() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let processes = std::thread::available_parallelism().map_or(1, usize::from);
     let told = format!(
-        "no flowgate.toml here, and none given: the defaults apply\n\nserver   listens on 127.0.0.1:8080\n\
+        "no flowgate.toml here, and none given: the defaults apply\n\nserver   listens on 127.0.0.1:8080\n         \
+         at most 1000 deliveries at once, lease 15s\n\
          store    sqlite:flowgate.db\ntasks    queue mode default, cluster_wide_cap none, hard caps\n\
          worker   {processes} processes for all queues, lease 15s, drain 30s\n"
     );
     assert_eq!(ran.stdout, told);
+}
+
+#[test]
+fn s2_what_only_the_environment_says_to_the_server_is_checked_too() {
+    // Seen to fail: with the config file's own options alone, all was well and the server did not start.
+    let folder = Folder::new("variables");
+    let wrong = [
+        ("FLOWGATE_DELIVERIES", "abc"),
+        ("FLOWGATE_LEASE", "9x"),
+        ("FLOWGATE_DENY_PRIVATE", "maybe"),
+        ("FLOWGATE_TRACES", "http://127.0.0.1:4318"),
+        ("FLOWGATE_TRACES_HEADER", "secret"),
+        ("FLOWGATE_GATEWAY_WORKERS", "2"),
+    ];
+    let ran = folder.flowgate(&["check"], &wrong);
+    let of = |name: &str| {
+        let line = ran.errors().into_iter().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+        line.trim_start_matches("environment variable ").to_owned()
+    };
+    assert_eq!(ran.errors().len(), wrong.len() - 1, "{ran:?}");
+    assert_eq!(
+        [of("DELIVERIES"), of("LEASE"), of("DENY_PRIVATE"), of("HEADER")],
+        [
+            "FLOWGATE_DELIVERIES: --deliveries is \"abc\"; accepted: a whole number from 1 to 100000",
+            "FLOWGATE_LEASE: --lease is \"9x\"; accepted: a time from 1s to 1h, like 15s",
+            "FLOWGATE_DENY_PRIVATE: --deny-private is \"maybe\"; accepted: true or false, also as yes or no, on or off, 1 or 0",
+            "FLOWGATE_TRACES_HEADER: --traces-header is not shown; accepted: a name and a value with a colon between them",
+        ]
+    );
+    let right = [
+        ("FLOWGATE_DELIVERIES", "7"),
+        ("FLOWGATE_LEASE", "1m"),
+        ("FLOWGATE_DENY_PRIVATE", "yes"),
+        ("FLOWGATE_TRACES_HEADER", "a: b"),
+    ];
+    let ran = folder.flowgate(&["check"], &right[..3]);
+    assert!(
+        ran.stdout.contains("at most 7 deliveries at once, none to private addresses, lease 1m\n"),
+        "{ran:?}"
+    );
+    let alone = folder.flowgate(&["check"], &right[3..]);
+    assert!(
+        alone.errors()[0].ends_with("--traces-header is given without --traces, or FLOWGATE_TRACES"),
+        "{alone:?}"
+    );
+    assert_eq!(folder.flowgate(&["check", "--json"], &right[..3]).json()["server"]["deliveries"], 7);
 }
 
 #[test]

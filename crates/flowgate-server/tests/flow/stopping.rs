@@ -32,11 +32,21 @@ async fn a_second_signal_ends_it_at_once_and_says_what_was_cut_off() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hang_up_does_not_end_a_server_that_has_no_gateway_to_reload() {
-    // Seen to fail: with nobody to hear it, the signal ended the server on the spot.
+    // Seen to fail: with nobody to hear it, the signal ended the server on the spot; with any 404 told as it came, the command
+    // said "there is nothing at this path".
     let kit = Kit::sqlite();
     let server = kit.server();
     server.signal("HUP");
     server.says("not reloaded: this server has no gateway").await;
+    let asked = |token: &str| {
+        let listen = server.url().replace("http://", "");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+        command.args(["reload", "--listen", &listen, "--token", token]);
+        let output = tokio::task::block_in_place(|| command.output().unwrap());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(asked(&server.token).contains("has no gateway to reload; name another with --listen"));
+    assert!(asked("another").contains("does not know this token"));
     server.signal("TERM");
     server.says("stopped: nothing was left under way").await;
     assert_eq!(server.end(), Some(0));

@@ -194,7 +194,7 @@ fn s3_who_has_no_token_reloads_nothing() {
     let refused = program.ask_to_reload(&config(upstream.address, "", &route(5, "")), "not-a-token");
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let said = String::from_utf8(refused.stderr).expect("it is text");
-    assert!(said.contains("the server requires a token"), "{said}");
+    assert!(said.contains("does not know this token"), "{said}");
     assert_eq!(program.post("/a", "X-Key: k\r\n").header("concurrency-limit"), Some("3"));
 }
 

@@ -39,6 +39,26 @@ fn the_smallest_max_that_is_enough_is_named() {
 }
 
 #[test]
+fn larger_ones_are_tried_until_one_is_enough() {
+    // Seen to fail: with those around what the work needs alone, none of 2 to 6 was enough, and 7 is.
+    let work =
+        "--arrivals 50/m --duration 8s --keys 20 --skew 1.1 --goal 1s --queue 5 --timeout 2s --for 30m";
+    let ran = simulate(work);
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(text.starts_with("50/m arrive at random"), "as it was typed: {text}");
+    let told = answer(work);
+    let enough = told["enough"].as_u64().unwrap();
+    assert!(text.contains(&format!("\nmax {enough} is enough")), "{text}");
+    let candidates = told["candidates"].as_array().unwrap();
+    let maxima: Vec<u64> = candidates.iter().map(|candidate| candidate["max"].as_u64().unwrap()).collect();
+    assert!(maxima.is_sorted() && maxima.contains(&(enough - 1)) && maxima.len() < 32, "{maxima:?}");
+    // Those that were asked for are all that is tried, and what to type next is said.
+    let ran = simulate(&format!("{work} --max 2,3"));
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(text.ends_with("with nobody refused; try larger ones: --max 6,12,24.\n"), "{text}");
+}
+
+#[test]
 fn it_is_a_thousand_times_faster_than_what_it_simulates() {
     let ran = simulate("--max 10 --timeout 1s --arrivals 50/s --duration exp:200ms --for 6h");
     let told = String::from_utf8(ran.stderr).unwrap();

@@ -41,6 +41,8 @@ on_every_store! {
         let listed = said(&server, &["runs"]);
         assert_eq!(listed.lines().count(), 3, "{listed}");
         assert!(listed.lines().nth(1).unwrap().starts_with(&failed), "the newest first: {listed}");
+        let shape = listed.lines().nth(1).unwrap().replace(|sign: char| sign.is_ascii_digit(), "0");
+        assert!(shape.contains("  failed   0000-00-00 00:00:00  "), "when it started is told: {listed}");
         let started = said(&server, &["runs", "--state", "started"]);
         assert!(started.contains(&held) && !started.contains(&failed), "{started}");
         let shown = said(&server, &["run", "show", &failed]);

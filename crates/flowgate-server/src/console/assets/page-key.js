@@ -8,7 +8,7 @@ import { changeKey, get, keyOf, readKey, whyKey } from "./server.js";
 import { unread } from "./list.js";
 import * as live from "./live.js";
 import { explanation } from "./explain.js";
-import { heldBy, pauseOrResume, pin, sendMessage, unpin } from "./page-keys.js";
+import { heldBy, pauseOrResume, perPeriod, pin, sendMessage, unpin } from "./page-keys.js";
 
 // What a page that shows one thing has at its top.
 export function heading(link, back, title, ...rest) {
@@ -103,7 +103,7 @@ export function keyPage({ link, go, name, back }) {
     say(waitNote, [heldBy(view), view.delayed > 0 ? `${number(view.delayed)} delayed` : ""].filter(Boolean).join(", ") || "none delayed");
     const has = view.rateMax !== undefined;
     say(starts, has ? number(view.rateCount) : "–");
-    window_.node.hidden = !has;
+    window_.node.hidden = !has || view.isSmooth;
     if (has) window_.show(view.rateCount, view.rateMax);
     tick();
     const seen = drawing.draw(live.past.keys.get(key) ?? [], view.parallelismMax);
@@ -113,7 +113,8 @@ export function keyPage({ link, go, name, back }) {
   function tick() {
     if (view?.rateMax === undefined) return say(startNote, "no rate");
     const left = view.rateCount > 0 ? view.rateEndsAt - live.now() : 0;
-    say(startNote, `of ${number(view.rateMax)} per ${period(view.ratePeriodMillis)}${left > 0 ? `, ${span(left)} left` : ""}`);
+    if (view.isSmooth) return say(startNote, `${perPeriod(view)}${left > 0 ? `, next in ${span(left)}` : ""}`);
+    say(startNote, `of ${perPeriod(view)}${left > 0 ? `, ${span(left)} left` : ""}`);
   }
 
   function controls() {

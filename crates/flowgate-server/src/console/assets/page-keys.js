@@ -22,17 +22,23 @@ export function pauseOrResume(view, then) {
 
 export function pin(view, then) {
   const { flowControlKey: key } = view;
+  // Only what is pinned is filled in: what is left empty stays as it is, also what the messages say.
+  const { isPinnedParallelism: isMax, isPinnedRate: isRate } = view;
+  const seconds = view.ratePeriodMillis % 1000 === 0 ? view.ratePeriod : "";
   form(
     `Pin the limits of ${key}`,
     [
-      { name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: view.parallelismMax ?? "", hint: "In flight at once. Empty: as the messages say." },
-      { name: "rate", label: "Rate", kind: "number", min: 1, value: view.rateMax ?? "", hint: `Starts in a period${view.isSmooth ? ", spread over it as they are now" : ""}. Empty: as the messages say.` },
-      { name: "period", label: "Period, in seconds", kind: "number", min: 1, value: view.ratePeriodMillis % 1000 === 0 ? view.ratePeriod : "" },
+      { name: "parallelism", label: "Parallelism", kind: "number", min: 1, value: (isMax && view.parallelismMax) || "", placeholder: view.parallelismMax ?? "", hint: `In flight at once. Empty: ${isMax ? "stays pinned" : "as the messages say"}.` },
+      { name: "rate", label: "Rate", kind: "number", min: 1, value: (isRate && view.rateMax) || "", placeholder: view.rateMax ?? "", hint: `Starts in a period${view.isSmooth ? ", spread over it as they are now" : ""}. Empty: ${isRate ? "stays pinned" : "as the messages say"}.` },
+      { name: "period", label: "Period, in seconds", kind: "number", min: 1, value: isRate ? seconds : "", placeholder: seconds ?? "" },
     ],
     "Pin",
     async (values) => {
       if (values.rate === "") values.period = "";
-      else if (view.isSmooth) values.smooth = true;
+      else {
+        values.period ||= seconds ?? "";
+        if (view.isSmooth) values.smooth = true;
+      }
       await changeKey(key, "pin", values);
       then?.();
     },
@@ -163,8 +169,8 @@ function columns(refresh, go) {
           cell.append(figure, bar.node);
           return (view) => {
             const has = view.rateMax !== undefined;
-            say(figure, has ? `${number(view.rateCount)} / ${number(view.rateMax)} per ${period(view.ratePeriodMillis)}` : "–");
-            bar.node.hidden = !has;
+            say(figure, has ? `${view.isSmooth ? "" : `${number(view.rateCount)} / `}${perPeriod(view)}` : "–");
+            bar.node.hidden = !has || view.isSmooth;
             cell.classList.toggle("blank", !has);
             if (has) bar.show(view.rateCount, view.rateMax);
           };
@@ -200,15 +206,19 @@ function columns(refresh, go) {
   };
 }
 
+// How much may start: a smooth rate has no period in which starts are counted.
+export const perPeriod = (view) => `${number(view.rateMax)} per ${period(view.ratePeriodMillis)}${view.isSmooth ? ", smooth" : ""}`;
+
 // What holds back the first in line, as far as the counts of its key say it; what else may is told by asking why.
 export function heldBy(view) {
   if (view.waitListSize === 0) return "";
   if (view.isPaused) return "paused";
   if (view.unread) return "limits unreadable";
   if (view.parallelismMax !== undefined && view.parallelismCount >= view.parallelismMax) return "slots full";
-  if (view.rateMax === undefined || view.rateCount < view.rateMax) return "";
+  if (view.rateMax === undefined || view.rateCount < (view.rateAtOnce ?? view.rateMax)) return "";
   const left = view.rateEndsAt - live.now();
-  return left > 0 ? `rate spent, ${span(left)}` : "rate spent";
+  const held = view.isSmooth ? "smooth rate" : "rate spent";
+  return left > 0 ? `${held}, ${span(left)}` : held;
 }
 
 export function keysPage({ go, link }) {

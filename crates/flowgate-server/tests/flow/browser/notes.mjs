@@ -13,15 +13,18 @@ await browse(async (page) => {
   await logIn(page);
   await reads(page, "nothing is the matter", ".notes", /Nothing is paused, nothing failed/);
 
-  // Four keys that wait, each for another reason, and one that does not wait.
+  // Five keys that wait, each for another reason, and one that does not wait.
   await api("POST", "/v2/flowControl/held/pause");
   await send("held", "parallelism=2", "/hold", 3);
   await send("full", "parallelism=1", "/hold", 4);
   await send("spent", "rate=1, period=1h", "/ok", 5);
+  await send("even", "rate=2, period=1h, smooth=true", "/ok", 4);
   await send("free", "parallelism=9", "/hold", 2);
   await reads(page, "a pause", `${row("held")} td.wait`, /^3\s+paused/);
   await reads(page, "no slot", `${row("full")} td.wait`, /^3\s+slots full/);
   await reads(page, "a rate, and for how long", `${row("spent")} td.wait`, /^4\s+rate spent, \d+ min/);
+  await reads(page, "a rate without windows", `${row("even")} td.wait`, /^3\s+smooth rate, \d+ min/);
+  await reads(page, "and which", `${row("even")} td.rate`, /^2 per 1 ?h.*, smooth$/);
   await reads(page, "nothing waits", `${row("free")} td.wait`, /^0$/);
 
   // What needs a look: a key and a queue that are paused, tries that fail, and what is dead of them.

@@ -25,7 +25,7 @@ await browse(async (page) => {
   await reads(page, "an empty state", ".empty", /No keys yet/);
 
   // A key fills as it happens: two in flight, three in line.
-  for (let sent = 0; sent < 5; sent += 1) await publish(there.url("/hold/orders"), flow("orders", "parallelism=2"));
+  for (let sent = 0; sent < 5; sent += 1) await publish(there.url("/hold/orders"), flow("orders", "parallelism=2,rate=90,period=1m"));
   const orders = row("orders");
   await reads(page, "two are in flight", `${orders} td.flight`, /^2 \/ 2/);
   await reads(page, "three wait", `${orders} td.wait`, /^3/);
@@ -70,6 +70,7 @@ await browse(async (page) => {
   await page.$eval("dialog input[name=parallelism]", (input) => { input.value = "3"; });
   await page.click("dialog [data-do=submit]");
   await until("the third has started", () => there.inFlight() === 3);
+  assert.equal((await api("GET", "/v2/flowControl/orders")).isPinnedRate, false, "the rate of the messages is not pinned");
   await reads(page, "it is shown as pinned", ".page-title", /pinned/);
   await reads(page, "three of three", ".tile.flight", /3\s*of 3/);
   await page.click(".tools [data-do=unpin]");

@@ -106,9 +106,15 @@ impl Postgres {
                         change.book(row.get(0), rows::tick(row.get(1)))
                     }
                     KeyChange::Halves { max, rate } => {
-                        let sql = "SELECT pinned FROM keys WHERE name = $1 FOR NO KEY UPDATE";
-                        let known: Option<String> = transaction.query_one(sql, &[&key]).await?.get(0);
-                        let known = known.and_then(|known| terms::read(&known).0);
+                        let find = "SELECT pinned, rates, now_ns($2) FROM keys WHERE name = $1 FOR NO KEY UPDATE";
+                        let row = transaction.query_one(find, &[&key, &told]).await?;
+                        if matches!(rate, Half::Pin(_)) {
+                            let kept = change.book(row.get(1), rows::tick(row.get(2)));
+                            let set = "UPDATE keys SET rates = $2 WHERE name = $1";
+                            transaction.execute(set, &[&key, &kept]).await?;
+                        }
+                        let known: Option<&str> = row.get(0);
+                        let known = known.and_then(|known| terms::read(known).0);
                         let pinned = pins::changed(known, *max, *rate).ok().flatten();
                         terms::to_text(pinned.as_ref())
                     }
@@ -118,9 +124,6 @@ impl Postgres {
                     KeyChange::Pause => ("paused = true", None),
                     KeyChange::Resume => ("paused = false", None),
                     KeyChange::Pin(_) => ("pinned = $2", Some(&text)),
-                    KeyChange::Halves { rate: Half::Pin(_), .. } => {
-                        ("pinned = nullif($2, ''), rates = ''", Some(&text))
-                    }
                     KeyChange::Halves { .. } => ("pinned = nullif($2, '')", Some(&text)),
                     KeyChange::Unpin => ("pinned = NULL", None),
                     KeyChange::Latest(true) => ("latest = true, chosen = true", None),

@@ -86,7 +86,7 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
             let pinned = pins::changed(known, *max, *rate)?.map(|limits| terms::to_text(Some(&limits)));
             set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &pinned)?;
             if matches!(rate, Half::Pin(_)) {
-                set("UPDATE keys SET rates = ?2 WHERE id = ?1", &"")?;
+                rebook(hand, id, change)?;
             }
         }
         KeyChange::Unpin => set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &None::<String>)?,
@@ -97,12 +97,19 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
             set("UPDATE keys SET latest = (SELECT latest FROM cluster), chosen = ?2 WHERE id = ?1", &false)?;
         }
         KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } | KeyChange::WakeAll => {
-            let find = "SELECT rates FROM keys WHERE id = ?1";
-            let rates: String = hand.db.prepare_cached(find)?.query_row([id], |row| row.get(0))?;
-            set("UPDATE keys SET rates = ?2 WHERE id = ?1", &change.book(&rates, hand.now))?;
+            rebook(hand, id, change)?;
         }
     }
     lanes::release_all(hand.db, id)?;
     tell(hand, Some(id))?;
+    Ok(())
+}
+
+/// Writes what is kept of a key's rates and rests after this change.
+fn rebook(hand: &mut Hand<'_>, id: i64, change: &KeyChange) -> Result<(), Fault> {
+    let find = "SELECT rates FROM keys WHERE id = ?1";
+    let rates: String = hand.db.prepare_cached(find)?.query_row([id], |row| row.get(0))?;
+    let set = "UPDATE keys SET rates = ?2 WHERE id = ?1";
+    hand.db.prepare_cached(set)?.execute(params![id, change.book(&rates, hand.now)])?;
     Ok(())
 }
