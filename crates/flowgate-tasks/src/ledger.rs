@@ -52,25 +52,13 @@ impl Ledger {
     /// One more start of the key, under `rate` if there is one, and under all others that are counted. A rate that allows no
     /// more is full already.
     pub(crate) fn start(&mut self, rate: Option<&Rate>, now: Tick) {
-        if let Some(rate) = rate {
-            self.count(rate, self.spent(rate, now));
+        if let Some(rate) = rate.filter(|rate| self.rates.iter().all(|(known, _)| known != *rate)) {
+            let spent = self.spent(rate, now);
+            self.make_room();
+            self.rates.push((*rate, spent));
         }
         for (rate, state) in &mut self.rates {
             *state = rate.spend(*state, now).unwrap_or(*state);
-        }
-    }
-
-    /// From now on this rate is counted, if it is not yet: whatever rate knows of the most that was spent, it stays spent.
-    pub(crate) fn pin(&mut self, rate: &Rate, now: Tick) {
-        let carried = self.rates.iter().map(|(known, state)| rate.carry(known, *state, now));
-        let most = carried.min_by_key(|state| rate.look(*state, now).remaining);
-        self.count(rate, most.unwrap_or_default());
-    }
-
-    fn count(&mut self, rate: &Rate, spent: RateState) {
-        if self.rates.iter().all(|(known, _)| known != rate) {
-            self.make_room();
-            self.rates.push((*rate, spent));
         }
     }
 

@@ -306,8 +306,8 @@ pub enum KeyChange {
     /// These limits overrule all that were sent: a pinned max every max, a pinned rate every rate. What is not pinned holds
     /// as it was sent. What holds for gates alone is refused, as with [`NewTask::limits`](crate::NewTask::limits).
     Pin(Limits),
-    /// Changes what is pinned by halves, whatever others change at the same time. What was spent stays spent under a new
-    /// rate, up to all that it allows at once.
+    /// Changes what is pinned by halves, whatever others change at the same time. With a new rate, what was spent of the old
+    /// one is forgotten; rests go on.
     Halves {
         /// The max.
         max: Half<u32>,
@@ -344,11 +344,10 @@ impl KeyChange {
     pub(crate) fn book(&self, kept: &str, now: Tick) -> String {
         let mut ledger = Ledger::read(kept);
         match self {
-            KeyChange::ResetRate => ledger.reset(),
+            KeyChange::ResetRate | KeyChange::Halves { rate: Half::Pin(_), .. } => ledger.reset(),
             KeyChange::Rest { by, lasting } => ledger.rest(*by, now, *lasting),
             KeyChange::Wake { by } => ledger.wake(by),
             KeyChange::WakeAll => ledger.wake_all(),
-            KeyChange::Halves { rate: Half::Pin(rate), .. } => ledger.pin(rate, now),
             _ => {}
         }
         ledger.tidy(now);

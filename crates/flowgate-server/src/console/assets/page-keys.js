@@ -34,6 +34,9 @@ export function pin(view, then) {
     ],
     "Pin",
     async (values) => {
+      // A rate that is pinned again begins a new window, so one that was not changed is left out.
+      const isSame = isRate && values.rate === String(view.rateMax) && values.period === String(seconds);
+      if (isSame) values.rate = "";
       if (values.rate === "") values.period = "";
       else {
         values.period ||= seconds ?? "";
