@@ -104,8 +104,8 @@ impl Asked {
     async fn claim(&self) -> Vec<(&'static str, u64)> {
         let worker = self.worker;
         let mut looks = vec![
-            ("lanes without a key", self.looks(&format!("plain ({worker})")).await),
-            ("a few lanes", self.looks(&format!("few ({worker})")).await),
+            ("lanes without a key", self.looks(&format!("plain ({worker}, '{{}}', '{{}}', NULL)")).await),
+            ("a few lanes", self.looks(&format!("few ({worker}, '{{}}', '{{}}', NULL)")).await),
         ];
         for (place, cursor) in [
             ("before all", "SELECT 0"),
@@ -114,7 +114,8 @@ impl Asked {
             ("at the last", "SELECT max(id) FROM lanes WHERE state = 1"),
         ] {
             let cursor = self.one(cursor).await;
-            let execution = format!("keyed ({cursor}, {MOST}, '{{}}', {worker}, '{{}}')");
+            let execution =
+                format!("keyed ({cursor}, {MOST}, '{{}}', {worker}, '{{}}', '{{}}', '{{}}', NULL)");
             looks.push((place, self.looks(&execution).await));
         }
         looks

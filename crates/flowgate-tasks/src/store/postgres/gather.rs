@@ -11,7 +11,8 @@ use tokio_postgres::Row;
 use super::{
     ahead::START,
     connect::Lease,
-    session::{begun, flight},
+    promised::unpromised,
+    session::{Params, begun, flight},
 };
 use crate::store::{Claimed, Settle, StoreError, Want, WorkerId};
 
@@ -77,17 +78,21 @@ pub(super) const GIVE_BACK_SOME: &str = concat!(
 /// that no other index looks as good: one over all lanes steps over those that may not run. Those that this turn has
 /// locked before are not looked up again.
 pub(super) const KEYED_LANES: &str = concat!(
-    "WITH ready AS MATERIALIZED (\
+    unpromised!("$6", "$7", "$8"),
+    ", ready AS MATERIALIZED (\
     SELECT lanes.* FROM queues CROSS JOIN LATERAL (\
-    SELECT priority AS best FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL ORDER BY priority \
-    LIMIT 1) AS first \
+    SELECT priority AS best FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
+    AND id NOT IN (SELECT lane FROM promised) ORDER BY priority LIMIT 1) AS first \
     CROSS JOIN LATERAL (SELECT * FROM (\
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND (priority, id) > (best, $1) AND priority <= best ORDER BY priority, id LIMIT $2) UNION ALL \
+    AND (priority, id) > (best, $1) AND priority <= best AND id NOT IN (SELECT lane FROM promised) \
+    ORDER BY priority, id LIMIT $2) UNION ALL \
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND (priority, id) <= (best, $1) ORDER BY priority, id LIMIT $2) UNION ALL \
+    AND (priority, id) <= (best, $1) AND id NOT IN (SELECT lane FROM promised) \
+    ORDER BY priority, id LIMIT $2) UNION ALL \
     (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND priority > best ORDER BY priority, id LIMIT $2)) AS parts LIMIT $2) AS lanes \
+    AND priority > best AND id NOT IN (SELECT lane FROM promised) \
+    ORDER BY priority, id LIMIT $2)) AS parts LIMIT $2) AS lanes \
     WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
     AND ",
     serves!("$4"),
@@ -99,16 +104,19 @@ pub(super) const KEYED_LANES: &str = concat!(
     SELECT id, queue, priority, limits, heavy, key, 0, true, NULL, '', false, '' FROM ready WHERE key = ANY($5)"
 );
 pub(super) const PLAIN_LANES: &str = concat!(
-    "SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
+    unpromised!("$2", "$3", "$4"),
+    " SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
     SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
-    ORDER BY priority, id LIMIT 16) AS lanes \
+    AND id NOT IN (SELECT lane FROM promised) ORDER BY priority, id LIMIT 16) AS lanes \
     WHERE ",
     serves!("$1")
 );
 /// A few of the lanes with a key that are ready, their keys locked or not.
 pub(super) const ANY_KEYED: &str = concat!(
-    "SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
-    SELECT id, queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL LIMIT 4) AS lanes \
+    unpromised!("$2", "$3", "$4"),
+    " SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
+    SELECT id, queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
+    AND id NOT IN (SELECT lane FROM promised) LIMIT 4) AS lanes \
     WHERE NOT paused AND (max IS NULL OR in_use < max) \
     AND ",
     serves!("$1"),
@@ -161,6 +169,14 @@ pub(super) const STATEMENTS: [&str; 17] = [
     FILLED_KEYED,
 ];
 
+/// Where a turn looks for lanes, by what its process remembers.
+pub(super) struct WhereTo {
+    /// The lane after which the rotation goes on.
+    pub(super) cursor: i64,
+    /// Lanes that get nothing as long as nothing is in them, and their marks.
+    pub(super) promised: (Vec<i64>, Vec<i64>),
+}
+
 /// What a turn asks for.
 pub(super) struct Asked<'a> {
     pub(super) worker: WorkerId,
@@ -168,8 +184,7 @@ pub(super) struct Asked<'a> {
     /// What was claimed ahead and has started.
     pub(super) starts: &'a [Claimed],
     pub(super) want: Option<Want>,
-    /// The lane after which the rotation goes on.
-    pub(super) cursor: i64,
+    pub(super) where_to: WhereTo,
     pub(super) told: Option<i64>,
     /// The leases of which everything that is left is settled now.
     pub(super) whole: HashSet<i64>,
@@ -250,6 +265,10 @@ pub(super) async fn gather(
     let lanes: Vec<i64> = asked.sent.map_or_else(Vec::new, |sent| sent.lanes.keys().copied().collect());
     let has_keys = asked.sent.is_some_and(|sent| sent.has_keys);
     let most = asked.most_lanes();
+    let WhereTo { cursor, promised: (promised, lows) } = &asked.where_to;
+    let ready: Params<'_, 8> =
+        [cursor, &most, &back.queues, &worker, &back.keys, promised, lows, &asked.told];
+    let others: Params<'_, 4> = [&worker, promised, lows, &asked.told];
     let tried =
         async { flight!(session.query_if(tries, TRY_CLUSTER, []), session.query_if(tries, TRY_QUEUES, [])) };
     let waited = async {
@@ -278,9 +297,9 @@ pub(super) async fn gather(
         session.query(CLUSTER, []),
         session.query(QUEUES, [&worker]),
         session.query_if(!back.keys.is_empty(), HELD_LANES, [&back.keys]),
-        session.query_if(wants, KEYED_LANES, [&asked.cursor, &most, &back.queues, &worker, &back.keys]),
-        session.query_if(wants, PLAIN_LANES, [&worker]),
-        session.query_if(wants, ANY_KEYED, [&worker]),
+        session.query_if(wants, KEYED_LANES, ready),
+        session.query_if(wants, PLAIN_LANES, others),
+        session.query_if(wants, ANY_KEYED, others),
         filled,
     )?;
     Ok(Rows { begun, tried, known, locked, given, cluster, queues, held, keyed, plain, any, filled })

@@ -5,10 +5,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicI64},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
-use super::{balance::Largest, idle, marks, swap};
+use super::{balance::Largest, gather::WhereTo, idle, marks, promised::Promised, swap};
 use crate::store::{Claimed, Settle, WorkerId};
 
 /// What a process remembers between turns. Nothing depends on it but speed and fairness.
@@ -19,6 +22,7 @@ pub(super) struct Memory {
     /// How long to wait before lanes are looked at again that could not be made idle.
     pub(super) idling: idle::Backoff,
     pub(super) marks: marks::Marks,
+    pub(super) promised: Promised,
     /// Whether the next turn may be like the last.
     pub(super) steady: swap::Steady,
     pub(super) largest: Largest,
@@ -35,6 +39,13 @@ const MOST_OPEN: usize = 100_000;
 impl Memory {
     fn open(&self) -> MutexGuard<'_, HashMap<i64, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For a turn that wants tasks, or for one that only settles.
+    pub(super) fn where_to_look(&self, wants: bool) -> WhereTo {
+        let promised = if wants { self.promised.all() } else { Vec::new() };
+        let lows = self.marks.of(&promised);
+        WhereTo { cursor: self.cursor.load(Ordering::Relaxed), promised: (promised, lows) }
     }
 
     /// A worker is gone: what it held is no longer this process's to settle.
@@ -67,7 +78,10 @@ impl Memory {
     }
 
     pub(super) fn claimed(&self, worker: WorkerId, tasks: &[Claimed]) {
+        let lanes = || tasks.iter().map(|task| task.place.lane);
         self.largest.see(tasks);
+        self.marks.add(lanes());
+        self.promised.found_filled(lanes());
         let mut open = self.open();
         if open.len() >= MOST_OPEN {
             open.clear();

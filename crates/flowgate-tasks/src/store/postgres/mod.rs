@@ -11,7 +11,7 @@
 //!   that changes no count.
 //! - [`cancel`] finds a task wherever it is.
 //! - [`upkeep`] is what time brings about; [`orphans`] is what lost workers held; [`idle`] and [`marks`] tidy lanes
-//!   behind a turn.
+//!   behind a turn; [`promised`] are those that somebody's open transaction may still fill.
 //! - [`notify`] wakes other processes; [`identity`] and [`pooled`] make sure that the database is the intended one.
 //!
 //! **Order of locks.** A turn that gives something back locks its keys in the order of their ids and waits
@@ -55,6 +55,7 @@ mod notify;
 mod orphans;
 mod packs;
 mod pooled;
+mod promised;
 mod rows;
 mod runs;
 mod scene;

@@ -90,7 +90,7 @@ pub(super) async fn load(
     let sees_all = plain.len() < MOST_PLAIN
         && any.len() < A_FEW
         && any.iter().all(|row| seen.contains(&row.get::<_, i64>("lane")));
-    let known = builder.lanes(plain, keyed, &held, asked.cursor);
+    let known = builder.lanes(plain, keyed, &held, asked.where_to.cursor);
     let filled = builder.filled(&filled.0, &filled.1);
     let were = known.into_iter().map(Some).chain(std::iter::repeat_n(None, filled)).collect();
     let loaded = Loaded {

@@ -27,8 +27,10 @@ use crate::{
 pub(super) const SHARE_LANES: &str =
     "SELECT FROM flowgate.lanes WHERE id = ANY($1) ORDER BY id FOR KEY SHARE";
 
-/// Makes idle lanes ready and wakes nobody: what will stand in them is not there yet.
-const OPEN_LANES: &str = "UPDATE lanes SET state = 1 WHERE id = ANY($1) AND state = 0";
+/// Makes idle lanes ready. What will stand in them is not there yet, but whoever adds to them before finds them ready, and
+/// wakes nobody: so the workers are woken now, and look again until the transaction is over.
+const OPEN_LANES: &str = "WITH opened AS (UPDATE lanes SET state = 1 WHERE id = ANY($1) AND state = 0 RETURNING id) \
+    SELECT pg_notify('flowgate', 'w') FROM opened LIMIT 1";
 
 /// Makes idle lanes ready, and wakes the workers if there were any.
 pub(super) const READY_LANES: &str = "WITH idle AS (SELECT id FROM lanes WHERE id = ANY($1) AND state = 0 \

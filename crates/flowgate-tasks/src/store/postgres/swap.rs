@@ -186,7 +186,6 @@ pub(super) async fn swap(
         rows::claimed(row).map(|told| Claimed { place: places[&told.place.lane], ..told }).collect();
     shared.turning.settled(settles, whole);
     shared.turning.claimed(worker, &claimed);
-    shared.turning.marks.add(claimed.iter().map(|task| task.place.lane));
     if let Some(task) = claimed.last() {
         shared.turning.cursor.store(task.place.lane, Ordering::Relaxed);
     }

@@ -136,9 +136,14 @@ async fn run(
         Ok(Turnout { turned, short, .. }) => {
             session.end();
             let asks_again = turned.again != Again::WhenWoken;
-            let passed = shared.turning.marks.due();
-            let is_left = !short.is_empty() || !passed.is_empty();
-            Ok((turned, is_left.then_some(Rest { short, passed, session, asks_again })))
+            let turning = &shared.turning;
+            let promised = match turning.idling.is_waiting() {
+                true => Vec::new(),
+                false => turning.promised.some(),
+            };
+            let passed = turning.marks.due();
+            let is_left = !(short.is_empty() && promised.is_empty() && passed.is_empty());
+            Ok((turned, is_left.then_some(Rest { short, promised, passed, session, asks_again })))
         }
         Err(error) => {
             session.roll_back().await;
@@ -183,8 +188,8 @@ pub(super) async fn transact(
     begin: impl Future<Output = Result<Begun, StoreError>> + Send,
 ) -> Result<Turnout, StoreError> {
     let Turn { settles, starts, want, ahead } = turn;
-    let (cursor, told) = (shared.turning.cursor.load(Ordering::Relaxed), shared.told_time());
-    let asked = Asked { worker, settles: &settles, starts: &starts, want, cursor, told, whole, sent };
+    let (where_to, told) = (shared.turning.where_to_look(want.is_some()), shared.told_time());
+    let asked = Asked { worker, settles: &settles, starts: &starts, want, where_to, told, whole, sent };
     let (begun, loaded) = scene::load(session, &asked, begin).await?;
     let Loaded { mut scene, has_more, is_locked_out, sees_all, were, counted, heavy, back, missed, refused } =
         loaded;
@@ -219,7 +224,7 @@ pub(super) async fn transact(
         &taken,
         (is_full, !short.is_empty() || !stuck.is_empty(), is_cut),
         (sees_all, is_locked_out),
-        last.is_some_and(|lane| lane <= cursor),
+        last.is_some_and(|lane| lane <= asked.where_to.cursor),
     );
     let ahead = ahead::Room::of(ahead.filter(|_| want.is_some()), &scene, &shared.turning.marks);
     let left = not_emptied(sent, &begun.idle, &taken);
@@ -273,7 +278,6 @@ fn remember(
     turning.settled(asked.settles, &asked.whole);
     for claimed in claimed {
         turning.claimed(asked.worker, claimed);
-        turning.marks.add(claimed.iter().map(|task| task.place.lane));
     }
 }
 

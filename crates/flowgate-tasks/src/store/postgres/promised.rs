@@ -1,0 +1,116 @@
+//! Lanes that are ready, and in which nobody sees a task yet: somebody's open transaction may still fill them.
+//!
+//! A turn grants slots to the best rank first, and learns only afterwards that a lane had nothing. Where a sender had
+//! such a lane at that time, the next turns look into it before they grant it anything (`unpromised!`), so that the
+//! others get their share for as long as that transaction lasts, and what it commits is served in its order. After each
+//! turn they are tried again whether they can be made [idle](super::idle): the transaction may have been rolled back.
+//! Each process learns it by itself, and what it does not know costs a turn.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Beyond these no lane is learned of: a turn looks into all of them.
+const REMEMBERED: usize = 1_024;
+/// No more of them than these are tried at a time.
+const TRIED: usize = 512;
+
+/// The start of a statement after which `id NOT IN (SELECT lane FROM promised)` can be said: told lanes with nothing in
+/// them, from their marks on.
+macro_rules! unpromised {
+    ($lanes:literal, $lows:literal, $told:literal) => {
+        concat!(
+            "WITH promised AS MATERIALIZED (SELECT told.lane FROM unnest(",
+            $lanes,
+            "::bigint[], ",
+            $lows,
+            "::bigint[]) AS told (lane, low) WHERE NOT EXISTS (SELECT FROM tasks WHERE tasks.lane = told.lane \
+             AND place >= told.low AND (good_until IS NULL OR good_until > now_ns(",
+            $told,
+            "))))"
+        )
+    };
+}
+pub(super) use unpromised;
+
+/// The lanes that this process suspects of it.
+#[derive(Default)]
+pub(super) struct Promised(Mutex<HashSet<i64>>);
+
+impl Promised {
+    pub(super) fn is_empty(&self) -> bool {
+        self.known().is_empty()
+    }
+
+    pub(super) fn all(&self) -> Vec<i64> {
+        self.known().iter().copied().collect()
+    }
+
+    /// As many as are tried at a time.
+    pub(super) fn some(&self) -> Vec<i64> {
+        self.known().iter().copied().take(TRIED).collect()
+    }
+
+    /// Nothing was in these lanes; of some of them senders have the rows, and the others are idle or not to be claimed
+    /// from.
+    pub(super) fn looked(&self, lanes: &[i64], shared: &HashSet<i64>) {
+        let mut known = self.known();
+        for lane in lanes {
+            if !shared.contains(lane) {
+                known.remove(lane);
+            } else if known.len() < REMEMBERED {
+                known.insert(*lane);
+            }
+        }
+    }
+
+    /// These had something.
+    pub(super) fn found_filled(&self, lanes: impl Iterator<Item = i64>) {
+        let mut known = self.known();
+        if !known.is_empty() {
+            for lane in lanes {
+                known.remove(&lane);
+            }
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashSet<i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{Promised, REMEMBERED, TRIED};
+
+    #[test]
+    fn a_lane_is_promised_as_long_as_a_sender_has_it_and_nothing_comes_of_it() {
+        let promised = Promised::default();
+        let sorted = || {
+            let mut all = promised.all();
+            all.sort_unstable();
+            all
+        };
+        promised.looked(&[1, 2, 3, 4], &HashSet::from([1, 3, 4]));
+        assert_eq!(sorted(), [1, 3, 4]);
+        promised.found_filled([2, 3].into_iter());
+        assert_eq!(sorted(), [1, 4]);
+        promised.looked(&[1, 4], &HashSet::from([4]));
+        assert_eq!(sorted(), [4], "1 is idle, or whoever made it so has it by now");
+        promised.looked(&[4], &HashSet::new());
+        assert!(promised.is_empty());
+    }
+
+    // Seen to fail: without the bound, all were known.
+    #[test]
+    fn no_more_lanes_are_remembered_than_a_turn_can_look_into() {
+        let promised = Promised::default();
+        let many: Vec<i64> = (0..2 * REMEMBERED as i64).collect();
+        promised.looked(&many, &many.iter().copied().collect());
+        assert_eq!(promised.all().len(), REMEMBERED);
+        assert_eq!(promised.some().len(), TRIED);
+    }
+}
