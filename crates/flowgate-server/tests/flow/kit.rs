@@ -93,6 +93,17 @@ impl Kit {
         assert!(done.expect("python3 is there: ./test installs it").success(), "{sql}");
     }
 
+    /// What a server had that was killed is others' at once.
+    pub(crate) fn end_leases(&self) {
+        match self.store.starts_with("sqlite:") {
+            true => self.alter("UPDATE workers SET lease_until = 0;"),
+            false => {
+                let end = "UPDATE flowgate.workers SET lease_until = 0";
+                flowgate_testkit::postgres::Postgres::shared().psql(&self.store, end).unwrap();
+            }
+        }
+    }
+
     /// The store, as a program beside the server has it.
     pub(crate) async fn open(&self) -> Arc<dyn Store> {
         match self.store.strip_prefix("sqlite:") {

@@ -12,7 +12,7 @@ use crate::{
 const KEY: &str = "Upstash-Flow-Control-Key";
 const VALUE: &str = "Upstash-Flow-Control-Value";
 /// What a window may lose on its way through sockets and schedulers.
-const SLACK: Duration = Duration::from_secs(1);
+const SLACK: Duration = Duration::from_secs(3);
 
 on_every_store! {
     #[test]
@@ -39,31 +39,31 @@ on_every_store! {
         // Seen to fail: with the key left out of the task, all six came at once.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         for _ in 0..6 {
-            server.publish(&endpoint.url("/ok/r"), &[(KEY, "r"), (VALUE, "rate=2, period=3s")]).await;
+            server.publish(&endpoint.url("/ok/r"), &[(KEY, "r"), (VALUE, "rate=2, period=6s")]).await;
         }
         let calls = endpoint.came(6).await;
         for pair in [[0, 2], [2, 4]] {
             let apart = calls[pair[1]].at - calls[pair[0]].at;
-            assert!(apart + SLACK >= Duration::from_secs(3), "window {pair:?} lasted {apart:?}");
+            assert!(apart + SLACK >= Duration::from_secs(6), "window {pair:?} lasted {apart:?}");
         }
-        assert!(calls[4].at - calls[0].at < Duration::from_secs(12), "nobody waits for more than their window");
+        assert!(calls[4].at - calls[0].at < Duration::from_secs(24), "nobody waits for more than their window");
     }
 
     #[test]
     async fn f1_a_smooth_rate_has_no_bursts(kit: &Kit) {
         // Seen to fail: with `smooth` read and left out of the limits, four came at once.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
-        for _ in 0..10 {
-            server.publish(&endpoint.url("/ok/s"), &[(KEY, "s"), (VALUE, "rate=4,period=2s,smooth=true")]).await;
+        for _ in 0..6 {
+            server.publish(&endpoint.url("/ok/s"), &[(KEY, "s"), (VALUE, "rate=4,period=8s,smooth=true")]).await;
         }
-        let calls = endpoint.came(10).await;
+        let calls = endpoint.came(6).await;
         for pair in calls.windows(3) {
             let apart = pair[2].at - pair[0].at;
-            assert!(apart + SLACK / 2 >= Duration::from_secs(1), "three starts within {apart:?}");
+            assert!(apart + SLACK >= Duration::from_secs(4), "three starts within {apart:?}");
         }
-        let all = calls[9].at - calls[0].at;
-        assert!(all + SLACK / 2 >= Duration::from_millis(4500), "ten starts within {all:?}");
-        assert!(all < Duration::from_secs(12), "and no slower than its rate: {all:?}");
+        let all = calls[5].at - calls[0].at;
+        assert!(all + SLACK >= Duration::from_secs(10), "six starts within {all:?}");
+        assert!(all < Duration::from_secs(30), "and no slower than its rate: {all:?}");
         for _ in 0..3 {
             server.publish(&endpoint.url("/ok/pinned"), &[(KEY, "t"), (VALUE, "rate=100,period=1s")]).await;
         }
@@ -82,19 +82,19 @@ on_every_store! {
         // Seen to fail: with the key left out of the task, all six were in flight at once.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
         for _ in 0..6 {
-            let limits = [(KEY, "b"), (VALUE, "parallelism=2,rate=3,period=3s")];
+            let limits = [(KEY, "b"), (VALUE, "parallelism=2,rate=3,period=6s")];
             server.publish(&endpoint.url("/hold/b"), &limits).await;
         }
         endpoint.holds("b", 2).await;
         let found = server.key("b", 2, 4).await;
-        assert_eq!((found["rateCount"].as_u64(), found["ratePeriod"].as_u64()), (Some(2), Some(3)));
+        assert_eq!((found["rateCount"].as_u64(), found["ratePeriod"].as_u64()), (Some(2), Some(6)));
         endpoint.release(3);
         // One more of this window; then slots are free, and it is the rate that holds.
         endpoint.came(3).await;
         server.key("b", 0, 3).await;
         endpoint.release(3);
         let calls = endpoint.came(6).await;
-        assert!(calls[3].at - calls[0].at + SLACK >= Duration::from_secs(3));
+        assert!(calls[3].at - calls[0].at + SLACK >= Duration::from_secs(6));
         assert_eq!(endpoint.most("b"), 2);
     }
 

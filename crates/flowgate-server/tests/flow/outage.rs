@@ -21,6 +21,16 @@ async fn becomes(server: &Server, status: StatusCode) -> Answer {
     }
 }
 
+/// It is not ready, and not because its store is slow just now.
+async fn is_full(server: &Server) -> Answer {
+    loop {
+        let answer = becomes(server, StatusCode::SERVICE_UNAVAILABLE).await;
+        if !answer.text.contains("has not answered") {
+            return answer;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s1_it_is_not_ready_while_nothing_can_be_written_and_ready_again_after() {
     // Seen to fail: with the store asked for what it has and nothing else, it stayed ready.
@@ -29,12 +39,12 @@ async fn s1_it_is_not_ready_while_nothing_can_be_written_and_ready_again_after()
     becomes(&server, StatusCode::OK).await;
     // Nobody sends anything: its own lease tells it.
     server.set_full(true);
-    let away = becomes(&server, StatusCode::SERVICE_UNAVAILABLE).await;
+    let away = is_full(&server).await;
     assert_eq!(away.text, "not ready: the store can be read and not written\n");
     let path = format!("/v2/publish/{}", endpoint.url("/ok/a"));
     let refused = server.ask(Method::POST, &path, &[], "body").await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(becomes(&server, StatusCode::SERVICE_UNAVAILABLE).await.text, away.text);
+    assert_eq!(is_full(&server).await.text, away.text);
     server.says("disk I/O error").await;
     server.set_full(false);
     becomes(&server, StatusCode::OK).await;

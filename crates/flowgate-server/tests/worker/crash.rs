@@ -33,8 +33,8 @@ fn begun(place: &Place, count: usize) -> Vec<record::Event> {
 fn t5_tasks_of_a_killed_worker_run_again_when_its_lease_is_over() {
     // Seen to fail: with a lease of 5 s instead of the one that was asked for.
     on_both("killed", |place| {
-        let lease = Duration::from_secs(2);
-        let victim = place.worker(&["--processes=4", "--lease=2s"], SCRIPT);
+        let lease = Duration::from_secs(6);
+        let victim = place.worker(&["--processes=4", "--lease=6s"], SCRIPT);
         let ids = place.send(
             (0..4)
                 .map(|_| {
@@ -44,7 +44,7 @@ fn t5_tasks_of_a_killed_worker_run_again_when_its_lease_is_over() {
                 .collect(),
         );
         let first: HashSet<i64> = begun(place, 4).into_iter().map(|event| event.task).collect();
-        let heir = place.worker(&["--processes=4", "--lease=2s"], SCRIPT);
+        let heir = place.worker(&["--processes=4", "--lease=6s"], SCRIPT);
         let workers = place.wait(place.store.workers()).expect("the store answers");
         assert!(
             !workers.is_empty() && workers.iter().all(|worker| worker.lease_left <= lease),
@@ -69,13 +69,12 @@ fn t7_a_signal_lets_running_tasks_end_and_a_second_one_stops_at_once() {
     // Seen to fail: with the second signal not heard, it waits for the drain to end; with nothing settled then, what
     // ran was its for an hour.
     let place = Place::sqlite("signals");
-    let slow = |count: usize| {
-        let task =
-            || flowgate_tasks::NewTask::new("slow", b"2000".to_vec()).keep_result(Duration::from_secs(600));
-        (0..count).map(|_| task()).collect::<Vec<_>>()
-    };
+    // Two that end, and two that are only ever cut off.
+    let tasks = ["4000", "4000", "600000", "600000"].map(|length| {
+        flowgate_tasks::NewTask::new("slow", length.into()).keep_result(Duration::from_secs(600))
+    });
     let mut worker = place.worker(&["--processes=2"], SCRIPT);
-    let ids = place.send(slow(4));
+    let ids = place.send(tasks.to_vec());
     begun(&place, 2);
     worker.signal("TERM");
     worker.until("stopping: running tasks have 30s to finish (a second signal stops at once)");

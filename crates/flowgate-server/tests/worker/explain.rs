@@ -103,10 +103,15 @@ fn t8_a_key_that_is_full_or_spent_or_paused_is_named() {
         let worker = busy(place, NewTask::new("free", b"1".to_vec()));
         place.wait(async {
             let mut look = tokio::time::interval(Duration::from_millis(20));
-            while record::read(&place.folder).iter().filter(|event| event.kind == "long").count() == 0 {
+            let (mut is_long, mut is_over) = (false, false);
+            while !(is_long && is_over) {
                 look.tick().await;
+                let events = record::read(&place.folder);
+                is_long = events.iter().any(|event| event.kind == "long");
+                is_over = events.iter().any(|event| event.kind == "free" && !event.is_begin);
             }
         });
+        place.until_in_use(1);
         let second = keyed("60000");
         let told = explained(place, &second);
         let full = json!({ "limit": "key-max", "key": "acme", "in_use": 1, "max": 1, "weight": 1 });

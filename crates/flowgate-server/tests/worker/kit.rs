@@ -96,6 +96,11 @@ impl Place {
         self.until_a_worker(|worker| worker.ahead <= count);
     }
 
+    /// Returns when one worker runs so many.
+    pub(crate) fn until_in_use(&self, count: u32) {
+        self.until_a_worker(|worker| worker.in_use == count);
+    }
+
     fn until_a_worker(&self, holds: impl Fn(&WorkerLook) -> bool) {
         self.wait(async {
             let mut look = tokio::time::interval(Duration::from_millis(20));

@@ -32,11 +32,13 @@ async fn goes_and_comes(url: &str, stop: impl Fn(), start: impl Fn()) {
     let open = started(|| builder("open").on_outage(OnOutage::Admit)).await;
     let held = entered(&strict).await;
     assert!(!held.is_lost());
+    let unreachable = || strict.look().refusals.of(Reason::Unreachable);
+    let before = unreachable();
     stop();
     let refusal = strict.enter().await.unwrap_err();
     assert_eq!(refusal.reason, Reason::Unreachable);
     assert!(refusal.is_retryable());
-    assert!(strict.look().trouble.is_some() && strict.look().refusals.of(Reason::Unreachable) == 1);
+    assert!(strict.look().trouble.is_some() && unreachable() == before + 1);
     let (one, two) = (open.enter().await.unwrap(), open.enter().await.unwrap());
     assert!(one.is_uncounted() && two.is_uncounted(), "more than max, and both know it");
     assert_eq!(open.look().uncounted, 2);
