@@ -62,14 +62,18 @@ impl Ledger {
         }
     }
 
-    /// Nothing of the key starts for so long, unless whoever says so ends it before.
+    /// Nothing of the key starts for so long at least, unless whoever says so ends it before: somebody who says it again, not
+    /// knowing that it was said, cuts no rest short.
     pub(crate) fn rest(&mut self, by: u32, now: Tick, lasting: Duration) {
+        let known =
+            self.rests.iter().filter(|rest| rest.by == by && !rest.is_over(now)).map(|rest| rest.until);
+        let until = known.fold(now.after(lasting), Tick::max);
         self.wake(&[by]);
         if self.rests.len() >= MOST_RESTS {
             self.rests.sort_by_key(|rest| rest.until);
             self.rests.remove(0);
         }
-        self.rests.push(Rest { by, from: now, until: now.after(lasting) });
+        self.rests.push(Rest { by, from: now, until });
     }
 
     /// Ends the rests of these.
@@ -205,10 +209,17 @@ mod tests {
         assert_eq!(Ledger::from_text(&ledger.to_text()).expect("its own text"), ledger);
         assert_eq!(ledger.resting(now), Some(after(20)));
         ledger.wake(&[8]);
-        assert_eq!((ledger.resting(now), ledger.resting(after(5))), (Some(after(5)), None));
+        assert_eq!(
+            (ledger.resting(now), ledger.resting(after(10))),
+            (Some(after(10)), None),
+            "none is cut short"
+        );
+        ledger.rest(7, after(4), seconds(8));
+        ledger.rest(7, after(4), seconds(1));
+        assert_eq!(ledger.resting(now), Some(after(12)));
         ledger.reset();
-        assert_eq!(ledger.resting(now), Some(after(5)), "what was spent is something else");
-        ledger.tidy(after(5));
+        assert_eq!(ledger.resting(now), Some(after(12)), "what was spent is something else");
+        ledger.tidy(after(12));
         assert_eq!(ledger, Ledger::default());
         let earlier = Ledger::from_text("rest=7:1000000000000").expect("as an earlier version wrote it");
         assert_eq!(earlier.resting(Tick::from_nanos(5)), Some(now));

@@ -22,7 +22,19 @@ const METHODS: &str = "a list of methods, like [\"POST\", \"PUT\"]";
 const USUAL: [&str; 11] =
     ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "PROPFIND", "PROPPATCH"];
 /// Methods of their own that are near one of those.
-const ALSO: [&str; 8] = ["BATCH", "BPROPFIND", "BPROPPATCH", "MATCH", "READ", "SET", "TRACK", "WATCH"];
+const ALSO: [&str; 11] = [
+    "BATCH",
+    "BDELETE",
+    "BPROPFIND",
+    "BPROPPATCH",
+    "DISCONNECT",
+    "MATCH",
+    "READ",
+    "RECONNECT",
+    "SET",
+    "TRACK",
+    "WATCH",
+];
 const UPSTREAMS: &str = "a list of URLs, like [\"http://127.0.0.1:9000\"]";
 const HOST: &str = "a host without a port, like \"api.example.com\" or \"*.example.com\"";
 const PATH: &str = "a path like \"/v1/{tenant}/actions/{*rest}\"";

@@ -18,7 +18,10 @@ use tokio::{
 };
 use tower_service::Service as _;
 
-use super::run::until;
+use super::{
+    linger::{Left, Lingering},
+    run::until,
+};
 
 /// Nothing can be accepted, for want of files or memory: others need a moment to give some back.
 const BREATHER: Duration = Duration::from_millis(100);
@@ -91,8 +94,10 @@ async fn connection(
     idle_timeout: Duration,
     closed: watch::Receiver<bool>,
 ) {
+    let left = Left::default();
+    let stream = Lingering::new(stream, left.clone());
     let service = service_fn(move |request: Request<Incoming>| {
-        let mut request = request.map(Body::new);
+        let mut request = request.map(|body| Body::new(left.watch(body)));
         request.extensions_mut().insert(ConnectInfo(peer));
         paths.clone().call(request)
     });

@@ -26,6 +26,7 @@ on_every_store! {
         endpoint.holds("k", 4).await;
         server.kill_nine();
         endpoint.holds("k", 0).await;
+        kit.end_leases();
         let server = kit.server();
         server.key("k", 4, 16).await;
         endpoint.release(40);
@@ -49,6 +50,7 @@ on_every_store! {
         let path = format!("/v2/messages/{id}");
         let cancelled = server.ask(Method::DELETE, &path, &[], "").await;
         assert_eq!(cancelled.json(), json!({ "cancelled": 1 }));
+        kit.end_leases();
         server.logged(&id, "CANCELED").await;
         assert_eq!(server.ask(Method::GET, &path, &[], "").await.status, 404);
         assert_eq!(server.get("/v2/dlq").await["messages"], json!([]));

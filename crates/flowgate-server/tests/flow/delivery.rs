@@ -164,6 +164,7 @@ on_every_store! {
         server.ask(Method::POST, &format!("/v2/enqueue/q/{}", endpoint.url("/later/9")), &headers, "").await;
         endpoint.came(2).await;
         drop(server);
+        kit.end_leases();
         let server = kit.server();
         let letter = server.until("/v2/dlq", "a dead letter", |found| !found["messages"][0].is_null()).await;
         assert_eq!(letter["messages"][0]["url"], endpoint.url("/later/9"));

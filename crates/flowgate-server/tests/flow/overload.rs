@@ -47,6 +47,7 @@ on_every_store! {
         endpoint.holds("busy", 2).await;
         fill(kit, "busy").await;
         drop(server);
+        kit.end_leases();
         // One that was started with all of it there, and takes up what the other held.
         let server = kit.server();
         endpoint.holds("busy", 2).await;

@@ -27,6 +27,7 @@ async fn a_second_signal_ends_it_at_once_and_says_what_was_cut_off() {
             "stopped at once: 2 deliveries were cut off and will be made again when their lease ends\n";
         server.says(told).await;
         assert_eq!(server.end(), Some(code), "{signal}");
+        kit.end_leases();
     }
 }
 

@@ -304,10 +304,10 @@ pub enum KeyChange {
     /// Ends a pause.
     Resume,
     /// These limits overrule all that were sent: a pinned max every max, a pinned rate every rate. What is not pinned holds
-    /// as it was sent. What holds for gates alone is refused, as with [`NewTask::limits`](crate::NewTask::limits).
+    /// as it was sent. What holds for gates alone is refused, as with [`NewTask::limits`](crate::NewTask::limits). With a rate,
+    /// what was spent of any other is forgotten; rests go on.
     Pin(Limits),
-    /// Changes what is pinned by halves, whatever others change at the same time. With a new rate, what was spent of the old
-    /// one is forgotten; rests go on.
+    /// Changes what is pinned by halves, whatever others change at the same time. A rate is as with `Pin`.
     Halves {
         /// The max.
         max: Half<u32>,
@@ -340,11 +340,21 @@ pub enum KeyChange {
 }
 
 impl KeyChange {
+    /// Whether it begins a window of its own.
+    pub(crate) fn pins_a_rate(&self) -> bool {
+        match self {
+            KeyChange::Pin(limits) => limits.rate().is_some(),
+            KeyChange::Halves { rate, .. } => matches!(rate, Half::Pin(_)),
+            _ => false,
+        }
+    }
+
     /// What is kept of a key's rates and rests after this change, as text.
     pub(crate) fn book(&self, kept: &str, now: Tick) -> String {
         let mut ledger = Ledger::read(kept);
         match self {
-            KeyChange::ResetRate | KeyChange::Halves { rate: Half::Pin(_), .. } => ledger.reset(),
+            KeyChange::ResetRate => ledger.reset(),
+            _ if self.pins_a_rate() => ledger.reset(),
             KeyChange::Rest { by, lasting } => ledger.rest(*by, now, *lasting),
             KeyChange::Wake { by } => ledger.wake(by),
             KeyChange::WakeAll => ledger.wake_all(),

@@ -213,7 +213,7 @@ on_every_store! {
     #[test]
     async fn f3_a_pinned_rate_begins_a_new_window_and_a_pinned_max_does_not(kit: &Kit) {
         // Seen to fail: with the whole ledger emptied by a pinned rate, the rest was over with it; with nothing of it emptied,
-        // the pinned rate let only one start.
+        // the pinned rate let only one start, and so did the one that was pinned with a max.
         let halves = |max, rate| KeyChange::Halves { max, rate };
         let pinned = |starts, time: &str| Half::Pin(*rate(starts, time).rate().expect("a rate"));
         kit.send_all((0..9).map(|_| keyed("key", rate(2, "1h"))).collect()).await;
@@ -227,7 +227,11 @@ on_every_store! {
         kit.change_key("key", halves(Half::Keep, pinned(3, "1h"))).await;
         assert_eq!(worker.claim(9).await.len(), 0, "a rest is something else");
         kit.change_key("key", KeyChange::Wake { by: vec![0] }).await;
-        assert_eq!(worker.claim(9).await.len(), 3, "all that the pinned rate allows");
+        let begun = worker.claim(9).await;
+        assert_eq!(begun.len(), 3, "all that the pinned rate allows");
+        worker.done(begun).await;
+        kit.change_key("key", KeyChange::Pin(rate(4, "1h"))).await;
+        assert_eq!(worker.claim(9).await.len(), 4, "and so with one that replaces all that is pinned");
     }
 
     #[test]

@@ -52,7 +52,8 @@ export function pin(view, then) {
 export function unpin(view, then) {
   const { flowControlKey: key } = view;
   const pinned = { parallelism: view.isPinnedParallelism ? view.parallelismMax : "", ...(view.isPinnedRate ? { rate: view.rateMax, period: view.ratePeriod, smooth: view.isSmooth } : {}) };
-  const undo = () => act(() => changeKey(key, "pin", pinned), `${key} is pinned again`).then(then);
+  const again = view.isPinnedRate ? `${key} is pinned again: its rate begins a new window` : `${key} is pinned again`;
+  const undo = () => act(() => changeKey(key, "pin", pinned), again).then(then);
   return act(() => changeKey(key, "unpin"), `${key}: the messages' own limits hold again`, view.canPinAgain ? undo : null).then(then);
 }
 

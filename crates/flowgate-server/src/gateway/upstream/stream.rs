@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, client::SendRequest};
-use http::{HeaderValue, Request, Response, header, response::Parts};
+use http::{HeaderMap, HeaderValue, Request, Response, header, response::Parts};
 use hyper::body::{Body, Frame};
 
 use super::streams::Place;
@@ -129,9 +129,9 @@ impl Stream {
     fn begin_body(&mut self, response: Response<RecvStream>) -> Parts {
         // What was sent is not to be sent again any more.
         self.sending = self.sending.take().filter(|sending| !sending.is_done);
-        let (head, body) = response.into_parts();
-        let told = || head.headers.get(header::CONTENT_LENGTH).and_then(length);
-        self.left = if body.is_end_stream() { Some(0) } else { told() };
+        let (mut head, body) = response.into_parts();
+        let told = tell_length(&mut head.headers);
+        self.left = if body.is_end_stream() { Some(0) } else { told };
         self.body = Some(body);
         head
     }
@@ -269,6 +269,15 @@ fn put_back(request: &mut Option<Request<Upload>>, upload: Upload) {
     if let Some(request) = request {
         *request.body_mut() = upload;
     }
+}
+
+/// The length of a body, told once and as a number, or not at all: a client of HTTP/1.1 could read anything else in two ways.
+/// HTTP/2 takes a length that is told twice, if it is the same, and an empty one.
+fn tell_length(headers: &mut HeaderMap) -> Option<u64> {
+    let told = headers.remove(header::CONTENT_LENGTH)?;
+    let length = length(&told)?;
+    headers.insert(header::CONTENT_LENGTH, told);
+    Some(length)
 }
 
 fn length(value: &HeaderValue) -> Option<u64> {

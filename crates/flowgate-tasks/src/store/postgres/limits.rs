@@ -8,7 +8,7 @@ use super::{
     session::{Tries, failed},
 };
 use crate::{
-    store::{Half, KeyChange, QueueLimits, StoreError, pins},
+    store::{KeyChange, QueueLimits, StoreError, pins},
     terms,
 };
 
@@ -98,21 +98,14 @@ impl Postgres {
                 let add = "INSERT INTO keys (name, latest) SELECT $1, latest FROM cluster \
                     ON CONFLICT (name) DO UPDATE SET name = excluded.name";
                 transaction.execute(add, &[&key]).await?;
+                if change.pins_a_rate() {
+                    rebook(transaction, &key, &change, told).await?;
+                }
                 let text = match &change {
                     KeyChange::Pin(limits) => terms::to_text(Some(limits)),
-                    KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } | KeyChange::WakeAll => {
-                        let find = "SELECT rates, now_ns($2) FROM keys WHERE name = $1 FOR NO KEY UPDATE";
-                        let row = transaction.query_one(find, &[&key, &told]).await?;
-                        change.book(row.get(0), rows::tick(row.get(1)))
-                    }
                     KeyChange::Halves { max, rate } => {
-                        let find = "SELECT pinned, rates, now_ns($2) FROM keys WHERE name = $1 FOR NO KEY UPDATE";
-                        let row = transaction.query_one(find, &[&key, &told]).await?;
-                        if matches!(rate, Half::Pin(_)) {
-                            let kept = change.book(row.get(1), rows::tick(row.get(2)));
-                            let set = "UPDATE keys SET rates = $2 WHERE name = $1";
-                            transaction.execute(set, &[&key, &kept]).await?;
-                        }
+                        let find = "SELECT pinned FROM keys WHERE name = $1 FOR NO KEY UPDATE";
+                        let row = transaction.query_one(find, &[&key]).await?;
                         let known: Option<&str> = row.get(0);
                         let known = known.and_then(|known| terms::read(known).0);
                         let pinned = pins::changed(known, *max, *rate).ok().flatten();
@@ -132,7 +125,8 @@ impl Postgres {
                         ("latest = (SELECT latest FROM cluster), chosen = false", None)
                     }
                     KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } | KeyChange::WakeAll => {
-                        ("rates = $2", Some(&text))
+                        rebook(transaction, &key, &change, told).await?;
+                        ("name = name", None)
                     }
                 };
                 let set = format!("UPDATE keys SET {set} WHERE name = $1 AND ($2::text IS NULL OR true) RETURNING id");
@@ -181,6 +175,19 @@ impl Postgres {
         })
         .await
     }
+}
+
+/// Writes what is kept of a key's rates and rests after this change.
+async fn rebook(
+    client: &tokio_postgres::Client,
+    key: &str,
+    change: &KeyChange,
+    told: Option<i64>,
+) -> Result<(), tokio_postgres::Error> {
+    let find = "SELECT rates, now_ns($2) FROM keys WHERE name = $1 FOR NO KEY UPDATE";
+    let row = client.query_one(find, &[&key, &told]).await?;
+    let kept = change.book(row.get(0), rows::tick(row.get(1)));
+    client.execute("UPDATE keys SET rates = $2 WHERE name = $1", &[&key, &kept]).await.map(drop)
 }
 
 /// A change, and the number of the key it is of, if it is of one.

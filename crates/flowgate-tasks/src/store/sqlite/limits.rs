@@ -9,7 +9,7 @@ use super::{
     threads::Hand,
 };
 use crate::{
-    store::{CANCELLING, Half, KeyChange, QueueLimits, Wake, pins},
+    store::{CANCELLING, KeyChange, QueueLimits, Wake, pins},
     terms,
 };
 
@@ -85,9 +85,6 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
             let known = known.and_then(|text| terms::read(&text).0);
             let pinned = pins::changed(known, *max, *rate)?.map(|limits| terms::to_text(Some(&limits)));
             set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &pinned)?;
-            if matches!(rate, Half::Pin(_)) {
-                rebook(hand, id, change)?;
-            }
         }
         KeyChange::Unpin => set("UPDATE keys SET pinned = ?2 WHERE id = ?1", &None::<String>)?,
         KeyChange::Latest(is_latest) => {
@@ -99,6 +96,9 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
         KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } | KeyChange::WakeAll => {
             rebook(hand, id, change)?;
         }
+    }
+    if change.pins_a_rate() {
+        rebook(hand, id, change)?;
     }
     lanes::release_all(hand.db, id)?;
     tell(hand, Some(id))?;
