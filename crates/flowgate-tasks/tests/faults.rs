@@ -163,6 +163,7 @@ async fn fresh_keys_are_served_while_keys_are_swept() {
     // What a turn left because a sweep had its key.
     served += scene.claim_all(240 - served).await.len();
     assert_eq!(served, 240);
+    assert_eq!(scene.count("tasks").await, 0, "and none of them is still in line");
 }
 
 #[tokio::test]

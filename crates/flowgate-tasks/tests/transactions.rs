@@ -59,12 +59,15 @@ async fn claim_or_sleep(store: &Postgres, worker: WorkerId) -> Vec<i64> {
 
 #[tokio::test]
 async fn a_task_exists_when_the_transaction_commits_and_not_before() {
-    let (store, mut client, worker) = start("commits").await;
-    let mut wakes = store.wakes();
+    // Seen to fail: without a word at the commit, nobody was woken who had not heard of the lane before.
+    let url = flowgate_testkit::postgres::Postgres::shared().create_database("commits").expect("a database");
+    let ((store, worker), mut client) = (join(&url).await, connect(&url).await);
     let transaction = client.transaction().await.expect("a transaction");
     let sent = store.send_in(&transaction, vec![NewTask::new("one", Vec::new())]).await.expect("sent");
     assert_eq!(claim(&store, worker).await, [0; 0], "it is not there yet, and its lane stays ready");
     assert_eq!(claim(&store, worker).await, [0; 0]);
+    let other = Postgres::connect(&url).await.expect("a store");
+    let mut wakes = other.wakes();
     transaction.commit().await.expect("committed");
     woken(&mut wakes).await;
     assert_eq!(claim(&store, worker).await, [sent[0].id.0]);
@@ -185,7 +188,8 @@ async fn t3_a_lane_that_was_left_out_is_idle_after_a_rollback_and_nobody_looks_a
     tokio::time::timeout(Duration::from_secs(60), is_silent).await.expect("it is idle, and nobody looks");
 }
 
-// Seen to fail: with lanes that are opened without a word, nobody was woken.
+// Seen to fail: with lanes that are opened without a word, nobody was woken; with lanes that are tried again once, it was not
+// woken again.
 #[tokio::test]
 async fn t4_what_is_sent_beside_an_open_transaction_reaches_a_worker_that_slept() {
     let url = flowgate_testkit::postgres::Postgres::shared().create_database("beside").expect("a database");
@@ -194,8 +198,11 @@ async fn t4_what_is_sent_beside_an_open_transaction_reaches_a_worker_that_slept(
     let mut wakes = store.wakes();
     let transaction = client.transaction().await.expect("a transaction");
     sender.send_in(&transaction, vec![NewTask::new("open", Vec::new())]).await.expect("sent");
-    woken(&mut wakes).await;
-    assert_eq!(claim_or_sleep(&store, worker).await, [0; 0]);
+    // It is woken again for as long as that takes.
+    for _ in 0..5 {
+        woken(&mut wakes).await;
+        assert_eq!(claim_or_sleep(&store, worker).await, [0; 0]);
+    }
     let other = sender.send(vec![NewTask::new("other", Vec::new())]).await.expect("sent");
     woken(&mut wakes).await;
     assert_eq!(claim_or_sleep(&store, worker).await, [other[0].id.0]);

@@ -45,13 +45,17 @@ impl Courier {
         }
     }
 
-    /// A queue rests, if it has an order to keep; whether it does. Whoever takes the order away wakes it, so it is asked for
-    /// again when it rests.
+    /// A queue rests, if it has an order to keep; whether it does.
     async fn rest(&self, queue: &str, by: u32, lasting: Duration) -> Result<bool, Failure> {
+        self.begin_rest(queue, by, KeyChange::Rest { by, lasting }).await
+    }
+
+    /// Whoever takes the order away wakes the queue, so it is asked for again when it rests.
+    async fn begin_rest(&self, queue: &str, by: u32, rest: KeyChange) -> Result<bool, Failure> {
         if !self.has_order(queue).await? {
             return Ok(false);
         }
-        self.change(queue, KeyChange::Rest { by, lasting }).await?;
+        self.change(queue, rest).await?;
         if self.has_order(queue).await? {
             return Ok(true);
         }
@@ -97,7 +101,9 @@ impl Courier {
         let Some(queue) = &message.head.queue else { return Ok(None) };
         let by = Queue::rest_number(name);
         let wait = Duration::from_millis(callback.not_before().saturating_sub(callback.head.created));
-        let rests = self.rest(queue, by, wait + GRACE).await?;
+        // The message may be made again after a crash, while the callback is out: then its rest lasts longer.
+        let rest = KeyChange::RestOn { by, lasting: wait + GRACE };
+        let rests = self.begin_rest(queue, by, rest).await?;
         Ok(rests.then(|| (queue.clone(), by)))
     }
 

@@ -50,7 +50,7 @@ on_every_store! {
         let path = format!("/v2/messages/{id}");
         let cancelled = server.ask(Method::DELETE, &path, &[], "").await;
         assert_eq!(cancelled.json(), json!({ "cancelled": 1 }));
-        kit.end_leases();
+        kit.end_lease_of_the_first();
         server.logged(&id, "CANCELED").await;
         assert_eq!(server.ask(Method::GET, &path, &[], "").await.status, 404);
         assert_eq!(server.get("/v2/dlq").await["messages"], json!([]));

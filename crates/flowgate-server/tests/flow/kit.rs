@@ -93,13 +93,23 @@ impl Kit {
         assert!(done.expect("python3 is there: ./test installs it").success(), "{sql}");
     }
 
-    /// What a server had that was killed is others' at once.
+    /// What servers had that were killed is others' at once: of all there have been.
     pub(crate) fn end_leases(&self) {
+        self.end_leases_of("");
+    }
+
+    /// Of the one that began before all others that there are.
+    pub(crate) fn end_lease_of_the_first(&self) {
+        self.end_leases_of("WHERE id = (SELECT min(id) FROM workers)");
+    }
+
+    fn end_leases_of(&self, which: &str) {
+        let end = format!("UPDATE workers SET lease_until = 0 {which};");
         match self.store.starts_with("sqlite:") {
-            true => self.alter("UPDATE workers SET lease_until = 0;"),
+            true => self.alter(&end),
             false => {
-                let end = "UPDATE flowgate.workers SET lease_until = 0";
-                flowgate_testkit::postgres::Postgres::shared().psql(&self.store, end).unwrap();
+                let end = format!("SET search_path TO flowgate; {end}");
+                flowgate_testkit::postgres::Postgres::shared().psql(&self.store, &end).unwrap();
             }
         }
     }

@@ -46,6 +46,7 @@ on_every_store! {
             let apart = calls[pair[1]].at - calls[pair[0]].at;
             assert!(apart + SLACK >= Duration::from_secs(6), "window {pair:?} lasted {apart:?}");
         }
+        assert!(calls[4].at - calls[0].at + SLACK >= Duration::from_secs(12), "two windows");
         assert!(calls[4].at - calls[0].at < Duration::from_secs(24), "nobody waits for more than their window");
     }
 

@@ -31,7 +31,7 @@ fn begun(place: &Place, count: usize) -> Vec<record::Event> {
 
 #[test]
 fn t5_tasks_of_a_killed_worker_run_again_when_its_lease_is_over() {
-    // Seen to fail: with a lease of 5 s instead of the one that was asked for.
+    // Seen to fail: with the lease that nobody asks for, of 15 s.
     on_both("killed", |place| {
         let lease = Duration::from_secs(6);
         let victim = place.worker(&["--processes=4", "--lease=6s"], SCRIPT);

@@ -330,6 +330,13 @@ pub enum KeyChange {
         /// How long at most.
         lasting: Duration,
     },
+    /// The same, but one by the same number that lasts longer goes on.
+    RestOn {
+        /// Whose rest it is.
+        by: u32,
+        /// How long at least.
+        lasting: Duration,
+    },
     /// Ends rests.
     Wake {
         /// Whose they were.
@@ -340,8 +347,13 @@ pub enum KeyChange {
 }
 
 impl KeyChange {
-    /// Whether it begins a window of its own.
-    pub(crate) fn pins_a_rate(&self) -> bool {
+    /// Whether it changes what is kept of the key's rates and rests.
+    pub(crate) fn is_booked(&self) -> bool {
+        use KeyChange::{ResetRate, Rest, RestOn, Wake, WakeAll};
+        matches!(self, ResetRate | Rest { .. } | RestOn { .. } | Wake { .. } | WakeAll) || self.pins_a_rate()
+    }
+
+    fn pins_a_rate(&self) -> bool {
         match self {
             KeyChange::Pin(limits) => limits.rate().is_some(),
             KeyChange::Halves { rate, .. } => matches!(rate, Half::Pin(_)),
@@ -356,6 +368,7 @@ impl KeyChange {
             KeyChange::ResetRate => ledger.reset(),
             _ if self.pins_a_rate() => ledger.reset(),
             KeyChange::Rest { by, lasting } => ledger.rest(*by, now, *lasting),
+            KeyChange::RestOn { by, lasting } => ledger.rest_on(*by, now, *lasting),
             KeyChange::Wake { by } => ledger.wake(by),
             KeyChange::WakeAll => ledger.wake_all(),
             _ => {}

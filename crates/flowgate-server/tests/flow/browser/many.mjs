@@ -56,7 +56,7 @@ await browse(async (page) => {
   // While looks at all of them come in, every second, no turn of the page's loop takes long.
   const turns = await page.evaluate(async () => {
     const spans = [];
-    const end = performance.now() + 3000;
+    const end = performance.now() + 9000;
     while (performance.now() < end) {
       const began = performance.now();
       await new Promise((resolve) => setTimeout(resolve, 0));
@@ -65,8 +65,8 @@ await browse(async (page) => {
     return spans.sort((one, other) => other - one);
   });
   figures["worst turn of the loop"] = Math.round(turns[0]);
-  // One may be the machine's.
-  assert.ok(turns[1] < 2000, `the page hung for ${turns[1]} ms`);
+  // One of two seconds may be the machine's.
+  assert.ok(turns[0] < 6000 && turns[1] < 2000, `the page hung for ${turns[0]} and ${turns[1]} ms`);
   const told = Object.entries(figures).map(([name, ms]) => `${name} ${ms} ms`).join(", ");
   console.log(`many: ${KEYS} keys at ${base}: ${told}`);
 });

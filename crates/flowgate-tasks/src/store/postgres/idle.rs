@@ -50,14 +50,15 @@ enum Found {
     Idle,
     /// Some have something in line by now.
     InLine,
-    /// A sender has some of them, for who knows how long.
-    Shared,
+    /// A sender has some of them, for who knows how long; and of one of them this is news.
+    Shared {
+        is_news: bool,
+    },
 }
 
 /// Does what is left. If some lanes could not be made idle, workers are woken: nobody else would tell them.
 pub(super) async fn settle(shared: Arc<Shared>, rest: Rest) {
     let Rest { short, promised, passed, mut session, asks_again } = rest;
-    let is_new = !short.is_empty();
     let lanes = [short, promised].concat();
     let found = match lanes.is_empty() {
         true => None,
@@ -81,7 +82,7 @@ pub(super) async fn settle(shared: Arc<Shared>, rest: Rest) {
             true
         }
         // Lanes that stay ready are looked at with the next turn, which is no more than a cost.
-        Some(Ok(Found::Shared | Found::Idle) | Err(_)) => idling.wait(is_new).await,
+        Some(found) => idling.wait(matches!(found, Ok(Found::Shared { is_news: true }) | Err(_))).await,
     };
     if wakes {
         let _ = shared.wakes.send(Wake::Work);
@@ -100,10 +101,10 @@ async fn make_idle(shared: &Shared, session: &mut Lease, lanes: &[i64]) -> Resul
     let own: HashSet<i64> = own.into_iter().collect();
     let ready: HashSet<i64> = ready.iter().map(|row| row.get("id")).collect();
     let others: HashSet<i64> = ready.difference(&own).copied().collect();
-    shared.turning.promised.looked(lanes, &others);
+    let is_news = shared.turning.promised.looked(lanes, &others);
     Ok(match (ready.is_empty(), others.len() == ready.len()) {
         (true, _) => Found::Idle,
-        (false, true) => Found::Shared,
+        (false, true) => Found::Shared { is_news },
         (false, false) => Found::InLine,
     })
 }
@@ -116,15 +117,15 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Waits, and says whether to wake workers then. One wait is enough for all lanes that are tried again; one that came up
-    /// short just now does not wait for as long as those do.
-    async fn wait(&self, is_new: bool) -> bool {
-        if !is_new && self.is_waiting.swap(true, Ordering::Relaxed) {
+    /// Waits, and says whether to wake workers then. One wait is enough for all lanes that are tried again; one of which nobody
+    /// knew does not wait for as long as those do.
+    async fn wait(&self, is_news: bool) -> bool {
+        if !is_news && self.is_waiting.swap(true, Ordering::Relaxed) {
             return false;
         }
         let times = self.times.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         tokio::time::sleep(backoff(Duration::from_millis(1), 2.0, Duration::from_millis(100), times)).await;
-        if !is_new {
+        if !is_news {
             self.is_waiting.store(false, Ordering::Relaxed);
         }
         true

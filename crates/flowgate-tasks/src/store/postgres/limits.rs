@@ -98,7 +98,7 @@ impl Postgres {
                 let add = "INSERT INTO keys (name, latest) SELECT $1, latest FROM cluster \
                     ON CONFLICT (name) DO UPDATE SET name = excluded.name";
                 transaction.execute(add, &[&key]).await?;
-                if change.pins_a_rate() {
+                if change.is_booked() {
                     rebook(transaction, &key, &change, told).await?;
                 }
                 let text = match &change {
@@ -124,10 +124,11 @@ impl Postgres {
                     KeyChange::LatestAsOthers => {
                         ("latest = (SELECT latest FROM cluster), chosen = false", None)
                     }
-                    KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } | KeyChange::WakeAll => {
-                        rebook(transaction, &key, &change, told).await?;
-                        ("name = name", None)
-                    }
+                    KeyChange::ResetRate
+                    | KeyChange::Rest { .. }
+                    | KeyChange::RestOn { .. }
+                    | KeyChange::Wake { .. }
+                    | KeyChange::WakeAll => ("name = name", None),
                 };
                 let set = format!("UPDATE keys SET {set} WHERE name = $1 AND ($2::text IS NULL OR true) RETURNING id");
                 let id: i64 = transaction.query_one(&set, &[&key, &value]).await?.get(0);

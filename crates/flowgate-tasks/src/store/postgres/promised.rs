@@ -53,16 +53,17 @@ impl Promised {
     }
 
     /// Nothing was in these lanes; of some of them senders have the rows, and the others are idle or not to be claimed
-    /// from.
-    pub(super) fn looked(&self, lanes: &[i64], shared: &HashSet<i64>) {
-        let mut known = self.known();
+    /// from. Whether this is news of one.
+    pub(super) fn looked(&self, lanes: &[i64], shared: &HashSet<i64>) -> bool {
+        let (mut known, mut is_news) = (self.known(), false);
         for lane in lanes {
             if !shared.contains(lane) {
                 known.remove(lane);
             } else if known.len() < REMEMBERED {
-                known.insert(*lane);
+                is_news |= known.insert(*lane);
             }
         }
+        is_news
     }
 
     /// These had something.
@@ -94,11 +95,11 @@ mod tests {
             all.sort_unstable();
             all
         };
-        promised.looked(&[1, 2, 3, 4], &HashSet::from([1, 3, 4]));
+        assert!(promised.looked(&[1, 2, 3, 4], &HashSet::from([1, 3, 4])));
         assert_eq!(sorted(), [1, 3, 4]);
         promised.found_filled([2, 3].into_iter());
         assert_eq!(sorted(), [1, 4]);
-        promised.looked(&[1, 4], &HashSet::from([4]));
+        assert!(!promised.looked(&[1, 4], &HashSet::from([4])), "as it was known");
         assert_eq!(sorted(), [4], "1 is idle, or whoever made it so has it by now");
         promised.looked(&[4], &HashSet::new());
         assert!(promised.is_empty());
@@ -109,7 +110,9 @@ mod tests {
     fn no_more_lanes_are_remembered_than_a_turn_can_look_into() {
         let promised = Promised::default();
         let many: Vec<i64> = (0..2 * REMEMBERED as i64).collect();
-        promised.looked(&many, &many.iter().copied().collect());
+        let shared = many.iter().copied().collect();
+        assert!(promised.looked(&many, &shared));
+        assert!(!promised.looked(&many[..REMEMBERED], &shared), "what there is no room for is no news");
         assert_eq!(promised.all().len(), REMEMBERED);
         assert_eq!(promised.some().len(), TRIED);
     }

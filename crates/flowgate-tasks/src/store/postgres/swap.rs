@@ -147,6 +147,10 @@ pub(super) async fn swap(
 ) -> Result<Option<Turnout>, StoreError> {
     let Turn { settles, starts, want, ahead } = turn;
     let (Some(want), true, None) = (want, starts.is_empty(), ahead) else { return Ok(None) };
+    // While a lane is promised, another one is ready than the one that was left.
+    if !shared.turning.promised.is_empty() {
+        return Ok(None);
+    }
     let count = settles.len() as u32;
     // One that takes as much of a queue as it may in one pass has to look again; one that may be too large, at sizes.
     if count > want.slots.min(MOST) || count >= want.per_queue || !shared.turning.largest.fits(count) {

@@ -93,11 +93,13 @@ pub(super) fn change_key(hand: &mut Hand<'_>, name: &str, change: &KeyChange) ->
         KeyChange::LatestAsOthers => {
             set("UPDATE keys SET latest = (SELECT latest FROM cluster), chosen = ?2 WHERE id = ?1", &false)?;
         }
-        KeyChange::ResetRate | KeyChange::Rest { .. } | KeyChange::Wake { .. } | KeyChange::WakeAll => {
-            rebook(hand, id, change)?;
-        }
+        KeyChange::ResetRate
+        | KeyChange::Rest { .. }
+        | KeyChange::RestOn { .. }
+        | KeyChange::Wake { .. }
+        | KeyChange::WakeAll => {}
     }
-    if change.pins_a_rate() {
+    if change.is_booked() {
         rebook(hand, id, change)?;
     }
     lanes::release_all(hand.db, id)?;
