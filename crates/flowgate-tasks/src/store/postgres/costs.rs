@@ -8,8 +8,9 @@ use tokio_postgres::SimpleQueryMessage;
 use super::{
     ahead::{LATE, START},
     connect::Postgres,
-    gather::{ANY_KEYED, GIVE_BACK, GIVE_BACK_SOME, KEYED_LANES, PLAIN_LANES},
+    gather::{GIVE_BACK, GIVE_BACK_SOME},
     identity::Known,
+    ready::{ANY_KEYED, KEYED_BUT, KEYED_LANES, PLAIN_LANES},
     session::{BEGIN, Plans, Session},
     swap::SWAP,
     swap_keys::SWAP_KEYS,
@@ -59,6 +60,7 @@ impl Asked {
         asked.run("ANALYZE").await;
         let statements = [
             ("keyed", KEYED_LANES),
+            ("keyed_but", KEYED_BUT),
             ("plain", PLAIN_LANES),
             ("few", ANY_KEYED),
             ("back", GIVE_BACK),
@@ -104,8 +106,8 @@ impl Asked {
     async fn claim(&self) -> Vec<(&'static str, u64)> {
         let worker = self.worker;
         let mut looks = vec![
-            ("lanes without a key", self.looks(&format!("plain ({worker}, '{{}}', '{{}}', NULL)")).await),
-            ("a few lanes", self.looks(&format!("few ({worker}, '{{}}', '{{}}', NULL)")).await),
+            ("lanes without a key", self.looks(&format!("plain ({worker})")).await),
+            ("a few lanes", self.looks(&format!("few ({worker})")).await),
         ];
         for (place, cursor) in [
             ("before all", "SELECT 0"),
@@ -114,10 +116,12 @@ impl Asked {
             ("at the last", "SELECT max(id) FROM lanes WHERE state = 1"),
         ] {
             let cursor = self.one(cursor).await;
-            let execution =
-                format!("keyed ({cursor}, {MOST}, '{{}}', {worker}, '{{}}', '{{}}', '{{}}', NULL)");
+            let execution = format!("keyed ({cursor}, {MOST}, '{{}}', {worker}, '{{}}')");
             looks.push((place, self.looks(&execution).await));
         }
+        let execution =
+            format!("keyed_but (0, {MOST}, '{{}}', {worker}, '{{}}', '{{1,2}}', '{{0,0}}', NULL)");
+        looks.push(("beside those that are promised", self.looks(&execution).await));
         looks
     }
 }

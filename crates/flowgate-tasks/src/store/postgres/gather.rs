@@ -11,8 +11,8 @@ use tokio_postgres::Row;
 use super::{
     ahead::START,
     connect::Lease,
-    promised::unpromised,
-    session::{Params, begun, flight},
+    ready::{ReadyLanes, ready_lanes},
+    session::{begun, flight},
 };
 use crate::store::{Claimed, Settle, StoreError, Want, WorkerId};
 
@@ -36,9 +36,6 @@ pub(super) use serves;
 /// No turn looks at more lanes of one queue than these, nor at fewer than these.
 const MOST_LANES: u32 = 512;
 const LEAST_LANES: u32 = 16;
-/// The same without a key, and how many with a key the server names whether or not others have them.
-pub(super) const MOST_PLAIN: usize = 16;
-pub(super) const A_FEW: usize = 4;
 
 /// Whoever counts all that is claimed waits for us, or we for them, before anything is locked.
 pub(super) const BEGIN: &str = "BEGIN DEFERRABLE; LOCK TABLE leases IN ROW EXCLUSIVE MODE";
@@ -73,56 +70,7 @@ pub(super) const GIVE_BACK_SOME: &str = concat!(
     leases.ahead_until IS NOT NULL AS is_ahead"
 );
 
-/// Ready lanes with a key: those of the best priority after the cursor, then those up to it, then the others; each key
-/// locked, unless somebody else has it. In three parts, so that each is a piece of the index, and said by pairs, so
-/// that no other index looks as good: one over all lanes steps over those that may not run. Those that this turn has
-/// locked before are not looked up again.
-pub(super) const KEYED_LANES: &str = concat!(
-    unpromised!("$6", "$7", "$8"),
-    ", ready AS MATERIALIZED (\
-    SELECT lanes.* FROM queues CROSS JOIN LATERAL (\
-    SELECT priority AS best FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND id NOT IN (SELECT lane FROM promised) ORDER BY priority LIMIT 1) AS first \
-    CROSS JOIN LATERAL (SELECT * FROM (\
-    (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND (priority, id) > (best, $1) AND priority <= best AND id NOT IN (SELECT lane FROM promised) \
-    ORDER BY priority, id LIMIT $2) UNION ALL \
-    (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND (priority, id) <= (best, $1) AND id NOT IN (SELECT lane FROM promised) \
-    ORDER BY priority, id LIMIT $2) UNION ALL \
-    (SELECT id, queue, key, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND priority > best AND id NOT IN (SELECT lane FROM promised) \
-    ORDER BY priority, id LIMIT $2)) AS parts LIMIT $2) AS lanes \
-    WHERE NOT queues.paused AND (queues.max IS NULL OR queues.in_use < queues.max OR queues.id = ANY($3)) \
-    AND ",
-    serves!("$4"),
-    ") \
-    SELECT * FROM (SELECT ready.id AS lane, ready.queue, ready.priority, ready.limits, ready.heavy, \
-    keys.id AS key, in_use, paused, pinned, sent, latest, rates \
-    FROM ready JOIN keys ON keys.id = ready.key WHERE ready.key <> ALL($5) FOR NO KEY UPDATE OF keys SKIP LOCKED) AS \
-    free UNION ALL \
-    SELECT id, queue, priority, limits, heavy, key, 0, true, NULL, '', false, '' FROM ready WHERE key = ANY($5)"
-);
-pub(super) const PLAIN_LANES: &str = concat!(
-    unpromised!("$2", "$3", "$4"),
-    " SELECT lanes.id AS lane, queue, lanes.priority, limits, heavy FROM queues CROSS JOIN LATERAL (\
-    SELECT id, queue, priority, limits, heavy FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NULL \
-    AND id NOT IN (SELECT lane FROM promised) ORDER BY priority, id LIMIT 16) AS lanes \
-    WHERE ",
-    serves!("$1")
-);
-/// A few of the lanes with a key that are ready, their keys locked or not.
-pub(super) const ANY_KEYED: &str = concat!(
-    unpromised!("$2", "$3", "$4"),
-    " SELECT lanes.id AS lane FROM queues CROSS JOIN LATERAL (\
-    SELECT id, queue FROM lanes WHERE queue = queues.id AND state = 1 AND key IS NOT NULL \
-    AND id NOT IN (SELECT lane FROM promised) LIMIT 4) AS lanes \
-    WHERE NOT paused AND (max IS NULL OR in_use < max) \
-    AND ",
-    serves!("$1"),
-    " LIMIT 4"
-);
-/// The same where nobody waits: what others have locked stays unlocked here, and nothing is taken of it.
+/// Counters where nobody waits: what others have locked stays unlocked here, and nothing is taken of it.
 const TRY_CLUSTER: &str = "SELECT FROM cluster WHERE cap IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED";
 const TRY_QUEUES: &str =
     "SELECT id FROM queues WHERE max IS NOT NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED";
@@ -149,7 +97,7 @@ const FILLED_KEYED: &str = concat!(
 const HELD_LANES: &str = "SELECT id AS lane, queue, key, priority, limits, heavy FROM lanes \
     WHERE key = ANY($1) AND state = 2 ORDER BY id";
 
-pub(super) const STATEMENTS: [&str; 17] = [
+pub(super) const STATEMENTS: [&str; 14] = [
     START,
     WORKER,
     CLUSTER,
@@ -159,9 +107,6 @@ pub(super) const STATEMENTS: [&str; 17] = [
     LOCK_KEYS,
     GIVE_BACK,
     GIVE_BACK_SOME,
-    KEYED_LANES,
-    PLAIN_LANES,
-    ANY_KEYED,
     HELD_LANES,
     TRY_CLUSTER,
     TRY_QUEUES,
@@ -246,9 +191,7 @@ pub(super) struct Rows {
     pub(super) cluster: Vec<Row>,
     pub(super) queues: Vec<Row>,
     pub(super) held: Vec<Row>,
-    pub(super) keyed: Vec<Row>,
-    pub(super) plain: Vec<Row>,
-    pub(super) any: Vec<Row>,
+    pub(super) ready: ReadyLanes,
     /// Lanes filled by the transaction: without a key, and with one.
     pub(super) filled: (Vec<Row>, Vec<Row>),
 }
@@ -261,14 +204,9 @@ pub(super) async fn gather(
 ) -> Result<Rows, StoreError> {
     let back = Back::of(asked);
     let worker = asked.worker.0;
-    let (wants, tries, waits) = (asked.want.is_some(), asked.sent.is_some(), asked.waits());
+    let (tries, waits) = (asked.sent.is_some(), asked.waits());
     let lanes: Vec<i64> = asked.sent.map_or_else(Vec::new, |sent| sent.lanes.keys().copied().collect());
     let has_keys = asked.sent.is_some_and(|sent| sent.has_keys);
-    let most = asked.most_lanes();
-    let WhereTo { cursor, promised: (promised, lows) } = &asked.where_to;
-    let ready: Params<'_, 8> =
-        [cursor, &most, &back.queues, &worker, &back.keys, promised, lows, &asked.told];
-    let others: Params<'_, 4> = [&worker, promised, lows, &asked.told];
     let tried =
         async { flight!(session.query_if(tries, TRY_CLUSTER, []), session.query_if(tries, TRY_QUEUES, [])) };
     let waited = async {
@@ -287,7 +225,7 @@ pub(super) async fn gather(
             session.query_if(has_keys, FILLED_KEYED, [&lanes, &worker]),
         )
     };
-    let (begun, tried, _, known, locked, given, cluster, queues, held, keyed, plain, any, filled) = flight!(
+    let (begun, tried, _, known, locked, given, cluster, queues, held, ready, filled) = flight!(
         begin,
         tried,
         waited,
@@ -297,12 +235,10 @@ pub(super) async fn gather(
         session.query(CLUSTER, []),
         session.query(QUEUES, [&worker]),
         session.query_if(!back.keys.is_empty(), HELD_LANES, [&back.keys]),
-        session.query_if(wants, KEYED_LANES, ready),
-        session.query_if(wants, PLAIN_LANES, others),
-        session.query_if(wants, ANY_KEYED, others),
+        ready_lanes(session, asked, (&back.queues, &back.keys)),
         filled,
     )?;
-    Ok(Rows { begun, tried, known, locked, given, cluster, queues, held, keyed, plain, any, filled })
+    Ok(Rows { begun, tried, known, locked, given, cluster, queues, held, ready, filled })
 }
 
 /// What is given back, as parameters.

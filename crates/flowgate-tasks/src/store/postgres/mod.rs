@@ -6,7 +6,7 @@
 //!
 //! - [`connect`] has the store and its connections, [`session`] one connection and its statements.
 //! - [`send`] takes tasks in; [`direct`] is a send that claims at once.
-//! - [`turn`] settles and claims: [`gather`] reads and locks, [`scene`] is what the plan sees, [`settle`] and
+//! - [`turn`] settles and claims: [`gather`] reads and locks, [`ready`] finds lanes, [`scene`] is what the plan sees, [`settle`] and
 //!   `write` store the outcome. [`swap`] and [`swap_keys`] are turns of one statement, [`balance`] a turn
 //!   that changes no count.
 //! - [`cancel`] finds a task wherever it is.
@@ -56,6 +56,7 @@ mod orphans;
 mod packs;
 mod pooled;
 mod promised;
+mod ready;
 mod rows;
 mod runs;
 mod scene;

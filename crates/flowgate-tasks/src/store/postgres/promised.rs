@@ -1,7 +1,7 @@
 //! Lanes that are ready, and in which nobody sees a task yet: somebody's open transaction may still fill them.
 //!
 //! A turn grants slots to the best rank first, and learns only afterwards that a lane had nothing. Where a sender had
-//! such a lane at that time, the next turns look into it before they grant it anything (`unpromised!`), so that the
+//! such a lane at that time, the next turns look into it before they grant it anything ([`super::ready`]), so that the
 //! others get their share for as long as that transaction lasts, and what it commits is served in its order. After each
 //! turn they are tried again whether they can be made [idle](super::idle): the transaction may have been rolled back.
 //! Each process learns it by itself, and what it does not know costs a turn.
@@ -15,24 +15,6 @@ use std::{
 const REMEMBERED: usize = 1_024;
 /// No more of them than these are tried at a time.
 const TRIED: usize = 512;
-
-/// The start of a statement after which `id NOT IN (SELECT lane FROM promised)` can be said: told lanes with nothing in
-/// them, from their marks on.
-macro_rules! unpromised {
-    ($lanes:literal, $lows:literal, $told:literal) => {
-        concat!(
-            "WITH promised AS MATERIALIZED (SELECT told.lane FROM unnest(",
-            $lanes,
-            "::bigint[], ",
-            $lows,
-            "::bigint[]) AS told (lane, low) WHERE NOT EXISTS (SELECT FROM tasks WHERE tasks.lane = told.lane \
-             AND place >= told.low AND (good_until IS NULL OR good_until > now_ns(",
-            $told,
-            "))))"
-        )
-    };
-}
-pub(super) use unpromised;
 
 /// The lanes that this process suspects of it.
 #[derive(Default)]

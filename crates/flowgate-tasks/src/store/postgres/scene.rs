@@ -6,7 +6,8 @@ use tokio_postgres::Row;
 
 use super::{
     connect::Lease,
-    gather::{A_FEW, Asked, Begun, MOST_PLAIN, Rows, gather},
+    gather::{Asked, Begun, Rows, gather},
+    ready::{A_FEW, MOST_PLAIN, ReadyLanes},
     rows,
 };
 use crate::{
@@ -45,8 +46,9 @@ pub(super) async fn load(
     asked: &Asked<'_>,
     begin: impl Future<Output = Result<Begun, StoreError>>,
 ) -> Result<(Begun, Loaded), StoreError> {
-    let Rows { begun, tried, known, locked, given, cluster, queues, held, keyed, plain, any, filled } =
+    let Rows { begun, tried, known, locked, given, cluster, queues, held, ready, filled } =
         gather(session, asked, begin).await?;
+    let ReadyLanes { keyed, plain, any } = ready;
     let (waits, most) = (asked.waits(), asked.most_lanes());
     let tried_queues: HashSet<i64> = tried.1.iter().map(|row| row.get(0)).collect();
     let is_locked = |queue: &Row| waits || tried_queues.contains(&queue.get("id"));

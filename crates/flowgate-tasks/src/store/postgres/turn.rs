@@ -18,7 +18,7 @@ use super::{
     connect::{Lease, Line, Postgres, Shared},
     gather::{self, Asked, Begun, Filling},
     idle::{self, Rest},
-    marks, rows,
+    marks, ready, rows,
     scene::{self, Loaded},
     send::{DELAYED, READY_LANES, SHARE_LANES},
     session::{Params, flight},
@@ -44,6 +44,7 @@ const FITTING: &str = "SELECT lane, (SELECT count(*) FROM (SELECT sum(weight) OV
 
 pub(super) const STATEMENTS: &[&[&str]] = &[
     &gather::STATEMENTS,
+    &ready::STATEMENTS,
     write::STATEMENTS,
     &idle::STATEMENTS,
     &marks::STATEMENTS,
