@@ -6,9 +6,9 @@
 //!
 //! - [`connect`] has the store and its connections, [`session`] one connection and its statements.
 //! - [`send`] takes tasks in; [`direct`] is a send that claims at once.
-//! - [`turn`] settles and claims: [`gather`] reads and locks, [`ready`] finds lanes, [`scene`] is what the plan sees, [`settle`] and
-//!   `write` store the outcome. [`swap`] and [`swap_keys`] are turns of one statement, [`balance`] a turn
-//!   that changes no count.
+//! - [`turn`] settles and claims: [`gather`] reads and locks, [`ready`] finds lanes, [`scene`] is what the plan sees,
+//!   [`settle`] and `write` store the outcome. [`swap`] and [`swap_keys`] are turns of one statement, [`balance`] a
+//!   turn that changes no count.
 //! - [`cancel`] finds a task wherever it is.
 //! - [`upkeep`] is what time brings about; [`orphans`] is what lost workers held; [`idle`] and [`marks`] tidy lanes
 //!   behind a turn; [`promised`] are those that somebody's open transaction may still fill.
