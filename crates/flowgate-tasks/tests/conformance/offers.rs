@@ -133,14 +133,21 @@ async fn t5_what_was_claimed_for_one_who_is_gone_goes_back_at_once() {
             .expect("a look at the locks")
             .get::<_, i64>(0)
             == 0
-        {}
+        {
+            flowgate_testkit::between_looks().await;
+        }
         assert!(!offered.withdraw(), "a send has it");
         drop(offered);
         locked.rollback().await.expect("rolled back");
     };
     let (sent, ()) = tokio::join!(waits, gone);
     let id = sent.expect("it is stored")[0].id;
-    in_time(async { while !matches!(kit.state(id).await, Some(State::Waiting { .. })) {} }).await;
+    let is_back = async {
+        while !matches!(kit.state(id).await, Some(State::Waiting { .. })) {
+            flowgate_testkit::between_looks().await;
+        }
+    };
+    in_time(is_back).await;
     let again = other.claim(1).await;
     assert_eq!(again.iter().map(|task| (task.id, task.attempt)).collect::<Vec<_>>(), [(id, 1)]);
     kit.check().await;

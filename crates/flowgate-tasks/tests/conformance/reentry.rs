@@ -102,7 +102,7 @@ async fn wait_for_one_at_hand(
     let worker = tokio::spawn(worker.run(async move { drop(asked.await) }));
     let is_at_hand = async {
         while !matches!(kit.state(child).await, Some(State::Held { is_at_hand: true, .. })) {
-            tokio::task::yield_now().await;
+            flowgate_testkit::between_looks().await;
         }
     };
     timeout(DEADLINE, is_at_hand).await.expect("it comes to hand");

@@ -110,7 +110,7 @@ async fn is_told_once(kit: &Kit, edit: impl AsyncFn(&'static str)) {
         let id = kit.send(task().keep_result(SECOND * 9)).await;
         let done = async {
             while !matches!(kit.state(id).await, Some(State::Done { .. })) {
-                tokio::task::yield_now().await;
+                flowgate_testkit::between_looks().await;
             }
         };
         timeout(DEADLINE, done).await.expect("it goes on working");

@@ -222,7 +222,7 @@ fn endless(store: &Arc<Faulty>) -> oneshot::Sender<()> {
 async fn is_held(kit: &Kit, id: TaskId) {
     let held = async {
         while kit.store.holders(Of::All, 9).await.expect("a look").iter().all(|holder| holder.id != id) {
-            tokio::task::yield_now().await;
+            flowgate_testkit::between_looks().await;
         }
     };
     timeout(DEADLINE, held).await.expect("it is claimed in time");
@@ -232,7 +232,7 @@ async fn is_held(kit: &Kit, id: TaskId) {
 async fn is_cancelled(kit: &Kit, id: TaskId) {
     let cancelled = async {
         while kit.reason(id).await.as_deref() != Some("cancelled") {
-            tokio::task::yield_now().await;
+            flowgate_testkit::between_looks().await;
         }
     };
     timeout(DEADLINE, cancelled).await.expect("it is stopped in time");
@@ -242,7 +242,7 @@ async fn is_cancelled(kit: &Kit, id: TaskId) {
 async fn is_in(kit: &Kit, id: TaskId, is_it: impl Fn(&State) -> bool) {
     let there = async {
         while !kit.state(id).await.is_some_and(|state| is_it(&state)) {
-            tokio::task::yield_now().await;
+            flowgate_testkit::between_looks().await;
         }
     };
     timeout(DEADLINE, there).await.expect("it comes to that in time");
@@ -252,7 +252,7 @@ async fn is_in(kit: &Kit, id: TaskId, is_it: impl Fn(&State) -> bool) {
 async fn is_gone(kit: &Kit, id: TaskId) {
     let gone = async {
         while kit.state(id).await.is_some() {
-            tokio::task::yield_now().await;
+            flowgate_testkit::between_looks().await;
         }
     };
     timeout(DEADLINE, gone).await.expect("it ends in time");

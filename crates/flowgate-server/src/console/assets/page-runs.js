@@ -148,9 +148,12 @@ export function runPage({ name: id, go, link, back }) {
   const body = h("div", { class: "stack" });
   let drawn = "";
 
+  let turn = 0;
   async function load() {
+    const own = (turn += 1);
     const answer = await ask({ workflowRunId: id, count: 1 }).catch((trouble) => ({ trouble }));
-    if (isLeft) return;
+    // An old answer is not shown over a later one.
+    if (isLeft || own !== turn) return;
     const run = answer.runs?.[0];
     if (answer.trouble && answer.trouble.status !== 404) {
       if (drawn === "") fill(body, unread("The run", answer.trouble, load));

@@ -92,7 +92,7 @@ await browse(async (page) => {
   await page.goto(`${base}/console/messages/${fails.messageId}`);
   await reads(page, "it is tried again later", ".entries", /next try in/);
   await page.waitForSelector(".entries details summary");
-  await page.click(".entries details summary");
+  await page.$eval(".entries details summary", (summary) => { summary.focus(); summary.click(); });
   for (let turn = 0; turn < 2; turn += 1) await asked("/events");
   await until("it is drawn", async () => (await page.$$(".entries details")).length > 0);
   assert.equal(await page.$eval(".entries details", (details) => details.open), true, "it stays open");

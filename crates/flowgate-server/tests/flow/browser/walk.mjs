@@ -112,7 +112,7 @@ await browse(async (page) => {
   // Runs: none yet; then one, whose timeline grows while it goes on, and one that fails.
   await go(page, "runs");
   await reads(page, "an empty state", ".empty", /No runs yet/);
-  const run = await shop.trigger({ order: 4711, naps: 3 });
+  const run = await shop.trigger({ order: 4711, naps: 12 });
   await reads(page, "the run is listed", row(run), /running/);
   await page.click(`${row(run)} a.link`);
   await reads(page, "its first step", ".timeline", /reserve-stock/);

@@ -86,6 +86,7 @@ console.log(
 assert.ok(most <= parallelism, `${most} steps were at work at once`);
 // Two windows that touch have twice the rate in the second that lies over both.
 assert.ok(inASecond <= 2 * rate, `${inASecond} starts in a second`);
-assert.ok(at.length / rate - 1 <= seconds, `${at.length} starts in ${seconds} s`);
+// The last come early in their window, and the first may come late in theirs.
+assert.ok(at.length / rate - 2 <= seconds, `${at.length} starts in ${seconds} s`);
 console.log("all well");
 process.exit(0);
