@@ -48,7 +48,7 @@ impl State {
     #[inline]
     pub(super) fn enter_brisk(&mut self, key: &Name<'_>, hash: u32, weight: u32) -> Option<(u32, u32)> {
         let max = self.brisk?.get();
-        let lone = &mut self.lanes.lone;
+        let lone = &mut self.lone;
         let is_new = lone.is_vacant();
         if !is_new && !lone.is_of(hash, key) {
             return self.enter_among(max, key, hash, weight);
@@ -72,10 +72,10 @@ impl State {
             Some(index) if self.lanes[index].lane.has_room(max, weight) => index,
             None if Lane::default().has_room(max, weight) => {
                 self.spare = self.spare.checked_sub(1)?;
-                if self.lanes.lone.is_there() {
-                    self.lanes.move_in();
+                if self.lone.is_there() {
+                    self.move_in();
                 }
-                self.lanes.insert(hash, key)
+                self.insert_lane(hash, key)
             }
             _ => return None,
         };
@@ -170,9 +170,9 @@ impl State {
     /// A pass of a key's lane comes back where nobody waits; `false` if it has to be done another way, and nothing has changed.
     #[inline(always)]
     pub(super) fn settle_brisk(&mut self, index: u32, weight: u32) -> bool {
-        if self.lanes.lone.is_there() {
+        if self.lone.is_there() {
             debug_assert!(self.brisk.is_some() && index == lone::PLACE, "nothing unusual goes on");
-            self.spare += u32::from(self.lanes.lone.settle(weight));
+            self.spare += u32::from(self.lone.settle(weight));
             return true;
         }
         if self.brisk.is_none() || !self.is_keyed {
@@ -194,7 +194,7 @@ impl State {
     /// How the lone lane stands, if it is there: then `max` is all that holds.
     #[inline]
     pub(super) fn lone_standing(&self) -> Option<Standing> {
-        let lone = &self.lanes.lone;
+        let lone = &self.lone;
         let standing = || Standing { max: self.limits.max(), in_use: lone.in_use(), waiting: 0 };
         lone.is_there().then(standing)
     }

@@ -54,7 +54,7 @@ impl Future for Closing {
         let mut is_over = true;
         for desk in &self.engine.desks {
             desk.at(|state| {
-                still_out += state.lanes.in_use();
+                still_out += state.in_use();
                 // The desk's deadline, which wakes: another close may have set a sooner one.
                 if !state.is_drained() && state.closing.is_none_or(|deadline| now < deadline) {
                     is_over = false;

@@ -13,6 +13,7 @@ use super::{
     full::Full,
     lanes::Lanes,
     line::Line,
+    lone::Lone,
     meta::Meta,
     reentry::Knots,
     state::{Ask, State},
@@ -31,6 +32,7 @@ impl State {
             is_paused: false,
             closing: None,
             is_orphan: false,
+            lone: Lone::new(),
             lanes: Lanes::new(),
             line: Line::new(),
             pins: Default::default(),
@@ -52,6 +54,7 @@ impl State {
             backlogs: Backlogs::default(),
         };
         if !is_keyed {
+            state.lone.go();
             state.lanes.insert_unlisted();
         }
         state
@@ -61,6 +64,7 @@ impl State {
     /// are listeners in it, and subscribers learn that it is over.
     pub(super) fn vacate(&mut self) -> (Option<Arc<Meta>>, Option<Box<Full>>) {
         self.wake_closers();
+        self.lone = Lone::new();
         self.lanes = Lanes::new();
         self.line = Line::new();
         self.pins.clear();
@@ -92,7 +96,7 @@ impl State {
             None => {
                 let Some(spare) = self.spare.checked_sub(1) else { return false };
                 self.spare = spare;
-                self.lanes.insert(hash, key)
+                self.insert_lane(hash, key)
             }
         };
         let now = self.now();
@@ -150,7 +154,7 @@ impl State {
 
     /// Whether nothing is in flight and nobody waits.
     pub(crate) fn is_drained(&self) -> bool {
-        self.lanes.in_use() == 0 && self.line.waiting() == 0
+        self.in_use() == 0 && self.line.waiting() == 0
     }
 
     /// Wakes those who wait for the drain, if it is over.

@@ -278,8 +278,8 @@ impl Desk {
         if state.is_behind {
             state.catch_up();
         }
-        if state.lanes.lone.is_there() {
-            state.lanes.move_in();
+        if state.lone.is_there() {
+            state.move_in();
         }
     }
 
@@ -317,7 +317,7 @@ impl Desk {
 
     #[inline(never)]
     fn finish_slowly(&'static self, mut state: MutexGuard<'_, State>) {
-        let is_free = state.is_orphan && state.lanes.in_use() == 0 && state.owner.is_some();
+        let is_free = state.is_orphan && state.in_use() == 0 && state.owner.is_some();
         let gone = is_free.then(|| state.vacate());
         let wakes = std::mem::take(&mut state.wakes);
         drop(state);

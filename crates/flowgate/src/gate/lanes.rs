@@ -5,13 +5,7 @@
 
 use flowgate_core::{Key, Lane, RateState, Tick};
 
-use super::{
-    line::Row,
-    lone::{self, Lone},
-    name::Name,
-    slab::NONE,
-    table::Table,
-};
+use super::{line::Row, lone, name::Name, slab::NONE, table::Table};
 
 /// So many places stay allocated where there are no lanes. A gate may have many desks.
 const KEEP: usize = 4;
@@ -20,13 +14,12 @@ const SHARE: usize = 4;
 /// So few lanes are found without a table.
 const FEW: usize = 2;
 
-/// In this order in memory: a lone lane stands beside the desk's lock, in the same cache line, and what comes and goes with
-/// others in the next. They are found in a table only while there are more than a [`FEW`]: most desks never have more in
-/// use at once, and then a table would be one more cache line to fetch from the other processor.
+/// In this order in memory: what comes and goes with lanes is in one cache line. They are found in a table only while there
+/// are more than a [`FEW`]: most desks never have more in use at once, and then a table would be one more cache line to fetch
+/// from the other processor.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    pub(super) lone: Lone,
     few: [Known; FEW],
     /// How many of `few` are taken; [`TABLED`] if all lanes are in the table.
     known: u16,
@@ -125,7 +118,6 @@ impl Slot {
 impl Lanes {
     pub(crate) const fn new() -> Self {
         Lanes {
-            lone: Lone::new(),
             few: [Known { hash: 0, index: 0 }; FEW],
             known: 0,
             serial: 0,
@@ -139,18 +131,12 @@ impl Lanes {
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.len as usize + usize::from(self.lone.is_there())
-    }
-
-    /// How many slots are taken, over all lanes.
-    pub(crate) fn in_use(&self) -> u64 {
-        self.taken + u64::from(self.lone.in_use())
+        self.len as usize
     }
 
     /// The lone lane takes its place among the others.
     #[inline(never)]
-    pub(crate) fn move_in(&mut self) {
-        let (key, hash, in_use) = self.lone.go();
+    pub(super) fn move_in(&mut self, key: Key, hash: u32, in_use: u32) {
         let slot = self.take_first(hash);
         slot.key = key;
         slot.lane = Lane::with_counts(in_use, RateState::default());
@@ -178,10 +164,6 @@ impl Lanes {
     /// Puts in an idle lane.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u32, key: &Name<'_>) -> u32 {
-        debug_assert!(!self.lone.is_there(), "it moves in before another comes");
-        if self.lone.is_vacant() {
-            self.lone.go();
-        }
         let (index, slot) = self.take(hash);
         key.write_to(&mut slot.key);
         self.know(hash, index);
@@ -212,7 +194,6 @@ impl Lanes {
 
     /// Puts in a lane that no key leads to: the one lane of a gate without keys.
     pub(crate) fn insert_unlisted(&mut self) {
-        self.lone.go();
         self.take_first(0);
     }
 
@@ -278,16 +259,7 @@ impl Lanes {
             self.free = index;
         }
         self.len -= 1;
-        if self.len == 0 {
-            self.forget_all();
-        }
-    }
-
-    /// The next to come is the lone one.
-    #[inline]
-    fn forget_all(&mut self) {
-        self.lone.come_back();
-        if self.slots.capacity() > KEEP {
+        if self.len == 0 && self.slots.capacity() > KEEP {
             self.slots = Vec::new();
             self.free = NONE;
         }

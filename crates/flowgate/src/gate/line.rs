@@ -22,11 +22,15 @@ const SHARE: usize = 1;
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Line {
-    waiters: Slab<Waiter, KEEP, SHARE>,
     oldest: u32,
     newest: u32,
+    waiters: Slab<Waiter, KEEP, SHARE>,
     heaviest: u32,
 }
+
+/// So much at its begin is written by each who joins or leaves; the rest is nearly always only read.
+#[cfg(all(target_pointer_width = "64", not(loom)))]
+pub(super) const HOT: usize = std::mem::offset_of!(Line, waiters) + Slab::<Waiter, KEEP, SHARE>::HOT;
 
 /// The row of one lane: its first and its last waiter.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +97,7 @@ impl Waiter {
 
 impl Line {
     pub(crate) const fn new() -> Self {
-        Line { waiters: Slab::new(), oldest: NONE, newest: NONE, heaviest: 0 }
+        Line { oldest: NONE, newest: NONE, waiters: Slab::new(), heaviest: 0 }
     }
 
     /// How many wait.
@@ -123,7 +127,10 @@ impl Line {
     #[inline(always)]
     pub(crate) fn join(&mut self, row: &mut Row, mut waiter: Waiter) -> u32 {
         (waiter.ahead, waiter.older) = (row.last, self.newest);
-        self.heaviest = if self.newest == NONE { waiter.weight } else { self.heaviest.max(waiter.weight) };
+        // Only written when it changes: the line of the cache that it is in is only read, but for this.
+        if waiter.weight > self.heaviest || (self.newest == NONE && waiter.weight != self.heaviest) {
+            self.heaviest = waiter.weight;
+        }
         let index = self.waiters.insert(waiter);
         let (last, newest) = (row.last, self.newest);
         (row.last, self.newest) = (index, index);

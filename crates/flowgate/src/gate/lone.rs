@@ -3,11 +3,11 @@
 //! Owns its key and how much of it is in use, beside the desk's lock and in the same cache line. Few desks ever have two lanes
 //! at once, so what threads with different keys fetch from each other is that one line. It never decides
 //! who starts. As soon as another lane comes, or a step takes the long way, it moves in with the others
-//! ([`Lanes::move_in`](super::lanes::Lanes::move_in)).
+//! ([`State::move_in`]).
 
 use flowgate_core::{Key, Lane, RateState};
 
-use super::name::Name;
+use super::{name::Name, state::State};
 
 /// Its place among the others, which is kept for it: passes find it by the same number before and after it has moved.
 pub(super) const PLACE: u32 = 0;
@@ -92,5 +92,43 @@ impl Lone {
     /// No lane is left among the others.
     pub(super) fn come_back(&mut self) {
         self.in_use = 0;
+    }
+}
+
+impl State {
+    /// The lone lane takes its place among the others.
+    #[inline]
+    pub(super) fn move_in(&mut self) {
+        let (key, hash, in_use) = self.lone.go();
+        self.lanes.move_in(key, hash, in_use);
+    }
+
+    /// Puts in an idle lane among others. The lone one has moved in before.
+    #[inline]
+    pub(super) fn insert_lane(&mut self, hash: u32, key: &Name<'_>) -> u32 {
+        debug_assert!(!self.lone.is_there(), "it moves in before another comes");
+        if self.lone.is_vacant() {
+            self.lone.go();
+        }
+        self.lanes.insert(hash, key)
+    }
+
+    /// Where it was the last of the others, the next to come is the lone one.
+    #[inline]
+    pub(super) fn remove_lane(&mut self, index: u32) {
+        self.lanes.remove(index);
+        if self.lanes.len() == 0 {
+            self.lone.come_back();
+        }
+    }
+
+    /// How many lanes there are.
+    pub(super) fn lane_count(&self) -> usize {
+        self.lanes.len() + usize::from(self.lone.is_there())
+    }
+
+    /// How many slots are taken, over all lanes.
+    pub(super) fn in_use(&self) -> u64 {
+        self.lanes.taken + u64::from(self.lone.in_use())
     }
 }

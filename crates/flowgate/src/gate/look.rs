@@ -146,11 +146,11 @@ impl Engine {
             Look {
                 limits: first.limits,
                 phase: phase(desks, now),
-                in_use: desks.iter().map(|desk| desk.lanes.in_use()).sum(),
+                in_use: desks.iter().map(|desk| desk.in_use()).sum(),
                 waiting: desks.iter().map(|desk| desk.line.waiting()).sum(),
                 oldest_wait: oldest.map(|since| now.since(since)),
                 rate,
-                lanes: desks.iter().map(|desk| desk.lanes.len()).sum(),
+                lanes: desks.iter().map(|desk| desk.lane_count()).sum(),
                 refusals,
                 listener_panics,
             }

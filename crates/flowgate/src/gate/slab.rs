@@ -24,6 +24,10 @@ enum Entry<T> {
 }
 
 impl<T, const KEEP: usize, const SHARE: usize> Slab<T, KEEP, SHARE> {
+    /// So much at its begin is written by every insert and remove.
+    #[cfg(all(target_pointer_width = "64", not(loom)))]
+    pub(super) const HOT: usize = std::mem::offset_of!(Self, entries);
+
     pub(crate) const fn new() -> Self {
         Slab { free: NONE, len: 0, entries: Vec::new() }
     }

@@ -16,7 +16,7 @@ use super::{
     full::Full,
     holding,
     lanes::{Lanes, Slot},
-    line::{Line, Waiter},
+    line::{self, Line, Waiter},
     lone::Lone,
     meta::Meta,
     name::Name,
@@ -27,15 +27,13 @@ use super::{
 };
 
 /// In this order in memory, a cache line after the other, so that a step on another processor has few of them to fetch: with
-/// the desk's lock what entries and exits of a lone lane write; what those of several lanes write; what is only read
-/// where nothing unusual goes on; what those who wait and those who hand over write.
+/// the desk's lock what entries and exits of a lone lane write, and what those who wait and those who hand over write; what
+/// is only read where nothing unusual goes on; what entries and exits of several lanes write.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct State {
     /// Lanes this desk may add before it has to ask for more.
     pub(crate) spare: u32,
-    /// `max`, where steps may take the short way: [`State::max_if_brisk`], as of the last step that took the long one.
-    pub(super) brisk: Option<NonZeroU32>,
     /// Whether the counts are out on the express lane.
     pub(crate) is_out: bool,
     /// Whether the lane of a gate without keys does not say who waits in it, as the line does: steps that take the short way
@@ -44,6 +42,10 @@ pub(crate) struct State {
     pub(crate) is_keyed: bool,
     /// Whether leaving means giving a count back and nothing else, as long as nobody waits.
     pub(crate) is_plain: bool,
+    pub(super) lone: Lone,
+    pub(crate) line: Line,
+    /// `max`, where steps may take the short way: [`State::max_if_brisk`], as of the last step that took the long one.
+    pub(super) brisk: Option<NonZeroU32>,
     pub(crate) is_paused: bool,
     /// Whether CoDel is the discipline of any lane here.
     pub(super) is_codel: bool,
@@ -51,17 +53,16 @@ pub(crate) struct State {
     pub(crate) is_orphan: bool,
     /// While `spare` is one of these, what other desks look for is as it was shown to them.
     pub(super) shown: Range<u32>,
+    /// The gate this desk belongs to; `None` while it waits in the pool for one.
+    pub(crate) owner: Option<Arc<Meta>>,
+    /// When the desk's alarm rings next.
+    pub(crate) armed: Tick,
     pub(crate) lanes: Lanes,
     /// What the next pass carries along that somebody hears of, where the last has left it.
     pub(super) full: Option<Box<Full>>,
-    /// The gate this desk belongs to; `None` while it waits in the pool for one.
-    pub(crate) owner: Option<Arc<Meta>>,
     /// Until when those in line may still start, once the gate is closed.
     pub(crate) closing: Option<Tick>,
-    pub(crate) line: Line,
     pub(crate) wakes: Wakes,
-    /// When the desk's alarm rings next.
-    pub(crate) armed: Tick,
     /// When idle lanes are looked after next.
     pub(super) sweep_at: Tick,
     pub(super) timed: Due,
@@ -79,8 +80,8 @@ pub(crate) struct State {
 /// Where the lines of the cache begin, a lock's word and its flag before the first.
 #[cfg(all(target_pointer_width = "64", not(loom)))]
 const _: () = {
-    assert!(8 + mem::offset_of!(State, lanes) + size_of::<Lone>() == 64);
-    assert!(8 + mem::offset_of!(State, line) == 192);
+    assert!(8 + mem::offset_of!(State, line) + line::HOT == 64);
+    assert!(8 + mem::offset_of!(State, lanes) == 128);
 };
 
 /// One who asks to enter.
@@ -389,7 +390,7 @@ impl State {
             None => {
                 let (key, hash) = ask.key?;
                 self.spare = self.spare.checked_sub(1)?;
-                self.lanes.insert(hash, key)
+                self.insert_lane(hash, key)
             }
         };
         self.lanes[index].lane = lane;

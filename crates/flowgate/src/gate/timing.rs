@@ -135,7 +135,7 @@ impl State {
 
     #[inline]
     pub(crate) fn forget(&mut self, index: u32) {
-        self.lanes.remove(index);
+        self.remove_lane(index);
         self.spare += 1;
     }
 
