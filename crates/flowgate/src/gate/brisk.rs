@@ -18,16 +18,33 @@ use super::{
     seat::{Fate, Seat},
     state::{Place, State},
     wait::Ready,
+    wakes::Wakes,
 };
 
 /// What came of leaving the short way.
 pub(super) enum Left {
-    /// The slot is this one's now, who has to be woken.
-    Handed(Waker, Arc<Seat>),
-    /// As [`Left::Handed`], and the desk is left the long way.
+    /// The slot is this one's now, who has left the line, and is to be told and woken when the lock is gone.
+    Handed(Handed),
+    /// One was handed the slot and has been told, and the desk is left the long way.
     HandedSlowly,
     /// It has to be done the long way; nothing has changed.
     Not,
+}
+
+/// One who was handed a slot. To be told is to have the seat's line of the cache come from where it was last looked at, and
+/// nobody has to wait for the lock meanwhile.
+pub(super) struct Handed {
+    waker: Waker,
+    seat: Arc<Seat>,
+    in_use: u32,
+}
+
+impl Handed {
+    /// The seat first, so that who is woken finds it decided, and free to use again.
+    pub(super) fn tell(self) {
+        self.seat.decide(Fate::handed(self.in_use));
+        Wakes::wake_one(Some((self.waker, self.seat)));
+    }
 }
 
 impl State {
@@ -126,10 +143,21 @@ impl State {
         Ok(Place { lane: 0, ticket, since, depth: lane.waiting() + 1, seat })
     }
 
+    /// What became of one who waited. One who is not in line any more, and was not told of anything, was handed a slot:
+    /// whoever did that tells it only after the lock is gone.
+    pub(super) fn fate(&self, place: &Place) -> Fate {
+        match place.seat.fate() {
+            Fate::Waiting if !self.line.is_of(place.ticket, &place.seat) => {
+                Fate::handed(self.lanes[place.lane].lane.in_use())
+            }
+            fate => fate,
+        }
+    }
+
     /// One who stands behind others in its row gives up, which changes nothing for anybody: what it was to be woken by.
     #[inline]
     pub(super) fn cancel_brisk(&mut self, place: &Place) -> Option<Waker> {
-        if self.brisk.is_none() || place.seat.fate() != Fate::Waiting {
+        if self.brisk.is_none() || self.fate(place) != Fate::Waiting {
             return None;
         }
         let slot = &mut self.lanes[place.lane];
@@ -220,16 +248,16 @@ impl State {
             slot.lane.leave();
             slot.row = row;
         }
-        let (spent, in_use) = (slot.lane.rate(), slot.lane.in_use());
+        let in_use = slot.lane.in_use();
         if !self.is_keyed {
             self.fall_behind();
         }
-        waiter.seat.decide(Fate::Granted { at: Tick::ZERO, spent, in_use });
         if waiter.is_holder {
             self.knots.part(index, ticket);
         }
         if self.line.heaviest() > self.limits.heaviest() {
             // One too heavy for a lower `max` may have come to the head and can be told so.
+            waiter.seat.decide(Fate::handed(in_use));
             self.wakes.wake_later(waiter.waker, waiter.seat);
             if self.is_behind {
                 self.catch_up();
@@ -237,6 +265,6 @@ impl State {
             self.pump(index);
             return Left::HandedSlowly;
         }
-        Left::Handed(waiter.waker, waiter.seat)
+        Left::Handed(Handed { waker: waiter.waker, seat: waiter.seat, in_use })
     }
 }

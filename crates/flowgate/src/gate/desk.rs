@@ -239,13 +239,13 @@ impl Desk {
     #[inline(never)]
     fn leave_busy(&'static self, mut state: MutexGuard<'_, State>, slot: Slot, outcome: Outcome) {
         match state.leave_brisk(slot.lane, slot.weight) {
-            Left::Handed(waker, seat) => {
+            Left::Handed(handed) => {
                 if !state.is_keyed && state.line.waiting() == 0 {
                     state.catch_up();
                     self.put(&mut state);
                 }
                 drop(state);
-                Wakes::wake_one(Some((waker, seat)));
+                handed.tell();
             }
             Left::HandedSlowly => self.finish(state),
             Left::Not => {

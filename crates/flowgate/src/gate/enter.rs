@@ -181,8 +181,7 @@ impl Attempt {
         let (desk, lane) = (*desk, place.lane);
         let mut fate = place.seat.fate();
         if fate == Fate::Waiting {
-            desk.at(|state| state.renew(place, cx.waker()));
-            fate = place.seat.fate();
+            fate = desk.at(|state| state.renew(place, cx.waker()));
         }
         let answer = match fate {
             Fate::Waiting => return Answer::Line,

@@ -112,6 +112,11 @@ impl Line {
         Row { first: self.oldest, last: self.newest }
     }
 
+    /// Whether it is the one of this seat who waits there.
+    pub(super) fn is_of(&self, index: u32, seat: &Arc<Seat>) -> bool {
+        self.waiters.find(index).is_some_and(|waiter| Arc::ptr_eq(&waiter.seat, seat))
+    }
+
     /// Since when the longest-waiting one waits, and who it is.
     pub(crate) fn oldest(&self) -> Option<(Tick, u32)> {
         self.waiters.find(self.oldest).map(|waiter| (waiter.since, self.oldest))

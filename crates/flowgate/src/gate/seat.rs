@@ -1,13 +1,13 @@
 //! The seat of a waiter: where its fate is written, and read without a lock.
 //!
-//! Owns one small allocation for each wait, kept for a later wait of the thread. It is written once, under
-//! the desk's lock, and read by the entrant whenever that is polled.
+//! Owns one small allocation for each wait, kept for a later wait of the thread. It is written once, by whoever took the
+//! waiter out of the line, and read by the entrant whenever that is polled.
 
 use std::{cell::RefCell, sync::Arc};
 
 use flowgate_core::{RateState, Reason, Tick};
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Three words: with a million in line, what each of them takes of memory is most of what it costs.
 #[repr(C)]
@@ -45,6 +45,13 @@ pub(crate) enum Fate {
     },
 }
 
+impl Fate {
+    /// Of one to whom a slot was handed over where there is no rate and nobody asks for the time.
+    pub(crate) fn handed(in_use: u32) -> Self {
+        Fate::Granted { at: Tick::ZERO, spent: RateState::default(), in_use }
+    }
+}
+
 impl Seat {
     fn new() -> Self {
         Seat {
@@ -55,7 +62,7 @@ impl Seat {
         }
     }
 
-    /// Writes the fate down. Under the desk's lock, once.
+    /// Writes the fate down, once: under the desk's lock, or right after it was let go.
     pub(crate) fn decide(&self, fate: Fate) {
         debug_assert_eq!(self.fate(), Fate::Waiting, "a fate is decided once");
         let (verdict, in_use, at_or_waiting, spent_or_max) = match fate {
@@ -102,8 +109,10 @@ pub(crate) fn take() -> Arc<Seat> {
     let spare =
         if cfg!(loom) { None } else { SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten() };
     match spare {
-        // Nobody else knows it, so nobody can come to know it.
+        // Nobody else knows it, so nobody can come to know it. Whoever decided it last may have done so after the entrant had
+        // learnt of it from the desk: that is over too.
         Some(seat) if Arc::strong_count(&seat) == 1 => {
+            fence(Ordering::Acquire);
             seat.verdict.store(WAITING, Ordering::Relaxed);
             seat
         }

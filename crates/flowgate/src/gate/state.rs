@@ -109,7 +109,7 @@ pub(crate) enum Entry {
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) lane: u32,
-    /// Where it stands; good for as long as its fate is [`Fate::Waiting`], as seen under the desk's lock.
+    /// Where it stands; good for as long as its fate is [`Fate::Waiting`], as [`State::fate`] knows it.
     pub(crate) ticket: u32,
     pub(crate) since: Tick,
     pub(crate) depth: u32,
@@ -266,18 +266,20 @@ impl State {
         true
     }
 
-    /// One who still waits is to be woken by another waker from now on.
-    pub(crate) fn renew(&mut self, place: &Place, waker: &Waker) {
-        if place.seat.fate() == Fate::Waiting && !self.line[place.ticket].waker.will_wake(waker) {
+    /// One who still waits is to be woken by another waker from now on; else what became of it.
+    pub(crate) fn renew(&mut self, place: &Place, waker: &Waker) -> Fate {
+        let fate = self.fate(place);
+        if fate == Fate::Waiting && !self.line[place.ticket].waker.will_wake(waker) {
             let old = std::mem::replace(&mut self.line[place.ticket].waker, waker.clone());
             self.wakes.drop_later(old);
         }
+        fate
     }
 
     /// One who waited gives up: it leaves the line, or passes on what it was handed.
     pub(crate) fn cancel(&mut self, place: &Place, weight: u32) {
         let index = place.lane;
-        match place.seat.fate() {
+        match self.fate(place) {
             Fate::Waiting => {
                 let waiter = self.part(place.ticket);
                 self.wakes.drop_later(waiter.waker);

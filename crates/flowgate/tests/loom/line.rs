@@ -108,7 +108,7 @@ fn g2_two_who_join_get_the_two_slots_given_back() {
 
 #[test]
 fn g2_who_waits_with_another_waker_is_woken_by_that_one() {
-    // Seen to fail: with `Enter::look_up` not reading the fate again after `renew`, only the old waker was woken.
+    // Seen to fail: with `Enter::look_up` going by what it read before `renew`, only the old waker was woken.
     model(|| {
         let gate = gate(1);
         let pass = gate.try_enter().unwrap();
