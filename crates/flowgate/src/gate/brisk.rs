@@ -139,7 +139,7 @@ impl State {
         let Ready { since, waker, seat } = ready;
         let waiter = Waiter::new(0, weight, false, since, waker, Arc::clone(&seat));
         let ticket = self.line.join(&mut self.line.row(), waiter);
-        self.fall_behind();
+        self.is_behind = true;
         Ok(Place { lane: 0, ticket, since, depth: lane.waiting() + 1, seat })
     }
 
@@ -170,21 +170,12 @@ impl State {
             slot.lane.leave();
             slot.row = row;
         } else {
-            self.fall_behind();
+            self.is_behind = true;
         }
         if waiter.is_holder {
             self.knots.part(place.lane, place.ticket);
         }
         Some(waiter.waker)
-    }
-
-    /// The one lane does not say who waits any more. Only written when it changes: who waits for the lock looks at this line of
-    /// the cache over and over, and would have to give it up once more.
-    #[inline(always)]
-    fn fall_behind(&mut self) {
-        if !self.is_behind {
-            self.is_behind = true;
-        }
     }
 
     /// The one lane says again who waits: see [`State::is_behind`].
@@ -247,11 +238,10 @@ impl State {
         if self.is_keyed {
             slot.lane.leave();
             slot.row = row;
+        } else {
+            self.is_behind = true;
         }
         let in_use = slot.lane.in_use();
-        if !self.is_keyed {
-            self.fall_behind();
-        }
         if waiter.is_holder {
             self.knots.part(index, ticket);
         }

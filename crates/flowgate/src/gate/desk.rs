@@ -287,7 +287,7 @@ impl Desk {
     #[inline]
     fn finish(&'static self, mut state: MutexGuard<'_, State>) {
         let brisk = state.max_if_brisk();
-        // Only written when it changes: the desk's first cache line is everybody's.
+        // Only written when it changes: who steps the short way only reads that line of the cache.
         if state.brisk != brisk {
             state.brisk = brisk;
         }

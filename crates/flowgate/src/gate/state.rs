@@ -3,7 +3,7 @@
 //! Owns entering, leaving, waiting and handing over. Who may start is asked of [`Lane::decide`] and [`Lane::hold`] only.
 //! No user code runs here: wakers to wake or to drop are collected and dealt with when the lock is gone.
 
-use std::{collections::BTreeMap, mem, num::NonZeroU32, ops::Range, sync::Arc, task::Waker, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, ops::Range, sync::Arc, task::Waker, time::Duration};
 
 use flowgate_core::{
     AdaptiveState, Decision, Hold, Key, Lane, Limits, Outcome, Rate, RateState, Reason, Sample, Spot, Tick,
@@ -16,7 +16,7 @@ use super::{
     full::Full,
     holding,
     lanes::{Lanes, Slot},
-    line::{self, Line, Waiter},
+    line::{Line, Waiter},
     lone::Lone,
     meta::Meta,
     name::Name,
@@ -80,8 +80,8 @@ pub(crate) struct State {
 /// Where the lines of the cache begin, a lock's word and its flag before the first.
 #[cfg(all(target_pointer_width = "64", not(loom)))]
 const _: () = {
-    assert!(8 + mem::offset_of!(State, line) + line::HOT == 64);
-    assert!(8 + mem::offset_of!(State, lanes) == 128);
+    assert!(8 + std::mem::offset_of!(State, line) + super::line::HOT == 64);
+    assert!(8 + std::mem::offset_of!(State, lanes) == 128);
 };
 
 /// One who asks to enter.
