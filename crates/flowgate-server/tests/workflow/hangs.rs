@@ -247,10 +247,10 @@ on_every_store! {
         assert_eq!((&call["errors"][0]["status"], &call["errors"][0]["body"]), (&json!(500), &json!("not yet")));
         let cancelled = format!("/v2/messages/{}", call["messageId"].as_str().unwrap());
         assert_eq!(server.ask(Method::DELETE, &cancelled, &[], "").await.json(), json!({ "cancelled": 1 }));
-        let call = of(&server.get(path).await);
-        assert_eq!((&call["state"], call.get("nextDeliveryTime")), (&json!("CALLBACK_CANCELED"), None));
-        let letters = server.get("/v2/dlq?source=workflow&failureFunctionState=CALLBACK_CANCELED").await;
-        assert_eq!(letters["messages"].as_array().map(Vec::len), Some(1), "{letters}");
+        let told = server.until(path, "its end is told", |log| of(log)["state"] == "CALLBACK_CANCELED").await;
+        assert_eq!(of(&told).get("nextDeliveryTime"), None);
+        let letters = "/v2/dlq?source=workflow&failureFunctionState=CALLBACK_CANCELED";
+        server.until(letters, "its letter", |letters| letters["messages"].as_array().map(Vec::len) == Some(1)).await;
     }
 
     #[test]
