@@ -262,6 +262,10 @@ fn g13_a_look_tells_of_the_fleet_and_of_ones_own_part() {
         until(&members[0], "k", 2, 1).await;
         let fleet = members[0].look_key("k").await.unwrap();
         assert_eq!((fleet.key.as_str(), fleet.rate.unwrap().remaining), ("k", 8));
+        // The store has it in line before the one who waits has been told of that.
+        while members[1].look().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
         let (one, other) = (members[0].look(), members[1].look());
         assert_eq!((one.in_use, one.waiting, one.oldest_wait), (1, 0, None));
         assert_eq!((other.in_use, other.waiting, other.oldest_wait.is_some()), (1, 1, true));
