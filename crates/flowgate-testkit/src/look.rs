@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Long enough that one who looks needs a small part of a processor, and shorter than anybody notices.
 const REST: Duration = Duration::from_millis(2);
 
-/// For loops that ask another process over HTTP whether something holds by now: the one place where a test may sleep,
-/// because nobody there signals. Where what is waited for comes to the test's own process (a line that a server says, a
+/// For loops that ask a server or a database whether something holds by now: the one place where a test may sleep, because
+/// nobody there signals. Where what is waited for comes to the test's own process (a line that a server says, a
 /// call of its endpoint), wait for that.
 ///
 /// It is nothing to rely on for order: it leaves the processors to whoever is looked at. Two tests that asked their servers

@@ -40,7 +40,7 @@ pub(super) struct Handed {
 }
 
 impl Handed {
-    /// The seat first, so that who is woken finds it decided, and free to use again.
+    /// The seat first, so that who is woken finds it decided.
     pub(super) fn tell(self) {
         self.seat.decide(Fate::handed(self.in_use));
         Wakes::wake_one(Some((self.waker, self.seat)));
