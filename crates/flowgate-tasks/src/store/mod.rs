@@ -1,7 +1,7 @@
 //! Where tasks wait: one interface, two stores.
 //!
-//! `seam` says what a store must do, `shelf` and `runs` what a server needs in addition to tasks. A store has no
-//! rules of its own: the crate's plan decides, inside the store's transaction.
+//! `seam` says what a store must do, `seen` what a look into it tells, `shelf` and `runs` what a server needs in
+//! addition to tasks. A store has no rules of its own: the crate's plan decides, inside the store's transaction.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod alike;
@@ -15,6 +15,7 @@ mod pins;
 mod postgres;
 mod runs;
 mod seam;
+mod seen;
 mod shelf;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -30,6 +31,7 @@ pub use seam::*;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use seam::{CANCELLING, Leaving, MOST_IDLE, SOON};
 pub(crate) use seam::{MOST_BYTES, Place};
+pub use seen::{Elsewhere, Holder, KeyLook, Of, QueueLook, Standing, State, TaskLook, Under, WorkerLook};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use shelf::BEGINNING;
 pub use shelf::{

@@ -9,7 +9,8 @@ use flowgate_core::{Limits, RateLook, Tick};
 
 use super::{
     runs::{Run, RunChange, RunOutcome, RunQuery, RunStep},
-    seam::{Cancelled, KeyLook, Reply, Store, TaskLook},
+    seam::{Cancelled, Reply, Store},
+    seen::{KeyLook, TaskLook},
 };
 use crate::{ledger::Ledger, task::TaskId, terms};
 
