@@ -24,7 +24,7 @@ const BEFORE_MARKS: [&str; 7] = [
 
 /// Makes the tables what they were before notes stood on sheets, and cancels in a table of their own.
 const WITHOUT_SHEETS: &str = "SET search_path TO flowgate; DELETE FROM migrations WHERE step > 11; DROP TABLE cancels; \
-    DROP TABLE sheets CASCADE; DROP TABLE packs; \
+    DROP TABLE sheets CASCADE; DROP TABLE packs; ALTER TABLE workers DROP COLUMN era; \
     DROP FUNCTION add_note; DROP SEQUENCE note_batches; \
     CREATE TABLE notes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task bigint NOT NULL, at bigint NOT NULL, \
     body bytea NOT NULL)";

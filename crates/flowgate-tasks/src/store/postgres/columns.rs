@@ -39,6 +39,7 @@ pub(super) const ADD_TASKS: &str = concat!(
         "",
         "$9",
         "$14",
+        "",
         "(SELECT id AS task, noted_at AS at, nr::int AS seat FROM told WHERE noted_at IS NOT NULL) AS noted"
     ),
     ", added AS (INSERT INTO flowgate.tasks (id, lane, place, attempt, weight, due_at, good_until, record) \
@@ -84,15 +85,15 @@ pub(super) struct Columns {
     pub(super) all_lanes: Vec<i64>,
     pub(super) heavy_lanes: Vec<i64>,
     ids: Vec<Option<i64>>,
-    lanes: Vec<i64>,
+    pub(super) lanes: Vec<i64>,
     weights: Vec<i32>,
     due: Vec<Option<i64>>,
     due_from_now: Vec<bool>,
     good: Vec<Option<i64>>,
     good_from_now: Vec<bool>,
-    records: Vec<Vec<u8>>,
-    noted_at: Vec<Option<i64>>,
-    packs: Packs,
+    pub(super) records: Vec<Vec<u8>>,
+    pub(super) noted_at: Vec<Option<i64>>,
+    pub(super) packs: Packs,
 }
 
 impl Columns {

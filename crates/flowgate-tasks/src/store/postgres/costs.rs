@@ -12,6 +12,7 @@ use super::{
     identity::Known,
     ready::{ANY_KEYED, KEYED_BUT, KEYED_LANES, PLAIN_LANES},
     session::{BEGIN, Plans, Session},
+    straight::SEND,
     swap::SWAP,
     swap_keys::SWAP_KEYS,
     tls::Address,
@@ -68,6 +69,7 @@ impl Asked {
             ("begun", START),
             ("swap", SWAP),
             ("swap_keys", SWAP_KEYS),
+            ("straight", SEND),
             ("due", DUE),
             ("wake", WAKE_LANES),
             ("expire", EXPIRE),
@@ -127,7 +129,7 @@ impl Asked {
 }
 
 impl Asked {
-    /// The same for a turn in one statement, which finds nothing to take.
+    /// The same for a turn in one statement, which finds nothing to take, and for a send in one.
     async fn swap(&self) -> Vec<(&'static str, u64)> {
         let swap = format!("swap (0, 1, true, NULL, {}, 0, '{{}}', '{{}}', '{{}}', 1)", self.worker);
         let ids = self.one("SELECT format('{%s}|{%s}', id, key) FROM lanes ORDER BY id LIMIT 1").await;
@@ -137,7 +139,15 @@ impl Asked {
                 '{{\"\"}}', 1)",
             self.worker
         );
-        vec![("a swap", self.looks(&swap).await), ("a swap of a key", self.looks(&of_a_key).await)]
+        let add = "INSERT INTO lanes (queue, priority, limits, state) SELECT queue, 0, 'own', 0 FROM lanes LIMIT 1 RETURNING id";
+        let lane = self.one(add).await;
+        let send =
+            format!("straight ({lane}, 0, '{{a}}', NULL, {}, '{{NULL}}', '{{}}', '{{}}')", self.worker);
+        vec![
+            ("a swap", self.looks(&swap).await),
+            ("a swap of a key", self.looks(&of_a_key).await),
+            ("a send", self.looks(&send).await),
+        ]
     }
 
     /// The same for what looks after what is due, which nothing is.
@@ -212,7 +222,7 @@ fn rows(plan: &Value) -> u64 {
 // looked at 1,153 pages and rows of 1,000 keys, and at 10,333 of 10,000; with merge joins, one in the middle at 628 and
 // 5,217; with `priority = best AND id > $1 ORDER BY id`, one before all at 132, and with most lanes held at 315. With
 // `state + 0 = 1` a swap looked at 1,047 and at 10,427, and one of a key at 1,070 and at 10,450; without `lanes.id =
-// ANY($1)`, at 1,067 and at 10,447.
+// ANY($1)`, at 1,067 and at 10,447. With `state + 0 = 1` a send looked at 2,136 and at 20,930.
 #[tokio::test]
 async fn t3_a_claim_reads_as_much_however_many_keys_there_are() {
     let (some, many) = (Asked::of(SOME).await, Asked::of(10 * SOME).await);

@@ -11,8 +11,18 @@ use std::{
     },
 };
 
-use super::{balance::Largest, gather::WhereTo, idle, marks, promised::Promised, swap};
-use crate::store::{Claimed, Settle, WorkerId};
+use super::{
+    balance::{Largest, Way},
+    gather::{Begun, WhereTo},
+    idle, marks,
+    promised::Promised,
+    straight::Straight,
+    swap,
+};
+use crate::{
+    plan::{Grant, Scene},
+    store::{Claimed, Settle, WorkerId},
+};
 
 /// What a process remembers between turns. Nothing depends on it but speed and fairness.
 #[derive(Default)]
@@ -26,6 +36,8 @@ pub(super) struct Memory {
     /// Whether the next turn may be like the last.
     pub(super) steady: swap::Steady,
     pub(super) largest: Largest,
+    /// Whether the next send may be like the last.
+    pub(super) straight: Straight,
     /// The tasks of each lease that this process has not settled yet, and whose lease it is.
     open: Mutex<HashMap<i64, Open>>,
 }
@@ -48,9 +60,24 @@ impl Memory {
         WhereTo { cursor: self.cursor.load(Ordering::Relaxed), promised: (promised, lows) }
     }
 
+    /// What a turn was like, or a send that claimed, of which so much is left: the next may be like it.
+    pub(super) fn see(
+        &self,
+        sent: Option<(&Begun, &[i64])>,
+        way: Way,
+        (scene, grants, heavy): (&Scene, &[Grant], &HashSet<i64>),
+    ) {
+        match sent {
+            None => self.steady.see(scene, grants, way, heavy),
+            // What it took never had a next one.
+            Some((begun, left)) => self.straight.see(begun, way == Way::Bare && left.is_empty()),
+        }
+    }
+
     /// A worker is gone: what it held is no longer this process's to settle.
     pub(super) fn forget(&self, worker: WorkerId) {
         self.open().retain(|_, (holder, _)| *holder != worker);
+        self.straight.begin(worker, None);
     }
 
     /// The leases of which these are all that is left, as far as is known here.

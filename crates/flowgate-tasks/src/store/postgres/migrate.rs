@@ -9,7 +9,7 @@ use super::{
 use crate::store::StoreError;
 
 /// Each step is run once, in this order. A step that was released never changes.
-const STEPS: [&str; 14] = [
+const STEPS: [&str; 15] = [
     include_str!("migrations/0001_tasks.sql"),
     include_str!("migrations/0002_shelf.sql"),
     include_str!("migrations/0003_runs.sql"),
@@ -24,6 +24,7 @@ const STEPS: [&str; 14] = [
     include_str!("migrations/0012_sheets.sql"),
     include_str!("migrations/0013_cancels.sql"),
     include_str!("migrations/0014_packs.sql"),
+    include_str!("migrations/0015_eras.sql"),
 ];
 
 /// Any number will do, as long as nobody else in the database uses it as an advisory lock: "flowgate" on a telephone.

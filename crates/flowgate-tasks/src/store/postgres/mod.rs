@@ -5,7 +5,8 @@
 //! Reading order:
 //!
 //! - [`connect`] has the store and its connections, [`session`] one connection and its statements.
-//! - [`send`] takes tasks in; [`direct`] is a send that claims at once.
+//! - [`send`] takes tasks in; [`direct`] is a send that claims at once, [`straight`] one of
+//!   a single statement.
 //! - [`turn`] settles and claims: [`gather`] reads and locks, [`ready`] finds lanes, [`scene`] is what the plan sees,
 //!   [`settle`] and `write` store the outcome. [`swap`] and [`swap_keys`] are turns of one statement, [`balance`] a
 //!   turn that changes no count.
@@ -65,6 +66,7 @@ mod session;
 mod settle;
 mod shelf;
 mod store;
+mod straight;
 mod swap;
 mod swap_keys;
 mod tls;

@@ -23,9 +23,10 @@ use crate::{
 };
 
 /// Puts notes on sheets, and their bodies into packs. `$from` has `task`, `at` and `seat`, which says in what order
-/// they were written; `$settings` is what the transaction is told. The packs are those of [`Packs`], as parameters.
+/// they were written; `$settings` is what the transaction is told. The packs are those of [`Packs`], as parameters, and are
+/// stored `$when` there is anything.
 macro_rules! put_on_sheets {
-    ($settings:literal, $seats:literal, $bodies:literal, $from:literal) => {
+    ($settings:literal, $seats:literal, $bodies:literal, $when:literal, $from:literal) => {
         concat!(
             "numbered AS MATERIALIZED (SELECT nextval('flowgate.note_batches') AS batch",
             $settings,
@@ -34,7 +35,9 @@ macro_rules! put_on_sheets {
             $seats,
             "::int[], ",
             $bodies,
-            "::bytea[]) AS pack (seat, bodies)), \
+            "::bytea[]) AS pack (seat, bodies)",
+            $when,
+            "), \
             noted AS (INSERT INTO flowgate.sheets (batch, seat, block, seats, tasks, ats) \
             SELECT (SELECT batch FROM numbered), min(seat), task >> 6, array_agg(seat), array_agg(task), array_agg(at) FROM ",
             $from,
@@ -52,6 +55,7 @@ pub(super) const ADD_NOTES: &str = concat!(
         " FROM set_config('synchronous_commit', 'off', true)",
         "$3",
         "$4",
+        "",
         "(SELECT task, at, nr::int AS seat FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS asked (task, at, \
             nr)) AS noted"
     ),

@@ -40,7 +40,9 @@ const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, 
     WHERE worker = $1 AND id <> ALL($2)";
 /// Turns of a worker share its row until they are over. One may be under way still, though its connection broke and nobody waits
 /// for its answer: what it claims is seen by a statement behind this one.
-const AWAIT_TURNS: &str = "SELECT FROM workers WHERE id = $1 FOR UPDATE";
+/// A [statement](super::straight) that is on its way and has not begun finds another era.
+const AWAIT_TURNS: &str = "WITH own AS MATERIALIZED (SELECT id FROM workers WHERE id = $1 FOR UPDATE) \
+    UPDATE workers SET era = era + 1 FROM own WHERE workers.id = own.id RETURNING era";
 const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 
 pub(super) const STATEMENTS: &[&str] = &[ORPHANS, ORPHAN, UNKNOWN, AWAIT_TURNS, LANES];
@@ -178,9 +180,10 @@ impl Postgres {
         known: Vec<i64>,
         end: End,
     ) -> Result<u32, StoreError> {
-        let unknown = self.job(Line::Upkeep, move |_, session| async move {
+        let unknown = self.job(Line::Upkeep, move |shared, session| async move {
             let turns = session.query(AWAIT_TURNS, [&worker.0]);
-            let (_, leases) = flight!(turns, session.query(UNKNOWN, [&worker.0, &known]))?;
+            let (turns, leases) = flight!(turns, session.query(UNKNOWN, [&worker.0, &known]))?;
+            shared.turning.straight.begin(worker, turns.first().map(|row| row.get(0)));
             settles(&session, &leases, &end).await
         });
         let mut returned = 0;

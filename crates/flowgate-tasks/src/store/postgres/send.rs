@@ -16,6 +16,7 @@ use super::{
     lanes::{self, LaneName},
     runs,
     session::{BEGIN, Params, Tries, begun, failed, flight},
+    straight,
     turn::Turnout,
 };
 use crate::{
@@ -100,6 +101,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     runs::CHANGE,
     runs::STOOD,
     runs::STEPS_OF,
+    straight::STATEMENTS[0],
 ];
 
 impl Postgres {
@@ -220,6 +222,12 @@ async fn store(
     lanes: &[i64],
     taken: Option<&Taken>,
 ) -> Result<(Vec<Sent>, Option<Turnout>), StoreError> {
+    if let Some(taken) = taken
+        && let Some(turnout) = Box::pin(straight::send(shared, session, (tasks, lanes), taken)).await?
+    {
+        let sent = turnout.begun.added.iter().map(|id| Sent { id: TaskId(*id), is_duplicate: false });
+        return Ok((sent.collect(), Some(turnout)));
+    }
     let told = shared.told_time();
     let is_named = tasks.iter().any(|task| task.dedupe.is_some());
     let begin = beginning(taken);

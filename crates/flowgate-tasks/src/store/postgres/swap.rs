@@ -414,9 +414,9 @@ pub(super) mod tests {
         assert_eq!(busy.swap(&[&busy.running[0]], 1).await, None, "it was claimed ahead, and counts nowhere");
     }
 
-    /// Whether a swap finds nothing to do that had to wait for this, which somebody else was about to do.
-    pub(in super::super) async fn gives_way(busy: &Busy, ended: &Claimed, change: &str) -> bool {
-        let address = Address::parse(&busy.url).expect("an address");
+    /// What comes of this question, which has to wait for what somebody else is about to do.
+    pub(in super::super) async fn behind<T>(url: &str, change: &str, question: impl Future<Output = T>) -> T {
+        let address = Address::parse(url).expect("an address");
         let other = Session::open(&address, &Known::default(), &[], Plans::Any).await.expect("a connection");
         other.run(&format!("BEGIN; {change}")).await.expect("it is about to happen");
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
@@ -428,13 +428,18 @@ pub(super) mod tests {
             }
             other.run("COMMIT").await.expect("it has happened");
         };
-        let swapped = async {
-            let swapped = busy.swap(&[ended], 4).await;
+        let answered = async {
+            let answer = question.await;
             is_over.set(true);
-            swapped
+            answer
         };
-        let (swapped, ()) = tokio::join!(swapped, happen);
-        swapped.is_none()
+        let (answer, ()) = tokio::join!(answered, happen);
+        answer
+    }
+
+    /// Whether a swap finds nothing to do that had to wait for this.
+    pub(in super::super) async fn gives_way(busy: &Busy, ended: &Claimed, change: &str) -> bool {
+        behind(&busy.url, change, busy.swap(&[ended], 4)).await.is_none()
     }
 
     // Seen to fail: without `FOR KEY SHARE`, it did.

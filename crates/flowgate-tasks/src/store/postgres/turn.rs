@@ -247,7 +247,7 @@ pub(super) async fn transact(
             Box::pin(write(session, changes, &scene, &ends, call, (worker, ahead, refused))).await?
         }
     };
-    shared.turning.steady.see(&scene, &plan.grants, way, &heavy);
+    shared.turning.see(sent.map(|_| (&begun, &left[..])), way, (&scene, &plan.grants, &heavy));
     remember(shared, &asked, (last, rest), [&taken, &ahead]);
     let (lost, unread) = (lost(&settles, &back, missed), rows::named(session, scene.unread()).await);
     let turned = Turned { claimed: taken, ahead, lost, now: scene.now, again, unread };
