@@ -8,8 +8,8 @@
 //! - [`send`] takes tasks in; [`direct`] is a send that claims at once, [`straight`] one of
 //!   a single statement.
 //! - [`turn`] settles and claims: [`gather`] reads and locks, [`ready`] finds lanes, [`scene`] is what the plan sees,
-//!   [`settle`] and `write` store the outcome. [`swap`] and [`swap_keys`] are turns of one statement, [`balance`] a
-//!   turn that changes no count.
+//!   [`heavy`] weighs tasks, [`settle`] and `write` store the outcome. [`swap`] and [`swap_keys`] are turns of one
+//!   statement, [`balance`] a turn that changes no count.
 //! - [`cancel`] finds a task wherever it is.
 //! - [`upkeep`] is what time brings about; [`orphans`] is what lost workers held; [`idle`] and [`marks`] tidy lanes
 //!   behind a turn; [`promised`] are those that somebody's open transaction may still fill.
@@ -42,6 +42,7 @@ mod connect;
 mod costs;
 mod direct;
 mod gather;
+mod heavy;
 mod identity;
 mod idle;
 mod keys;

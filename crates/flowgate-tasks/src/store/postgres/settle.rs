@@ -80,12 +80,11 @@ impl Again {
         lanes
     }
 
-    /// Puts them back, if told to. Before anything is taken: what goes back to the front of its line is the first to be
-    /// taken again.
-    pub(super) async fn put_back(&self, session: &Lease, is_time: bool) -> Result<(), StoreError> {
+    /// Puts them back. Before anything is taken: what goes back to the front of its line is the first to be taken again.
+    pub(super) async fn put_back(&self, session: &Lease) -> Result<(), StoreError> {
         let lanes = self.lanes_in_order();
         let Again { now, ids, lanes: to, attempts, weights, due, good, records } = self;
-        let goes_back = is_time && !lanes.is_empty();
+        let goes_back = !lanes.is_empty();
         let (_, _, _) = flight!(
             session.query_if(goes_back, SHARE_LANES, [&lanes]),
             session.query_if(goes_back, ADD_AGAIN, [ids, to, attempts, weights, due, good, records]),

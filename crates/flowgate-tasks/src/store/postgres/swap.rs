@@ -247,9 +247,14 @@ pub(super) mod tests {
             busy
         }
 
+        /// The next turn is an ordinary one.
+        pub(in super::super) fn forget(&self) {
+            self.store.shared.turning.steady.forget();
+        }
+
         /// An ordinary turn that gives back one and takes one.
         async fn go_on(&mut self) {
-            self.store.shared.turning.steady.forget();
+            self.forget();
             let settles = vec![done(self.running.remove(0))];
             self.running.extend(self.turn(settles, 4).await.claimed);
             assert_eq!(self.running.len(), 2, "as many as may run");

@@ -14,9 +14,10 @@ use std::{
 
 use super::{
     ahead,
-    balance::{self, TAKE, TAKE_BALANCED, TAKE_BALANCED_BOUNDED, TAKE_BOUNDED, Way},
+    balance::{self, TAKE, TAKE_BALANCED, TAKE_BALANCED_BOUNDED, TAKE_BOUNDED, TAKE_WEIGHED, Way},
     connect::{Lease, Line, Postgres, Shared},
     gather::{self, Asked, Begun, Filling},
+    heavy,
     idle::{self, Rest},
     marks, ready, rows,
     scene::{self, Loaded},
@@ -33,15 +34,6 @@ use crate::{
     task::TaskId,
 };
 
-/// How many of those granted stand in a lane, and how many of these, from its head, fit into the room its key has.
-const FITTING: &str = "SELECT lane, (SELECT count(*) FROM (SELECT sum(weight) OVER (ORDER BY place, id) AS load FROM (\
-    SELECT weight, place, id FROM tasks WHERE lane = granted.lane AND place >= low \
-    AND (good_until IS NULL OR good_until > $4) ORDER BY place, id LIMIT granted.count) AS first) AS first \
-    WHERE load <= room) AS fitting, \
-    (SELECT count(*) FROM (SELECT FROM tasks WHERE lane = granted.lane AND place >= low \
-    AND (good_until IS NULL OR good_until > $4) LIMIT granted.count) AS first) AS standing \
-    FROM unnest($1::bigint[], $2::int[], $3::bigint[], $5::bigint[]) AS granted (lane, count, room, low)";
-
 pub(super) const STATEMENTS: &[&[&str]] = &[
     &gather::STATEMENTS,
     &ready::STATEMENTS,
@@ -53,7 +45,7 @@ pub(super) const STATEMENTS: &[&[&str]] = &[
         ahead::TAKE_AHEAD,
         ahead::TAKE_AHEAD_OF_KEYS,
         ahead::REFUSE,
-        FITTING,
+        heavy::HEADS,
         swap::SWAP,
         swap_keys::SWAP_KEYS,
         SHARE_LANES,
@@ -198,26 +190,23 @@ pub(super) async fn transact(
     // What is held from now on hides the others no more.
     plan.has_more |= has_more && !(plan.grants.is_empty() && plan.held.is_empty());
     let ends = Ends::of(back.iter().map(|&index| &settles[index]), scene.now);
-    let weighs = plan.grants.iter().any(|grant| heavy.contains(&scene.lanes[grant.lane].id));
-    let ((), (), mut stuck) = flight!(
-        session.carry(ends.bytes()),
-        ends.again.put_back(session, weighs),
-        fit(session, &scene, &mut plan.grants, (&heavy, shared)),
-    )?;
-    let is_plain = starts.is_empty() && ahead.is_none() && ends.is_empty() && stuck.is_empty();
+    let is_plain = starts.is_empty() && ahead.is_none() && ends.is_empty();
     let grants = &plan.grants;
     let way = match is_plain {
         true if is_bare(&scene, grants) && empties(&scene, grants, sent, &begun.idle) => Way::Bare,
         true if sent.is_none() && balance::holds(&scene, grants, (&were, &counted), &heavy) => Way::Balanced,
         _ => Way::Written,
     };
-    let taking = take(session, &scene, &plan.grants, (worker, shared), (way, &begun.idle));
-    let ((), taken, ()) = flight!(
-        ends.again.put_back(session, !weighs),
+    let taking = take(session, &scene, &plan.grants, (worker, shared), (way, &begun.idle, &heavy));
+    let ((), (), taken, heads, ()) = flight!(
+        session.carry(ends.bytes()),
+        ends.again.put_back(session),
         taking,
+        heavy::heads(session, &scene, grants, (&heavy, &shared.turning.marks)),
         session.run_if(way != Way::Written, "COMMIT"),
     )?;
-    let (short, is_full, is_cut) = book(&mut scene, &plan.grants, &taken, &mut stuck);
+    let stuck = heavy::stuck(&scene, grants, &taken, &heads);
+    let (short, is_full, is_cut) = book(&mut scene, &plan.grants, &taken, &stuck);
     let last = last_served(&scene, &plan.grants, &taken, is_cut);
     let again = again(
         &plan,
@@ -323,19 +312,16 @@ fn again(
     }
 }
 
-/// Books what was taken. Gives the lanes that had less than they were granted, whether one had all of it, and whether
-/// there may be more, but for the bytes of what was taken: then no lane came up short, nor was the next one of any too
-/// heavy.
+/// Books what was taken. Gives the lanes that had less than they were granted, but for those whose next one is too heavy;
+/// whether one had all of it; and whether there may be more, but for the bytes of what was taken: then no lane came up
+/// short.
 fn book(
     scene: &mut Scene,
     grants: &[Grant],
     taken: &[Claimed],
-    stuck: &mut HashSet<i64>,
+    stuck: &HashSet<i64>,
 ) -> (Vec<i64>, bool, bool) {
     let is_cut = taken.iter().map(|task| task.record.len()).sum::<usize>() >= MOST_BYTES;
-    if is_cut {
-        stuck.clear();
-    }
     let (mut short, mut is_full) = (Vec::new(), false);
     for grant in grants {
         let lane = scene.lanes[grant.lane].id;
@@ -376,38 +362,6 @@ fn is_bare(scene: &Scene, grants: &[Grant]) -> bool {
         && queues.all(|queue| queue.counter.cap.is_none())
 }
 
-/// Cuts grants of lanes with heavy tasks down to what fits, and gives the lanes whose next task does not. Their key is locked, so
-/// nothing else is taken from them meanwhile.
-async fn fit(
-    session: &Lease,
-    scene: &Scene,
-    grants: &mut Vec<Grant>,
-    (heavy, shared): (&HashSet<i64>, &Shared),
-) -> Result<HashSet<i64>, StoreError> {
-    let is_heavy = |grant: &&Grant| heavy.contains(&scene.lanes[grant.lane].id);
-    let lanes: Vec<i64> = grants.iter().filter(is_heavy).map(|grant| scene.lanes[grant.lane].id).collect();
-    if lanes.is_empty() {
-        return Ok(HashSet::new());
-    }
-    let counts: Vec<i32> = grants.iter().filter(is_heavy).map(|grant| grant.count as i32).collect();
-    let rooms: Vec<i64> = grants.iter().filter(is_heavy).map(|grant| i64::from(grant.room)).collect();
-    let lows = shared.turning.marks.of(&lanes);
-    let rows = session.query(FITTING, [&lanes, &counts, &rooms, &rows::stored(scene.now), &lows]).await?;
-    let mut stuck = HashSet::new();
-    for row in &rows {
-        let (lane, fitting, standing): (i64, i64, i64) =
-            (row.get("lane"), row.get("fitting"), row.get("standing"));
-        if fitting < standing {
-            stuck.insert(lane);
-        }
-        if let Some(grant) = grants.iter_mut().find(|grant| scene.lanes[grant.lane].id == lane) {
-            grant.count = if fitting < standing { fitting as u32 } else { grant.count };
-        }
-    }
-    grants.retain(|grant| grant.count > 0);
-    Ok(stuck)
-}
-
 /// Moves tasks into a lease: the second flight. Of lanes that were idle first: what a send of [few
 /// bytes](crate::store::Board::take) put there is taken, whatever else there is.
 async fn take(
@@ -415,7 +369,7 @@ async fn take(
     scene: &Scene,
     grants: &[Grant],
     (worker, shared): (WorkerId, &Shared),
-    (way, idle): (Way, &[i64]),
+    (way, idle, heavy): (Way, &[i64], &HashSet<i64>),
 ) -> Result<Vec<Claimed>, StoreError> {
     if grants.is_empty() {
         return Ok(Vec::new());
@@ -430,6 +384,11 @@ async fn take(
     let (now, lows) = (rows::stored(scene.now), shared.turning.marks.of(&lanes));
     let fits = shared.turning.largest.fits(grants.iter().map(|grant| grant.count).sum());
     let rows = match way {
+        _ if lanes.iter().any(|lane| heavy.contains(lane)) => {
+            let rooms: Vec<i64> = grants.iter().map(|grant| i64::from(grant.room)).collect();
+            let told: Params<'_, 7> = [&lanes, &counts, &alone, &now, &worker.0, &lows, &rooms];
+            session.query(TAKE_WEIGHED, told).await?
+        }
         Way::Bare | Way::Written => {
             let take = if fits { TAKE } else { TAKE_BOUNDED };
             session.query(take, [&lanes, &counts, &alone, &now, &worker.0, &lows]).await?
