@@ -29,17 +29,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// What stands behind a task that was too heavy may start without it, so its lane is looked at anew; a task whose lane is not
-/// to be had for that stays where it is.
-const WAITING: &str = "WITH found AS MATERIALIZED (SELECT id, lane FROM tasks WHERE id = ANY($1) ORDER BY id \
+/// What stands behind a task that was too heavy may start without it, so its lane is looked at anew: as it is by now, and
+/// not as it was when this began ([`super::heavy`]). A task whose lane is not to be had for that stays where it is.
+const WAITING: &str = "WITH found AS MATERIALIZED (SELECT id, lane, weight FROM tasks WHERE id = ANY($1) ORDER BY id \
     FOR UPDATE SKIP LOCKED), \
-    stuck AS MATERIALIZED (SELECT id FROM lanes WHERE id IN (SELECT lane FROM found) AND heavy AND state = 2), \
-    held AS MATERIALIZED (SELECT id FROM lanes WHERE id IN (SELECT id FROM stuck) AND state = 2 ORDER BY id \
+    had AS MATERIALIZED (SELECT id, state FROM lanes WHERE id IN (SELECT lane FROM found WHERE weight > 1) ORDER BY id \
     FOR NO KEY UPDATE SKIP LOCKED), \
     gone AS (DELETE FROM tasks USING found WHERE tasks.id = found.id \
-    AND (found.lane NOT IN (SELECT id FROM stuck) OR found.lane IN (SELECT id FROM held)) \
-    RETURNING tasks.id, tasks.lane, attempt, weight, record), \
-    looked AS (UPDATE lanes SET state = 1 FROM held WHERE lanes.id = held.id AND lanes.state = 2), \
+    AND (found.weight = 1 OR found.lane IN (SELECT id FROM had)) \
+    RETURNING tasks.id, tasks.lane, attempt, tasks.weight, record), \
+    looked AS (UPDATE lanes SET state = 1 FROM had WHERE lanes.id = had.id AND had.state = 2), \
     told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
     SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'cancelled', '', now_ns($2), record \
     FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue \

@@ -4,6 +4,10 @@
 //! before tells what fits: the statement that takes weighs what it takes, and takes nothing of a lane that it finds
 //! heavy where the plan did not; that is for the next turn. A lane is marked as heavy by the transaction that puts the
 //! first such task there, or before it: so whoever sees the task sees the mark.
+//!
+//! A lane whose head does not fit is held until something of its key comes back or changes, or until that head is
+//! gone. Whoever says so has the head's row until it is told; and whoever removes a task of more than one slot has
+//! its lane's row, and lets go of the task where somebody else has either. So one of them sees the other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -81,7 +85,7 @@ mod tests {
 
     use crate::{
         store::{
-            Settle, Store as _, Turned, Wake,
+            Cancelled, KeyChange, Settle, Store as _, Turned, Wake,
             postgres::{
                 identity::Known,
                 session::{Plans, Session},
@@ -89,18 +93,27 @@ mod tests {
                 tls::Address,
             },
         },
-        task::NewTask,
+        task::{NewTask, TaskId},
     };
 
     /// Nothing here takes so long.
     const DEADLINE: Duration = Duration::from_secs(30);
     const WAITS: &str = "wait_event_type = 'Lock'";
+    const HAS_LOOKED: &str = "state = 'idle' AND query LIKE 'WITH seen%'";
     /// Whoever puts a task anywhere or takes one away has to wait, from before it looks; who only looks does not.
     const HOLD_TAKERS: &str = "BEGIN; LOCK TABLE tasks IN SHARE MODE";
+    /// Whoever writes what is counted of a key has to wait, before anything is said of a lane.
+    const HOLD_WRITERS: &str = "BEGIN; LOCK TABLE keys IN SHARE MODE";
     /// A task of three slots comes into the lane of the last one.
     const A_HEAVY_ONE_COMES: &str = "UPDATE lanes SET heavy = true; \
         INSERT INTO tasks (id, lane, place, attempt, weight, record) SELECT new, lane, new, 0, 3, record \
         FROM nextval('task_ids') AS new CROSS JOIN (SELECT lane, record FROM tasks ORDER BY id DESC LIMIT 1) AS last";
+    const HEAVIEST: &str = "SELECT id FROM tasks ORDER BY weight DESC LIMIT 1";
+    /// What expires is looked for when nobody has this lock, and a hundred years later.
+    const LATER_FOR_WHAT_EXPIRES: &str = "CREATE OR REPLACE FUNCTION now_ns(told bigint) RETURNS bigint LANGUAGE plpgsql AS \
+        $$ BEGIN IF current_query() LIKE 'WITH late%' THEN PERFORM pg_advisory_xact_lock_shared(7); \
+        RETURN 5000000000000000000; END IF; \
+        RETURN coalesce(told, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000); END $$";
     const THE_FIRST_GOES: &str = "DELETE FROM tasks WHERE id = (SELECT min(id) FROM tasks)";
 
     /// One of a key of five slots.
@@ -199,7 +212,7 @@ mod tests {
         in_use(&busy, 4).await;
     }
 
-    // Seen to fail: with `weight = 1` left out of what is taken, that of three slots ran beside those of three: six slots
+    // Seen to fail: with no look at a task that is granted alone, that of three slots ran beside three others: six slots
     // of five.
     #[tokio::test]
     async fn t1_the_first_heavy_task_of_a_lane_is_weighed_where_one_is_granted() {
@@ -209,8 +222,8 @@ mod tests {
         in_use(&busy, 3).await;
     }
 
-    // Seen to fail: with no look at weights in a turn that changes no count, the audit found seven slots held where five
-    // were counted.
+    // Seen to fail: with no look at weights in a turn that changes no count, those of one and of three slots ran in the
+    // place of two: seven slots of five, of which five were counted.
     #[tokio::test]
     async fn t1_the_first_heavy_task_of_a_lane_is_weighed_by_a_turn_that_changes_no_count() {
         let (mut busy, other) = scene(&[1; 5], &[1]).await;
@@ -226,5 +239,107 @@ mod tests {
         is_told(&mut wakes).await;
         assert_eq!(weights(&busy.turn(Vec::new(), 5).await), [1], "the next one does not fit");
         in_use(&busy, 4).await;
+    }
+
+    /// So many slots are too few for the head, and when this has ended none is in use: nothing else will have the lane
+    /// looked at.
+    async fn too_heavy() -> (Busy, Session, Vec<Settle>) {
+        let (mut busy, other) = scene(&[1], &[5, 1]).await;
+        let pin = KeyChange::Pin(Limits::builder().max(2).build().expect("limits"));
+        busy.store.change_key("k".to_owned(), pin).await.expect("a change");
+        let ended = busy.running.drain(..).map(done).collect();
+        // To prepare its statements it would have to wait as well.
+        busy.store.upkeep().await.expect("upkeep");
+        (busy, other, ended)
+    }
+
+    /// The head is gone, and the one behind it starts.
+    async fn next_starts(busy: &Busy) {
+        assert_eq!(weights(&busy.turn(Vec::new(), 5).await), [1]);
+        in_use(busy, 1).await;
+    }
+
+    // Seen to fail: without `FOR KEY SHARE` in `HEADS`, or with a look at heads that locks nothing, the head was gone and
+    // its lane held, with nothing in use: the next one never started.
+    #[tokio::test]
+    async fn f4_a_heavy_head_is_not_cancelled_behind_the_back_of_who_finds_it_too_heavy() {
+        let (busy, other, ended) = too_heavy().await;
+        let head = TaskId(other.client().query_one(HEAVIEST, &[]).await.expect("a task").get(0));
+        other.run(HOLD_WRITERS).await.expect("whoever writes has to wait");
+        let meanwhile = async {
+            until(&other, WAITS).await;
+            let mut cancel = std::pin::pin!(busy.store.cancel(head));
+            let at_once = tokio::select! {
+                cancelled = &mut cancel => Some(cancelled),
+                () = until(&other, HAS_LOOKED) => None,
+            };
+            other.run("COMMIT").await.expect("the turn goes on");
+            match at_once {
+                Some(cancelled) => cancelled,
+                None => cancel.await,
+            }
+        };
+        let (turned, cancelled) = tokio::join!(busy.turn(ended, 5), meanwhile);
+        assert_eq!((weights(&turned), cancelled.expect("a cancellation")), (vec![], Cancelled::Waiting));
+        next_starts(&busy).await;
+    }
+
+    // Seen to fail: the same way; and with nobody told of the lane, no worker looked again.
+    #[tokio::test]
+    async fn f4_a_heavy_head_does_not_expire_behind_the_back_of_who_finds_it_too_heavy() {
+        let (busy, other, ended) = too_heavy().await;
+        other.run(HOLD_WRITERS).await.expect("whoever writes has to wait");
+        let meanwhile = async {
+            until(&other, WAITS).await;
+            busy.run("UPDATE tasks SET good_until = 1 WHERE weight = 5").await;
+            let expired = busy.store.upkeep().await.expect("upkeep").expired;
+            other.run("COMMIT").await.expect("the turn goes on");
+            expired
+        };
+        let (turned, expired) = tokio::join!(busy.turn(ended, 5), meanwhile);
+        assert_eq!((weights(&turned), expired), (vec![], 0), "somebody has it");
+        let mut wakes = busy.store.wakes();
+        assert_eq!(busy.store.upkeep().await.expect("upkeep").expired, 1);
+        is_told(&mut wakes).await;
+        next_starts(&busy).await;
+    }
+
+    // Seen to fail: with lanes looked for that are held as the statement began, the head was gone and its lane held.
+    #[tokio::test]
+    async fn f4_a_heavy_head_that_expires_leaves_no_lane_held_that_was_not_when_its_end_began() {
+        let (busy, other, ended) = too_heavy().await;
+        busy.run("UPDATE tasks SET good_until = 4000000000000000000 WHERE weight = 5").await;
+        busy.run(LATER_FOR_WHAT_EXPIRES).await;
+        other.run("SELECT pg_advisory_lock(7)").await.expect("what expires has to wait");
+        other.run(HOLD_WRITERS).await.expect("whoever writes has to wait");
+        let turn = async {
+            let turned = busy.turn(ended, 5).await;
+            other.run("SELECT pg_advisory_unlock(7)").await.expect("it expires now");
+            turned
+        };
+        let keep_up = async {
+            until(&other, WAITS).await;
+            let begins = async {
+                until(&other, "wait_event = 'advisory'").await;
+                other.run("COMMIT").await.expect("the turn goes on");
+            };
+            tokio::join!(busy.store.upkeep(), begins).0.expect("upkeep").expired
+        };
+        let (turned, expired) = tokio::join!(turn, keep_up);
+        assert_eq!((weights(&turned), expired), (vec![], 1));
+        next_starts(&busy).await;
+    }
+
+    // Seen to fail: with nothing asked about lanes that are held, the audit found nothing.
+    #[tokio::test]
+    async fn f4_the_audit_finds_a_lane_that_is_held_by_a_key_that_holds_nothing() {
+        let (busy, _) = scene(&[], &[1]).await;
+        in_use(&busy, 0).await;
+        busy.run("UPDATE lanes SET state = 2").await;
+        let found = busy.store.audit().await.expect("an audit");
+        assert!(
+            matches!(&found[..], [one] if one.contains("held by its key, which holds nothing")),
+            "{found:?}"
+        );
     }
 }

@@ -55,7 +55,7 @@ const ONE_DEAD: &str =
     "SELECT id, queue, key, priority, attempt, record, reason, error FROM dead WHERE id = $1";
 
 /// What should be counted, beside what is.
-const AUDIT: [(&str, &str); 6] = [
+const AUDIT: [(&str, &str); 7] = [
     (
         "key",
         "SELECT name, in_use::bigint AS counted, held FROM (SELECT keys.name, keys.in_use, \
@@ -84,6 +84,13 @@ const AUDIT: [(&str, &str); 6] = [
         "idle lane",
         "SELECT lanes.id::text AS name, 0::bigint AS counted, count(*) AS held FROM lanes JOIN tasks ON tasks.lane = lanes.id \
          WHERE state = 0 AND place IS NOT NULL AND good_until IS NULL GROUP BY lanes.id",
+    ),
+    (
+        "lane held by its key, which holds nothing,",
+        "SELECT lanes.id::text AS name, keys.in_use::bigint AS counted, (SELECT count(*) FROM tasks WHERE tasks.lane = \
+         lanes.id) AS held FROM lanes JOIN keys ON keys.id = lanes.key CROSS JOIN LATERAL (\
+         SELECT weight, good_until FROM tasks WHERE tasks.lane = lanes.id AND place IS NOT NULL ORDER BY place, id LIMIT 1) \
+         AS head WHERE state = 2 AND in_use = 0 AND NOT paused AND weight = 1 AND good_until IS NULL",
     ),
     (
         "lane without its key",

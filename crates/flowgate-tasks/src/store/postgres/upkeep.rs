@@ -46,15 +46,19 @@ const CLAMP_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease 
 /// way, which share their row.
 const SPARE_LEASES: &str = "UPDATE workers SET lease_until = now_ns($1) + lease WHERE id IN (\
     SELECT id FROM workers WHERE lease_until > now_ns($1) - $2::bigint FOR NO KEY UPDATE SKIP LOCKED)";
-pub(super) const EXPIRE: &str = "WITH late AS (SELECT id FROM tasks WHERE good_until <= (SELECT now_ns($1)) \
-    ORDER BY good_until LIMIT $2 FOR UPDATE SKIP LOCKED), \
-    gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id RETURNING tasks.id, lane, attempt, weight, record), \
-    held AS (SELECT id FROM lanes WHERE id IN (SELECT lane FROM gone) AND heavy AND state = 2 ORDER BY id FOR NO KEY UPDATE), \
-    looked AS (UPDATE lanes SET state = 1 FROM held WHERE lanes.id = held.id AND lanes.state = 2), \
+/// Lanes of heavy ones as for those that are cancelled. What somebody has is there next time.
+pub(super) const EXPIRE: &str = "WITH late AS MATERIALIZED (SELECT id, lane, weight FROM tasks \
+    WHERE good_until <= (SELECT now_ns($1)) ORDER BY good_until LIMIT $2 FOR UPDATE SKIP LOCKED), \
+    had AS MATERIALIZED (SELECT id, state FROM lanes WHERE id IN (SELECT lane FROM late WHERE weight > 1) ORDER BY id \
+    FOR NO KEY UPDATE SKIP LOCKED), \
+    gone AS (DELETE FROM tasks USING late WHERE tasks.id = late.id \
+    AND (late.weight = 1 OR late.lane IN (SELECT id FROM had)) \
+    RETURNING tasks.id, tasks.lane, attempt, tasks.weight, record), \
+    looked AS (UPDATE lanes SET state = 1 FROM had WHERE lanes.id = had.id AND had.state = 2 RETURNING lanes.id), \
     told AS (INSERT INTO dead (id, queue, key, priority, limits, attempt, weight, reason, error, at, record) \
     SELECT gone.id, queues.name, keys.name, lanes.priority, lanes.limits, attempt, weight, 'expired', '', now_ns($1), record \
     FROM gone JOIN lanes ON lanes.id = gone.lane JOIN queues ON queues.id = lanes.queue LEFT JOIN keys ON keys.id = lanes.key \
-    RETURNING id) SELECT pg_notify('flowgate', 'e' || id) FROM told";
+    RETURNING id) SELECT pg_notify('flowgate', 'e' || id), (SELECT pg_notify('flowgate', 'w') FROM looked LIMIT 1) FROM told";
 /// All processes are told: this one may be gone before it has taken back what they held. So is this one: its connection may be.
 const BURY: &str = "WITH gone AS (DELETE FROM workers WHERE id IN (\
     SELECT id FROM workers WHERE lease_until < (SELECT now_ns($1)) LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING id) \
