@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use flowgate::{Gate, Limits, Reason};
 use flowgate_testkit::{Driven, FakeClock};
@@ -437,4 +442,28 @@ fn g1_lowering_and_raising_max_keeps_every_pass_counted() {
     drop(out.pop());
     out.push(gate.try_enter().unwrap());
     assert!(gate.try_enter().is_err());
+}
+
+#[test]
+fn g1_one_who_stands_in_line_weighs_what_it_weighed_as_it_came() {
+    // Seen to fail: with `weight` changing an entry that waits, one that was handed one slot gives five back.
+    fn polled<F: Future + Unpin>(mut entry: F) -> F {
+        assert!(Pin::new(&mut entry).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        entry
+    }
+    let gate = gate(1);
+    let pass = gate.try_enter().unwrap();
+    let mut entry = Driven::new(polled(gate.enter()).weight(5));
+    let mut owned = Driven::new(polled(gate.enter_owned()).weight(5));
+    let gives_up = polled(gate.enter()).weight(5);
+    drop(pass);
+    let pass = entry.poll().unwrap().unwrap();
+    assert_eq!(pass.weight(), 1);
+    drop(pass);
+    let pass = owned.poll().unwrap().unwrap();
+    assert_eq!(pass.weight(), 1);
+    drop(pass);
+    drop(gives_up);
+    let _only = gate.try_enter().unwrap();
+    assert!(gate.try_enter().is_err(), "there is one slot");
 }

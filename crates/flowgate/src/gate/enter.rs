@@ -68,10 +68,10 @@ impl<'a> Enter<'a> {
     }
 
     /// Asks for `weight` slots at once; they are given and given back together. 0 counts as 1. More than `max` is
-    /// refused (`too-heavy`).
+    /// refused (`too-heavy`). Say it before the first poll: one that stands in line already keeps the weight it came with.
     #[inline]
     pub fn weight(mut self, weight: u32) -> Self {
-        self.attempt.weight = weight.max(1);
+        self.attempt.weigh(weight);
         self
     }
 
@@ -115,7 +115,7 @@ impl OwnedEnter {
 
     /// Asks for `weight` slots at once; see [`Enter::weight`].
     pub fn weight(mut self, weight: u32) -> Self {
-        self.attempt.weight = weight.max(1);
+        self.attempt.weigh(weight);
         self
     }
 }
@@ -124,6 +124,14 @@ impl Attempt {
     #[inline]
     fn new(spot: Spot) -> Self {
         Attempt { weight: 1, spot, stage: Stage::New }
+    }
+
+    /// Only of one who has not asked yet: what it is handed in line, it is handed by the weight that stands there.
+    #[inline]
+    fn weigh(&mut self, weight: u32) {
+        if !self.is_waiting() {
+            self.weight = weight.max(1);
+        }
     }
 
     #[inline(always)]
