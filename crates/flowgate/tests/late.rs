@@ -1,11 +1,20 @@
-//! G3, G7, G8 under a clock that rings late: much falls due at once.
+//! G3, G7, G8 under a clock that rings late, so that much falls due at once; and under one that fails to be set.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use flowgate::{Gate, Limits, Reason};
-use flowgate_testkit::{Driven, LateClock};
+use flowgate::{
+    Gate, Limits, Reason, Tick,
+    clock::{Alarm, Clock},
+};
+use flowgate_testkit::{Driven, FakeClock, LateClock};
 
 #[test]
 fn g3_waits_that_end_late_and_together_with_a_rate_end_for_all() {
@@ -49,4 +58,45 @@ fn g8_limits_that_turn_somebody_away_may_leave_other_lanes_without_a_meaning() {
     assert_eq!(heavy.ready().unwrap_err().reason, Reason::TooHeavy);
     assert_eq!(gate.look().lanes, 1);
     drop(gate.try_enter_key("idle").unwrap());
+}
+
+/// A clock that panics as an alarm is set, for as long as it is told to.
+struct Unwinding {
+    clock: Arc<FakeClock>,
+    panics: AtomicBool,
+}
+
+impl Clock for Unwinding {
+    fn now(&self) -> Tick {
+        self.clock.now()
+    }
+
+    fn wake_at(&self, at: Tick, alarm: &'static dyn Alarm) {
+        assert!(!self.panics.load(Ordering::SeqCst), "it does not wind");
+        self.clock.wake_at(at, alarm);
+    }
+}
+
+#[test]
+fn g3_who_came_as_no_alarm_could_be_set_has_its_place_and_its_time() {
+    // Seen to fail: without `catch_unwind` in `Desk::arm`, whoever enters panics, and its place in line is nobody's; with
+    // `armed` written before the alarm is set, none is set again, and nobody's time is ever over; with those who join behind
+    // others on the short way all the same, it is set too late.
+    let (second, clock) = (Duration::from_secs(1), FakeClock::new());
+    let unwinding = Arc::new(Unwinding { clock: clock.clone(), panics: AtomicBool::new(true) });
+    let builder = || Gate::builder().max(1).timeout(second).clock(unwinding.clone());
+    let (gate, keyed) = (builder().build().unwrap(), builder().keyed().build().unwrap());
+    let passes = [gate.try_enter().unwrap(), keyed.try_enter_key("a").unwrap()];
+    let mut first = [Driven::pending(gate.enter()), Driven::pending(keyed.enter_key("a"))];
+    drop(passes);
+    let passes = first.each_mut().map(|entrant| entrant.ready().unwrap());
+    let mut waiting = vec![Driven::pending(gate.enter()), Driven::pending(keyed.enter_key("a"))];
+    unwinding.panics.store(false, Ordering::SeqCst);
+    waiting.extend([Driven::pending(gate.enter()), Driven::pending(keyed.enter_key("a"))]);
+    clock.advance(second);
+    for mut entrant in waiting {
+        assert_eq!(entrant.ready().unwrap_err().reason, Reason::QueueTimeout);
+    }
+    drop(passes);
+    assert_eq!((gate.look().in_use, keyed.look().in_use), (0, 0));
 }

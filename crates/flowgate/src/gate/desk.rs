@@ -8,6 +8,8 @@
 //! counted one (which would cost half as much again as the whole entry), and there is no moment at which a late exit could
 //! touch freed memory.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use flowgate_core::{Lane, Outcome, Tick};
 
 use super::{
@@ -384,11 +386,16 @@ impl Desk {
     fn arm(&'static self, state: &mut State) {
         state.tell_drained();
         let due = state.next_due();
-        if due < state.armed {
-            state.armed = due;
-            if let Some(meta) = &state.owner {
-                meta.time.wake_at(due, self);
-            }
+        if due >= state.armed {
+            return;
+        }
+        let Some(meta) = &state.owner else { return };
+        // A clock may be code of others. If it panics, the panic hook tells of it, and whoever is here goes on: one who has
+        // joined the line has yet to be told its place.
+        match catch_unwind(AssertUnwindSafe(|| meta.time.wake_at(due, self))) {
+            Ok(true) => state.armed = due,
+            // The next step tries again, so it takes the long way.
+            _ => state.brisk = None,
         }
     }
 }
