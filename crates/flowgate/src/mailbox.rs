@@ -6,11 +6,12 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll, Waker},
 };
 
-use crate::gate::{Notice, wake};
+use crate::gate::{Notice, discard, wake};
 
 /// How many events a subscriber may lag behind before it loses the oldest.
 const BACKLOG: usize = 1024;
@@ -34,6 +35,15 @@ struct Inside<T> {
     /// Nothing more will come.
     is_over: bool,
     waker: Option<Waker>,
+}
+
+impl<T> Inside<T> {
+    fn take(&mut self) -> Poll<Option<T>> {
+        match self.notices.pop_front() {
+            None if !self.is_over => Poll::Pending,
+            notice => Poll::Ready(notice),
+        }
+    }
 }
 
 impl<T> Mailbox<T> {
@@ -100,14 +110,20 @@ impl<T> Subscription<T> {
     }
 
     fn poll_next(&self, cx: &Context<'_>) -> Poll<Option<T>> {
-        let mut inside = self.mailbox.lock();
-        match inside.notices.pop_front() {
-            None if inside.is_over => Poll::Ready(None),
-            Some(notice) => Poll::Ready(Some(notice)),
-            None => {
-                inside.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
+        let here = self.mailbox.lock().take();
+        if here.is_ready() {
+            return here;
         }
+        // A waker is code of others, and its task may go with it: it is made before the lock is taken, and what is left of it,
+        // or of the one before, is dropped when that is gone.
+        let mut waker = Some(cx.waker().clone());
+        let mut inside = self.mailbox.lock();
+        let here = inside.take();
+        if here.is_pending() {
+            mem::swap(&mut inside.waker, &mut waker);
+        }
+        drop(inside);
+        waker.into_iter().for_each(discard);
+        here
     }
 }

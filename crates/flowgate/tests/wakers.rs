@@ -1,15 +1,20 @@
-//! G2 order, G5 settle, G8 live limits, G11 events, where a waker panics: its owner may feel it, and nobody else.
+//! G2 order, G5 settle, G8 live limits, G11 events, where a waker panics, or is up to something else: its owner
+//! may feel it, and nobody else.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 use std::{
     future::Future,
-    sync::Arc,
+    sync::{Arc, Mutex, mpsc},
     task::{Wake, Waker},
+    thread,
     time::Duration,
 };
 
-use flowgate::{Gate, Limits, Outcome, Reason};
+use flowgate::{
+    Gate, Limits, Outcome, Pass, Reason,
+    gate::{Event, Listener, What},
+};
 use flowgate_testkit::{Driven, FakeClock, asking};
 
 struct Panics;
@@ -176,4 +181,68 @@ fn g11_a_subscriber_that_is_woken_may_subscribe_again_at_once() {
     assert!(Driven::new(events.next()).poll_with(&waker).is_none());
     let _pass = gate.try_enter().unwrap();
     assert_eq!(answers.try_recv(), Ok(true));
+}
+
+/// A waker of a task that holds a pass.
+struct Holds(#[expect(dead_code, reason = "it is there to be dropped")] Pass);
+
+impl Wake for Holds {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Does it on another thread, so that one who waits for itself is found out.
+fn within_reason(work: impl FnOnce() + Send + 'static) {
+    let (says, heard) = mpsc::channel();
+    thread::spawn(move || {
+        work();
+        says.send(())
+    });
+    heard.recv_timeout(Duration::from_secs(10)).expect("it waits for itself, or has panicked");
+}
+
+#[test]
+fn g11_with_a_subscribers_waker_its_task_may_go_and_a_pass_with_that() {
+    // Seen to fail: with the former waker dropped under the lock of the mailbox, the pass waits for that as it tells of its end.
+    within_reason(|| {
+        let gate = Gate::builder().max(1).build().unwrap();
+        let mut events = gate.subscribe();
+        let pass = gate.try_enter().unwrap();
+        assert!(events.try_next().is_some());
+        let mut next = Driven::new(events.next());
+        assert!(next.poll_with(&Waker::from(Arc::new(Holds(pass)))).is_none());
+        assert!(next.poll().is_none());
+        assert!(matches!(next.ready().unwrap().what, What::Released { .. }));
+        assert_eq!(gate.look().in_use, 0);
+    });
+}
+
+/// One who is asked for times, and subscribes first.
+#[derive(Default)]
+struct Subscribes(Mutex<Option<Gate>>);
+
+impl Listener for Subscribes {
+    fn on_event(&self, _: &Event<'_>) {}
+
+    fn wants_times(&self) -> bool {
+        let gate = self.0.lock().unwrap().take();
+        gate.is_none_or(|gate| {
+            drop(gate.subscribe());
+            false
+        })
+    }
+}
+
+#[test]
+fn g11_a_listener_that_is_asked_for_times_may_subscribe_at_once() {
+    // Seen to fail: with listeners asked while the list of subscribers was locked, one that subscribed waited for itself.
+    within_reason(|| {
+        let listener = Arc::new(Subscribes::default());
+        let gate = Gate::builder().max(1).listener(Arc::clone(&listener)).build().unwrap();
+        drop(gate.subscribe());
+        *listener.0.lock().unwrap() = Some(gate.clone());
+        // That a subscriber left is noticed now, so the listener is asked again.
+        drop(gate.try_enter().unwrap());
+        assert!(listener.0.lock().unwrap().is_none());
+        assert_eq!(gate.look().listener_panics, 0);
+    });
 }

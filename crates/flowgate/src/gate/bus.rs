@@ -192,9 +192,24 @@ impl Bus {
         *subscribers = known.into();
         self.has_others.store(has_subscribers || self.relay.get().is_some(), Ordering::Relaxed);
         self.is_on.store(has_subscribers || self.all_listeners().next().is_some(), Ordering::Relaxed);
-        // Last, for it asks code of others.
-        let is_timed = has_subscribers || self.all_listeners().any(Listener::wants_times);
-        self.is_timed.store(is_timed, Ordering::Relaxed);
+        if has_subscribers {
+            self.is_timed.store(true, Ordering::Relaxed);
+        }
+        drop(subscribers);
+        if !has_subscribers {
+            self.ask_for_times();
+        }
+    }
+
+    /// Asks the listeners whether they want times, which is code of others: with no lock held.
+    fn ask_for_times(&self) {
+        let asked = self.all_listeners().count();
+        let is_timed = self.all_listeners().take(asked).any(Listener::wants_times);
+        let subscribers = self.subscribers.write().unwrap_or_else(PoisonError::into_inner);
+        // Whoever came meanwhile has its own say.
+        if subscribers.is_empty() && self.all_listeners().count() == asked {
+            self.is_timed.store(is_timed, Ordering::Relaxed);
+        }
     }
 }
 

@@ -68,6 +68,6 @@ pub use look::{Allowance, LaneLook, Look, Phase, Refusals};
 #[cfg(feature = "route")]
 pub(crate) use pass::Stub;
 pub use pass::{Pass, Scoped, Standing};
-pub(crate) use wakes::wake;
+pub(crate) use wakes::{discard, wake};
 
 pub use flowgate_core::{Event, Ident, What};
