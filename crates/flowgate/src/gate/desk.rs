@@ -82,14 +82,14 @@ impl Desk {
     }
 
     /// As [`Desk::at`], for one who holds another lock: whoever has to be woken comes back, to be woken when that is gone.
-    pub(crate) fn change(&'static self, step: impl FnOnce(&mut State)) -> Wakes {
+    pub(crate) fn change<R>(&'static self, step: impl FnOnce(&mut State) -> R) -> (R, Wakes) {
         let mut state = lock(&self.state);
         self.begin(&mut state);
-        step(&mut state);
+        let result = step(&mut state);
         state.tell_drained();
         let wakes = std::mem::take(&mut state.wakes);
         self.finish(state);
-        wakes
+        (result, wakes)
     }
 
     /// Looks at the desk, with the lock held. Where all counts are there already, nothing has to be put in order after it. A lone

@@ -379,7 +379,7 @@ impl Engine {
         self.rejects.store(false, Ordering::Relaxed);
         self.adapts.store(limits.adaptive().is_some(), Ordering::Relaxed);
         for desk in &self.desks {
-            woken.0.push(desk.change(|state| state.relimit(limits)));
+            woken.0.push(desk.change(|state| state.relimit(limits)).1);
         }
         self.rejects.store(limits.overflow() == Overflow::Reject, Ordering::Release);
     }
@@ -398,12 +398,15 @@ impl Engine {
     #[inline(never)]
     fn make_room<R>(&self, desk: &'static Desk, step: impl FnOnce(&mut State, bool) -> R) -> R {
         // Room on its way between desks is to be seen at neither: nobody else looks until it has arrived.
-        let _one_at_a_time = self.meta.quota.lock();
+        let one_at_a_time = self.meta.quota.lock();
         let room = self.meta.quota.find(&self.desks);
-        desk.at(|state| {
+        let (result, wakes) = desk.change(|state| {
             state.spare += room;
             step(state, room > 0)
-        })
+        });
+        drop(one_at_a_time);
+        wakes.wake();
+        result
     }
 
     /// Does the same at every desk, with no other such change in between.
@@ -411,7 +414,7 @@ impl Engine {
         let mut woken = Woken::default();
         let _one_at_a_time = lock(&self.set);
         for desk in &self.desks {
-            woken.0.push(desk.change(&change));
+            woken.0.push(desk.change(&change).1);
         }
     }
 }

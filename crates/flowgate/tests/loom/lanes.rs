@@ -1,12 +1,15 @@
 //! Lanes that come and go, and the room for them that moves between desks.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Wake, Waker},
+};
 
 use flowgate::{Gate, KeyedGate, Pass, Reason};
 use flowgate_testkit::{Driven, FakeClock};
 use loom::thread;
 
-use crate::kit::{Room, keyed, model};
+use crate::kit::{Room, keyed, limits, model};
 
 #[test]
 fn g7_a_lane_goes_while_its_key_comes_back() {
@@ -149,5 +152,39 @@ fn g7_a_lane_in_use_is_not_forgotten_for_a_new_key() {
         assert_eq!(room.done(), answers.iter().flatten().count() as u32);
         let look = gate.look();
         assert_eq!((look.in_use, look.lanes), (0, 1));
+    });
+}
+
+/// One who is woken, and asks for a lane of its own at once.
+struct Asks(KeyedGate);
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.try_enter_key("b");
+    }
+}
+
+#[test]
+fn g8_one_whom_a_pin_lets_in_may_ask_for_another_lane_at_once() {
+    // Seen to fail: with `Engine::make_room` waking under the lock of room that moves, one who needs room waits for itself.
+    model(|| {
+        let gate = keyed(1, 1);
+        let other = gate.try_enter_key("other").unwrap();
+        // There is no room for its lane as it looks first, and as it looks again the lane may be there, and somebody waits in it.
+        let operator = thread::spawn({
+            let gate = gate.clone();
+            move || gate.pin("a", limits(2)).unwrap()
+        });
+        drop(other);
+        let mut pass = gate.try_enter_key("a").ok();
+        assert!(pass.is_some());
+        let mut entrant = Driven::new(gate.enter_key("a"));
+        let seen = entrant.poll_with(&Waker::from(Arc::new(Asks(gate.clone()))));
+        if !operator.join().unwrap() {
+            // It came too early.
+            pass.take();
+        }
+        let answer = seen.or_else(|| entrant.poll()).expect("there is a slot");
+        drop((pass, answer.unwrap()));
     });
 }
