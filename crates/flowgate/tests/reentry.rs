@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-use std::{future::Future, pin::Pin};
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+};
 
 use flowgate::{Gate, Limits, Reason, gate::EntryError};
 use flowgate_testkit::Driven;
@@ -245,4 +249,24 @@ fn g12_a_holder_that_gave_up_its_place_behind_others_ties_no_knot() {
     gives_up.ready().unwrap();
     drop(heavy.ready().unwrap());
     assert_eq!(other.ready().unwrap(), Ok(()));
+}
+
+#[test]
+fn g12_work_that_moves_between_its_polls_holds_one_pass_all_the_same() {
+    // Seen to fail: with the pass of `Pass::scope` known by its place, the second entry is taken for one of a second pass, and
+    // refused though the other holder may still end.
+    let gate = Gate::builder().max(2).build().unwrap();
+    let _elsewhere = gate.try_enter().unwrap();
+    let work: Pin<Box<dyn Future<Output = Option<Reason>>>> = Box::pin(async {
+        let mut first = pin!(gate.enter());
+        poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_pending().then_some(()))).await?;
+        tokio::task::yield_now().await;
+        gate.enter().await.err().map(|refusal| refusal.reason)
+    });
+    let mut here = gate.try_enter().unwrap().scope(work);
+    let cx = &mut Context::from_waker(Waker::noop());
+    assert_eq!(Pin::new(&mut here).poll(cx), Poll::Pending);
+    let mut there = Box::new(here);
+    assert_eq!(Pin::new(&mut *there).poll(cx), Poll::Pending);
+    assert_eq!(gate.look().waiting, 2);
 }

@@ -13,8 +13,8 @@ use super::reentry::Hands;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
-    /// What tells the pass from others: where it is, for it does not move while work is polled under it; or the name
-    /// that it was given because work begins under it before that.
+    /// What tells the pass from others: where it is, if it stays there from the first poll of the work under it to the last;
+    /// or the name that it was given because it may move meanwhile.
     pub(crate) pass: usize,
     pub(crate) desk: usize,
     pub(crate) lane: u32,
@@ -158,7 +158,6 @@ fn rest(with: impl FnOnce(&mut Vec<Held>)) {
 }
 
 /// A name for a pass that no other has, and that is not where one could be: those places are even.
-#[cfg(any(feature = "http", feature = "route"))]
 pub(crate) fn name() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     /// Taken at once, so that threads do not write to the same word for each.

@@ -8,6 +8,7 @@ use std::{
     fmt,
     future::Future,
     mem,
+    num::NonZeroUsize,
     panic::{RefUnwindSafe, UnwindSafe},
     pin::Pin,
     task::{Context, Poll, ready},
@@ -20,7 +21,7 @@ use pin_project_lite::pin_project;
 use super::{
     desk::Desk,
     full::Full,
-    holding::{Guard, Held},
+    holding::{self, Guard, Held},
     look::Allowance,
 };
 use crate::clock::Time;
@@ -76,7 +77,7 @@ impl Stub {
     #[inline(always)]
     pub(crate) fn hold(&self, spot: Spot) -> Guard {
         let (guard, weight) = (Guard::new(), One::Slot as u32);
-        guard.hold(Held { pass: super::holding::name(), desk: self.0.address(), lane: 0, weight, spot });
+        guard.hold(Held { pass: holding::name(), desk: self.0.address(), lane: 0, weight, spot });
         guard
     }
 
@@ -193,7 +194,9 @@ impl Pass {
     /// work itself asks for is refused (`re-entrant`) if it could only wait for this very slot.
     #[track_caller]
     pub fn scope<F: Future>(self, work: F) -> Scoped<F> {
-        self.scope_at(Spot::here(), work)
+        // Where the work may move between its polls, the pass moves with it.
+        let name = NonZeroUsize::new(holding::name());
+        Scoped { work, pass: Some(self), spot: Spot::here(), name }
     }
 
     /// Notes that what is polled from now on holds this pass; see [`Pass::scope`].
@@ -223,8 +226,9 @@ impl Pass {
         held
     }
 
+    /// As [`Pass::scope`], for one who never moves what comes of it once it was polled.
     pub(crate) fn scope_at<F: Future>(self, spot: Spot, work: F) -> Scoped<F> {
-        Scoped { work, pass: Some(self), spot }
+        Scoped { work, pass: Some(self), spot, name: None }
     }
 
     #[inline]
@@ -307,6 +311,8 @@ pin_project! {
         work: F,
         pass: Option<Pass>,
         spot: Spot,
+        // What the pass goes by; without one, it goes by its place.
+        name: Option<NonZeroUsize>,
     }
 }
 
@@ -317,7 +323,10 @@ impl<F: Future> Future for Scoped<F> {
         let me = self.project();
         let pass = me.pass.as_ref().expect("a future is not polled after it is done");
         let held = Guard::new();
-        pass.note(&held, *me.spot);
+        match *me.name {
+            Some(name) => pass.note_as(name.get(), &held, *me.spot),
+            None => pass.note(&held, *me.spot),
+        }
         let output = ready!(me.work.poll(cx));
         drop(held);
         me.pass.take();
