@@ -234,3 +234,24 @@ fn g9_over_threads_no_window_has_more_than_its_rate() {
         assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>(), 10_000);
     }
 }
+
+#[test]
+fn g9_a_refused_check_says_how_many_passes_are_out() {
+    // Seen to fail: with the express lane silent about them, it says that none are.
+    let clock = FakeClock::new();
+    let gate = Gate::builder().rate(4, "10s").clock(clock.clone()).build().unwrap();
+    let passes = (gate.try_enter().unwrap(), gate.enter().weight(2).now().unwrap());
+    let in_use = || {
+        while gate.check().is_ok() {}
+        gate.check().unwrap_err().in_use
+    };
+    assert_eq!(in_use(), 3);
+    drop(passes.1);
+    assert_eq!(in_use(), 1);
+    let mut waits = Driven::pending(gate.enter());
+    clock.advance(Duration::from_secs(11));
+    let pass = waits.ready().unwrap();
+    assert_eq!(in_use(), 2);
+    drop((passes.0, pass));
+    assert_eq!(in_use(), 0);
+}

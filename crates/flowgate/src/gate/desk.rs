@@ -351,7 +351,7 @@ impl Desk {
             self.express.put_slots(free, max, is_heard);
         }
         if let Some(rate) = rate {
-            self.express.put_rate(rate);
+            self.express.put_rate(rate, state.lanes[0].lane.in_use());
         }
         state.is_out = free.is_some() || rate.is_some();
     }

@@ -290,8 +290,7 @@ impl Engine {
             match self.desk.express.spend(rate, &self.meta.time) {
                 Ok(()) => return Ok(()),
                 Err(Missed::Refused(wait)) => {
-                    let turned = Turned { retry_after: Some(wait), ..Turned::new(Reason::Rate) };
-                    return Err(self.refused(key, spot, &turned));
+                    return Err(self.refused(key, spot, &self.desk.express.spent(wait)));
                 }
                 Err(Missed::Away) => {}
             }

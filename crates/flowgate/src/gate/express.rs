@@ -31,6 +31,8 @@ pub(crate) struct Express {
     rate: AtomicU64,
     /// What `max` is; read only to tell listeners how many slots are taken.
     max: AtomicU32,
+    /// How many slots are taken where the rate alone is here: those come and go by the desk.
+    taken: AtomicU32,
 }
 
 /// Why the express lane did not do it.
@@ -44,7 +46,12 @@ pub(crate) enum Missed<T> {
 
 impl Express {
     pub(crate) fn new() -> Self {
-        Express { slots: AtomicU64::new(AWAY), rate: AtomicU64::new(AWAY), max: AtomicU32::new(0) }
+        Express {
+            slots: AtomicU64::new(AWAY),
+            rate: AtomicU64::new(AWAY),
+            max: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+        }
     }
 
     /// Takes one slot where nobody listens; `false` says nothing but that it has to be tried the long way.
@@ -167,7 +174,8 @@ impl Express {
     }
 
     /// Puts the rate's state back. Under the desk's lock.
-    pub(crate) fn put_rate(&self, state: RateState) {
+    pub(crate) fn put_rate(&self, state: RateState, taken: u32) {
+        self.taken.store(taken, Ordering::Relaxed);
         self.rate.store(state.to_word(), Ordering::Release);
     }
 
@@ -177,6 +185,12 @@ impl Express {
         let reason = if weight > max { Reason::TooHeavy } else { Reason::Busy };
         let free = known(self.slots.load(Ordering::Relaxed)).unwrap_or(0);
         Turned { in_use: self.in_use(free), max: Some(max), ..Turned::new(reason) }
+    }
+
+    /// A refusal by what is seen here: no start of the rate for so long.
+    pub(crate) fn spent(&self, wait: Duration) -> Turned {
+        let in_use = self.taken.load(Ordering::Relaxed);
+        Turned { retry_after: Some(wait), in_use, ..Turned::new(Reason::Rate) }
     }
 
     /// How the lane stands, if the slots are here: then nobody waits.
