@@ -181,14 +181,15 @@ async fn a_code_in_the_body_is_as_good_as_the_marker() {
 async fn what_may_have_run_or_cannot_help_is_handed_on_as_it_came() {
     // Seen to fail: with every 503 taken for a refusal, what may have run is sent again.
     let json = ("content-type", "application/json");
-    let long = format!(r#"{{"pad":"{}","code":"RC5026"}}"#, "x".repeat(64 * 1_024));
+    let long = format!(r#"{{"pad":"{}","code":"RC5026","reason":"busy"}}"#, "x".repeat(64 * 1_024));
     let layer = full_delays().build().unwrap();
     for (status, headers, body) in [
         (200, &[("flowgate-refusal", "busy")][..], "fine"),
         (503, &[], "upstream is down"),
         (503, &[("retry-after", "1")], "who knows"),
-        (503, &[("content-type", "text/html")], r#"{"code":"RC5026"}"#),
-        (504, &[json], r#"{"code":"RC5026"}"#),
+        (503, &[("content-type", "text/html")], r#"{"code":"RC5026","reason":"busy"}"#),
+        (504, &[json], r#"{"code":"RC5026","reason":"busy"}"#),
+        (503, &[json], r#"{"code":"RC5026"}"#),
         (429, &[json], r#"{"code":"OTHER"}"#),
         (429, &[json], "not json"),
         (429, &[json], ""),

@@ -112,7 +112,8 @@ impl Error {
         self.0.refusal.as_ref()
     }
 
-    /// Whether one of the route's own limits refused the exchange, so that it never ran.
+    /// Whether one of the route's own limits refused the exchange. What is behind that limit did not run; steps before
+    /// it, and earlier attempts of a `retry` around it, may have.
     pub fn is_shed(&self) -> bool {
         matches!(self.code(), Code::Refused | Code::RateRefused)
     }

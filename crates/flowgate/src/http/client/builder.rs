@@ -165,7 +165,9 @@ impl ClientBuilder {
 
     /// Sets the codes by which a JSON body says that its request was refused before it ran. Default: `RC5026`,
     /// `RC5013`, `PLATFORM.CONCURRENCY_LIMIT_EXCEEDED` and `PLATFORM.RATE_LIMIT_EXCEEDED`. They are looked for in the
-    /// member `code` of the document and of its member `error`, on responses 429 and 503.
+    /// member `code` of the document and of its member `error`, on responses 429 and 503. In the document itself,
+    /// `RC5026` and `RC5013` count only beside a `reason`: the errors of a route have these codes as
+    /// well, and steps of it may have run.
     pub fn codes<C: Into<String>>(mut self, codes: impl IntoIterator<Item = (C, Limit)>) -> Self {
         self.codes = Codes::new(codes);
         self

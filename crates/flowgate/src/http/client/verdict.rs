@@ -4,6 +4,8 @@
 //! else (a 503 of unknown origin, a timeout) it is not clear what became of the request, and the caller has
 //! to decide.
 
+use std::borrow::Cow;
+
 use flowgate_core::{Code, Reason};
 use http::{HeaderMap, StatusCode, header, response};
 
@@ -64,7 +66,9 @@ impl Codes {
     /// What a body says that was read as a whole.
     pub(super) fn judge(&self, body: &[u8]) -> Option<Refused> {
         let words = json::words(body)?;
-        let said = [words.error_code, words.code];
+        // Routes fail with codes of ours as well, after some of their steps have run. The layers tell a reason too.
+        let is_believed = |code: &Cow<str>| words.reason.is_some() || !is_ours(code);
+        let said = [words.error_code, words.code.filter(is_believed)];
         let (code, limit) =
             said.iter().flatten().find_map(|said| self.0.iter().find(|(code, _)| code == said))?;
         // Ours says it by the marker as well, but not every proxy lets that through.
@@ -95,6 +99,10 @@ fn of_reason(reason: &str) -> Refused {
 /// A reason that is not a gate's (load shedding has one) passes with time.
 fn is_retryable(reason: &str) -> bool {
     Reason::ALL.iter().find(|known| known.as_str() == reason).is_none_or(|known| known.is_retryable())
+}
+
+fn is_ours(code: &str) -> bool {
+    [Code::Refused, Code::RateRefused].iter().any(|ours| ours.as_str() == code)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -176,7 +184,8 @@ mod tests {
 
     #[test]
     fn codes_are_ours_the_envelopes_or_those_configured() {
-        // Seen to fail: with the reason in the body ignored, `closed` is retried.
+        // Seen to fail: with the reason in the body ignored, `closed` is retried; with a code of ours believed that has
+        // none, what a route ran in part is.
         let said = |codes: &Codes, body: &str| {
             codes.judge(body.as_bytes()).map(|refused| (refused.reason, refused.limit, refused.is_retryable))
         };
@@ -185,7 +194,15 @@ mod tests {
         for (body, verdict) in [
             (r#"{"code":"RC5026","reason":"busy"}"#, expected("RC5026", Limit::Concurrency, true)),
             (r#"{"code":"RC5026","reason":"closed"}"#, expected("RC5026", Limit::Concurrency, false)),
-            (r#"{"code":"RC5013"}"#, expected("RC5013", Limit::Rate, true)),
+            (r#"{"reason":"rate","code":"RC5013"}"#, expected("RC5013", Limit::Rate, true)),
+            (r#"{"code":"RC5026"}"#, None),
+            (r#"{"code":"RC5013","detail":"rate"}"#, None),
+            (r#"{"code":"RC5013","reason":null}"#, None),
+            (r#"{"error":{"code":"RC5026"}}"#, expected("RC5026", Limit::Concurrency, true)),
+            (
+                r#"{"code":"PLATFORM.RATE_LIMIT_EXCEEDED"}"#,
+                expected("PLATFORM.RATE_LIMIT_EXCEEDED", Limit::Rate, true),
+            ),
             (
                 r#"{"status":"error","error":{"code":"PLATFORM.CONCURRENCY_LIMIT_EXCEEDED"}}"#,
                 expected("PLATFORM.CONCURRENCY_LIMIT_EXCEEDED", Limit::Concurrency, true),
@@ -203,6 +220,6 @@ mod tests {
         }
         let theirs = Codes::new([("SLOW_DOWN", Limit::Rate)]);
         assert_eq!(said(&theirs, r#"{"code":"SLOW_DOWN"}"#), expected("SLOW_DOWN", Limit::Rate, true));
-        assert_eq!(said(&theirs, r#"{"code":"RC5026"}"#), None);
+        assert_eq!(said(&theirs, r#"{"code":"RC5026","reason":"busy"}"#), None);
     }
 }
