@@ -10,7 +10,7 @@ use std::{
     io,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, Wake, Waker, ready},
 };
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -47,7 +47,11 @@ struct Shared {
 pub(crate) fn bridge<B>(request: &mut Request<B>) -> Option<Bridge> {
     let outer = request.extensions_mut().remove::<OnUpgrade>()?;
     let shared = Arc::new(Shared::default());
-    let inner = handshake(Gated { shared: Arc::clone(&shared), asked: ASKED, outer: Outer::Coming(outer) })?;
+    let inner = handshake(Gated {
+        shared: Arc::clone(&shared),
+        asked: ASKED,
+        outer: Outer::Coming(outer, Arc::default()),
+    })?;
     request.extensions_mut().insert(inner);
     Some(Bridge { shared, is_tunnel: request.method() == Method::CONNECT })
 }
@@ -117,8 +121,39 @@ struct Gated {
 }
 
 enum Outer {
-    Coming(OnUpgrade),
+    Coming(OnUpgrade, Arc<Waiting>),
     Here(Upgraded),
+    /// The client left before it had the response.
+    Failed(Arc<hyper::Error>),
+}
+
+/// Who waits for the true connection: one who reads and one who writes, in two tasks if the handler likes. Hyper wakes
+/// only whoever asked it last.
+#[derive(Default)]
+struct Waiting {
+    wakers: Mutex<[Option<Waker>; 2]>,
+}
+
+#[derive(Clone, Copy)]
+enum Half {
+    Reads,
+    Writes,
+}
+
+impl Waiting {
+    fn note(&self, half: Half, waker: &Waker) {
+        let waker = waker.clone();
+        let spent = lock(&self.wakers)[half as usize].replace(waker);
+        // Not before the lock is gone: it runs user code.
+        drop(spent);
+    }
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        let wakers = std::mem::take(&mut *lock(&self.wakers));
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
 }
 
 impl Gated {
@@ -127,14 +162,20 @@ impl Gated {
     }
 
     /// The true connection, once the client has the response.
-    fn poll_outer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut Upgraded>>> {
-        if let Outer::Coming(coming) = &mut self.outer {
-            let here = ready!(Pin::new(coming).poll(cx)).map_err(io::Error::other)?;
-            self.outer = Outer::Here(here);
+    fn poll_outer(&mut self, half: Half, cx: &Context<'_>) -> Poll<io::Result<Pin<&mut Upgraded>>> {
+        if let Outer::Coming(coming, waiting) = &mut self.outer {
+            waiting.note(half, cx.waker());
+            let both = Waker::from(Arc::clone(waiting));
+            // It is asked no more once it has answered: it would panic.
+            self.outer = match ready!(Pin::new(coming).poll(&mut Context::from_waker(&both))) {
+                Ok(here) => Outer::Here(here),
+                Err(error) => Outer::Failed(Arc::new(error)),
+            };
         }
         match &mut self.outer {
+            Outer::Coming(..) => Poll::Pending,
             Outer::Here(here) => Poll::Ready(Ok(Pin::new(here))),
-            Outer::Coming(_) => Poll::Pending,
+            Outer::Failed(error) => Poll::Ready(Err(io::Error::other(Arc::clone(error)))),
         }
     }
 }
@@ -154,7 +195,7 @@ impl Read for Gated {
         if !self.is_open() {
             return Poll::Pending;
         }
-        ready!(self.poll_outer(cx))?.poll_read(cx, buf)
+        ready!(self.poll_outer(Half::Reads, cx))?.poll_read(cx, buf)
     }
 }
 
@@ -163,20 +204,20 @@ impl Write for Gated {
         if !self.is_open() {
             return Poll::Ready(Ok(buf.len()));
         }
-        ready!(self.poll_outer(cx))?.poll_write(cx, buf)
+        ready!(self.poll_outer(Half::Writes, cx))?.poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.is_open() {
             return Poll::Ready(Ok(()));
         }
-        ready!(self.poll_outer(cx))?.poll_flush(cx)
+        ready!(self.poll_outer(Half::Writes, cx))?.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.is_open() {
             return Poll::Ready(Ok(()));
         }
-        ready!(self.poll_outer(cx))?.poll_shutdown(cx)
+        ready!(self.poll_outer(Half::Writes, cx))?.poll_shutdown(cx)
     }
 }

@@ -4,12 +4,17 @@ use std::{convert::Infallible, net::SocketAddr};
 
 use axum::{Router, body::Body, extract::Request, response::Response};
 use flowgate::http::{ConcurrencyLimit, ReleaseAt};
+use flowgate_testkit::Driven;
 use http_body_util::Empty;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::upgrade::Upgraded;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    service::TowerToHyperService,
+};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy, split},
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split},
     net::{TcpListener, TcpStream},
-    sync::Notify,
+    sync::{Notify, oneshot},
 };
 use tower::{Layer, service_fn};
 
@@ -103,7 +108,7 @@ async fn h3_on_http2_a_stream_counts_by_itself_and_so_does_its_tunnel() {
             Ok::<_, Infallible>(if is_tunnel { response() } else { Response::new(endless) })
         }
     });
-    let service = hyper_util::service::TowerToHyperService::new(limit.layer(handler));
+    let service = TowerToHyperService::new(limit.layer(handler));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -135,4 +140,77 @@ async fn h3_on_http2_a_stream_counts_by_itself_and_so_does_its_tunnel() {
     drop(tunnel);
     let_go.notify_one();
     in_use(&limit, 0).await;
+}
+
+/// A tunnel that its handler has, and whose client has no answer yet.
+struct Early {
+    client: DuplexStream,
+    /// The server's end of the connection, which moves when it is polled.
+    connection: Driven<'static, ()>,
+    tunnel: TokioIo<Upgraded>,
+    /// Has the handler answer.
+    answer: oneshot::Sender<()>,
+}
+
+async fn early(limit: &ConcurrencyLimit) -> Early {
+    let (mut client, server) = duplex(1_024);
+    let (give, mut given) = tokio::sync::mpsc::unbounded_channel();
+    let (answer, go) = oneshot::channel::<()>();
+    let go = std::sync::Arc::new(std::sync::Mutex::new(Some(go)));
+    let handler = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        give.send(hyper::upgrade::on(request)).unwrap();
+        let go = go.lock().unwrap().take().unwrap();
+        async move {
+            go.await.unwrap();
+            Ok::<_, Infallible>(Response::new(Body::empty()))
+        }
+    });
+    let service = TowerToHyperService::new(limit.layer(handler));
+    let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), service);
+    let served = served.with_upgrades();
+    let mut connection = Driven::new(async move { served.await.unwrap() });
+    client.write_all(b"CONNECT there:80 HTTP/1.1\r\nhost: there:80\r\n\r\n").await.unwrap();
+    assert!(connection.poll().is_none());
+    let tunnel = TokioIo::new(given.recv().await.unwrap().await.unwrap());
+    Early { client, connection, tunnel, answer }
+}
+
+#[tokio::test]
+async fn h3_who_reads_and_who_writes_both_hear_that_a_tunnel_is_open() {
+    // Seen to fail: with the connection asked by the waker of whoever polled last, the other one was never woken.
+    for reads_first in [true, false] {
+        let limit = limit(1, |options| options);
+        let Early { mut client, mut connection, tunnel, answer } = early(&limit).await;
+        let (mut reader, mut writer) = split(tunnel);
+        let mut read = Driven::new(async move { reader.read_u8().await.unwrap() });
+        let mut write = Driven::new(async move { writer.write_all(b"hello").await.unwrap() });
+        if reads_first {
+            assert!(read.poll().is_none() && write.poll().is_none());
+        } else {
+            assert!(write.poll().is_none() && read.poll().is_none());
+        }
+        client.write_all(b"!").await.unwrap();
+        answer.send(()).unwrap();
+        connection.poll();
+        write.ready();
+        assert_eq!(read.ready(), b'!');
+    }
+}
+
+#[tokio::test]
+async fn h3_a_tunnel_whose_client_left_before_it_was_open_fails_whenever_it_is_asked() {
+    // Seen to fail: with the end of the wait not remembered, the second question panics: "called after complete".
+    let limit = limit(1, |options| options);
+    let Early { connection, mut tunnel, .. } = early(&limit).await;
+    let mut read = Driven::pending(tunnel.read_u8());
+    drop(connection);
+    let error = read.ready().unwrap_err();
+    drop(read);
+    let told = error.to_string();
+    assert!(told.contains("operation was canceled"), "{told}");
+    assert_eq!(tunnel.write_all(b"hello").await.unwrap_err().to_string(), told);
+    assert_eq!(tunnel.shutdown().await.unwrap_err().to_string(), told);
+    assert_eq!(tunnel.read_u8().await.unwrap_err().to_string(), told);
+    drop(tunnel);
+    assert_eq!(limit.look().in_use, 0);
 }
