@@ -32,7 +32,6 @@ pub struct ClientBuilder {
     max_body: usize,
     backoff: Backoff,
     max_retries: u32,
-    max_wait: Duration,
     deadline: Option<Duration>,
     random: Random,
     on_retry: Option<RetryFn>,
@@ -48,13 +47,13 @@ impl ClientBuilder {
             max_body: 64 * 1_024,
             backoff: Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(30) },
             max_retries: 5,
-            max_wait: Duration::from_secs(60),
             deadline: None,
             random: chance(),
             on_retry: None,
             max_keys: 1_000,
             terms: Terms {
                 pace: Pace { ceiling: MAX_MAX, headroom: 25 },
+                max_wait: Duration::from_secs(60),
                 max_queue: 10_000,
                 queue_timeout: Duration::from_secs(30),
                 retry_share: 20,
@@ -93,10 +92,10 @@ impl ClientBuilder {
     }
 
     /// Sets the longest wait that a server may ask for: 1 ms to 24 h, default 60 s. A refusal whose `Retry-After`, or
-    /// whose rate's reset, is further away is not retried. A request that would have to wait longer for a reset is
-    /// sent at once, for the server to refuse.
+    /// whose rate's reset, is further away is not retried, and new requests do not wait for such a reset: they are
+    /// sent at once, for the server to refuse. One that has waited this long because the reset moved on is sent too.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.max_wait = max_wait;
+        self.terms.max_wait = max_wait;
         self
     }
 
@@ -198,7 +197,7 @@ impl ClientBuilder {
         number("max_retries", self.max_retries, 0..=MOST_RETRIES)?;
         span("first_delay", backoff.first, SHORTEST)?;
         span("max_delay", backoff.cap, backoff.first)?;
-        span("max_wait", self.max_wait, SHORTEST)?;
+        span("max_wait", terms.max_wait, SHORTEST)?;
         self.deadline.map_or(Ok(()), |deadline| span("deadline", deadline, SHORTEST))?;
         number("retry_share", terms.retry_share, 0..=100)?;
         number("retry_reserve", terms.retry_reserve, 0..=MOST_RESERVE)?;
@@ -216,7 +215,7 @@ impl ClientBuilder {
             max_body: self.max_body,
             backoff,
             max_retries: self.max_retries,
-            max_wait: self.max_wait,
+            max_wait: terms.max_wait,
             deadline: self.deadline,
             random: self.random,
             on_retry: self.on_retry,

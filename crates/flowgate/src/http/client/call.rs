@@ -85,7 +85,7 @@ impl Call<'_> {
         if self.place.drops(begun, random) {
             return Err(Error::Throttled { key: self.place.key.clone() });
         }
-        // However far the reset is, no longer than this: then the server shall say it itself.
+        // However often the reset moves on, no longer than this: then the server shall say it itself.
         let patience = begun.after(self.shared.max_wait);
         let rest = || self.place.rests_until().min(patience).since(self.shared.clock.now());
         let pass = loop {
@@ -153,7 +153,10 @@ impl Call<'_> {
         let now = self.shared.clock.now();
         let asked = headers::retry_after(response.headers(), clock::wall).unwrap_or_default();
         let reset = match why.limit {
-            Limit::Rate => self.place.rests_until().since(now),
+            Limit::Rate => {
+                let told = headers::spent_rate(response.headers()).unwrap_or_default();
+                told.max(self.place.rests_until().since(now))
+            }
             Limit::Concurrency => Duration::ZERO,
         };
         let at_least = asked.max(reset);

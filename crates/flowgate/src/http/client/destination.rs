@@ -25,6 +25,7 @@ const GATE: &str = "client";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) pace: Pace,
+    pub(super) max_wait: Duration,
     pub(super) max_queue: u32,
     pub(super) queue_timeout: Duration,
     pub(super) retry_share: u32,
@@ -46,6 +47,8 @@ pub(super) struct Destination {
     pub(super) key: String,
     pub(super) gate: Gate,
     pace: Pace,
+    /// The longest rest.
+    max_wait: Duration,
     state: Mutex<State>,
 }
 
@@ -67,7 +70,8 @@ impl Destination {
             limit: None,
             rests_until: Tick::ZERO,
         };
-        Destination { key: key.to_owned(), gate, pace: terms.pace, state: Mutex::new(state) }
+        let &Terms { pace, max_wait, .. } = terms;
+        Destination { key: key.to_owned(), gate, pace, max_wait, state: Mutex::new(state) }
     }
 
     /// A request was made.
@@ -120,7 +124,9 @@ impl Destination {
         }
         // When it was the concurrency that refused, slots free up long before any reset.
         let is_about_slots = refused.is_some_and(|refused| refused.limit == Limit::Concurrency);
+        // A reset too far away is not rested for: some servers tell a moment where a span should stand.
         if let Some(reset) = headers::spent_rate(headers)
+            && reset <= self.max_wait
             && !is_about_slots
         {
             let mut state = lock(&self.state);
@@ -207,6 +213,7 @@ mod tests {
 
     const TERMS: Terms = Terms {
         pace: Pace { ceiling: 100, headroom: 25 },
+        max_wait: Duration::from_secs(60),
         max_queue: 10,
         queue_timeout: Duration::from_secs(1),
         retry_share: 20,
