@@ -182,12 +182,17 @@ impl Destinations {
             known.last_use = last_use;
             return Ok(Arc::clone(&known.place));
         }
-        if table.places.len() >= self.most && !table.forget_one() {
+        let is_full = table.places.len() >= self.most;
+        let forgotten = is_full.then(|| table.forget_one()).flatten();
+        if is_full && forgotten.is_none() {
             let ident = Ident { gate: GATE.to_owned(), ..Ident::default() };
             return Err(Refusal::new(Arc::new(ident), Some(Key::new(key)), Reason::KeysFull));
         }
         let place = Arc::new(Destination::new(key, &self.terms));
         table.places.insert(key.to_owned(), Known { place: Arc::clone(&place), last_use });
+        drop(table);
+        // With the last of its gate, those are woken who listen there, and they may ask for a key then and there.
+        drop(forgotten);
         Ok(place)
     }
 
@@ -199,11 +204,11 @@ impl Destinations {
 impl Table {
     /// Forgets the idle one that was used least recently. Looks at all: there are thousands at most, and this happens only
     /// for keys that are new.
-    fn forget_one(&mut self) -> bool {
+    fn forget_one(&mut self) -> Option<Known> {
         // Handed out under the lock only: who is here alone is idle.
         let idle = self.places.iter().filter(|(_, known)| Arc::strong_count(&known.place) == 1);
         let oldest = idle.min_by_key(|(_, known)| known.last_use).map(|(key, _)| key.clone());
-        oldest.is_some_and(|key| self.places.remove(&key).is_some())
+        self.places.remove(&oldest?)
     }
 }
 
