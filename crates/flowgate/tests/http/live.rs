@@ -88,6 +88,23 @@ async fn h6_limits_that_say_nothing_of_the_line_leave_it_as_it_is() {
     assert_eq!(first.answer().await.status, 200);
 }
 
+#[test]
+fn h1_limits_that_bound_nothing_in_flight_are_refused() {
+    // Seen to fail: with limits taken as they are, the layer bounds nothing from then on, and nobody is told.
+    let rate = || Limits::builder().rate(100, "1s").build().unwrap();
+    let expected = "RC5003: option `max` is not set; accepted: \
+        limits with a `max`, because this layer counts requests in flight";
+    let one = limit(1, |options| options);
+    let many = limit(1, |options| options.scope(tenant()));
+    for limit in [&one, &many] {
+        assert_eq!(limit.set_limits(rate()).unwrap_err().to_string(), expected);
+        assert_eq!(limit.look().limits.max(), Some(1), "as it was");
+    }
+    assert_eq!(many.pin("a", rate()).unwrap_err().to_string(), expected);
+    let both = Limits::builder().max(2).rate(100, "1s").build().unwrap();
+    assert!(one.set_limits(both).is_ok() && many.pin("a", both).unwrap());
+}
+
 #[tokio::test]
 async fn h1_one_lane_can_have_limits_of_its_own() {
     // Seen to fail: with `pin` doing nothing, the second of `a` is refused; with `unpin` doing nothing.

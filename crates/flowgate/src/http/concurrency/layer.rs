@@ -141,9 +141,10 @@ impl ConcurrencyLimit {
     /// Changes the limits at once, also for requests already waiting.
     ///
     /// The line of a layer always has a bound. Limits that set none for it (neither `queue` nor `reject`) leave as it
-    /// is what the layer does with requests that it cannot let in.
+    /// is what the layer does with requests that it cannot let in. An error if the limits have no `max`, for then
+    /// nothing would bound what is in flight.
     pub fn set_limits(&self, limits: Limits) -> Result<(), OptionError> {
-        let limits = self.with_line(limits)?;
+        let limits = self.bounded(limits)?;
         match &self.shared.gate {
             Doors::One(gate) => {
                 gate.set_limits(limits);
@@ -153,8 +154,12 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// These limits, with the layer's own line where they have none with a bound.
-    fn with_line(&self, limits: Limits) -> Result<Limits, OptionError> {
+    /// These limits, which have a `max`, with the layer's own line where theirs has no bound.
+    fn bounded(&self, limits: Limits) -> Result<Limits, OptionError> {
+        if limits.max().is_none() {
+            let accepted = "limits with a `max`, because this layer counts requests in flight";
+            return Err(OptionError::new("max", "not set", accepted));
+        }
         match limits.overflow() {
             Overflow::Queue { max: None, timeout: None } => {
                 limits.with_overflow(self.look().limits.overflow())
@@ -168,14 +173,15 @@ impl ConcurrencyLimit {
     }
 
     /// Gives one key limits of its own. An error for a layer with one budget for all; `false` if there is no room for
-    /// another lane. If they set no bound for the line, the layer's stays, as with [`set_limits`](Self::set_limits).
+    /// another lane. They need a `max`; if they set no bound for the line, the layer's stays, as with
+    /// [`set_limits`](Self::set_limits).
     pub fn pin(&self, key: &str, limits: Limits) -> Result<bool, OptionError> {
         match &self.shared.gate {
             Doors::One(_) => {
                 let accepted = "only with a scope that has keys; for `global`, change the limits instead";
                 Err(OptionError::new("pin", format!("{key:?}"), accepted))
             }
-            Doors::Many(gate) => gate.pin(key_of(key).as_str(), self.with_line(limits)?),
+            Doors::Many(gate) => gate.pin(key_of(key).as_str(), self.bounded(limits)?),
         }
     }
 
