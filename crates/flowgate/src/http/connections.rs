@@ -38,6 +38,18 @@ pin_project! {
     }
 }
 
+impl<T> Connection<T> {
+    /// Returns the stream, for example to set its options.
+    pub fn stream(&self) -> &T {
+        &self.stream
+    }
+
+    /// Returns the stream.
+    pub fn stream_mut(&mut self) -> &mut T {
+        &mut self.stream
+    }
+}
+
 /// A listener whose connections are limited.
 #[cfg(feature = "axum")]
 #[derive(Debug)]

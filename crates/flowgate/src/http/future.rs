@@ -31,6 +31,7 @@ pin_project! {
     ///
     /// Cancel safety: dropped while it waits, the request leaves the line; dropped later, the inner service's future is
     /// dropped and the slot given back then.
+    #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,

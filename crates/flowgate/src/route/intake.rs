@@ -126,12 +126,20 @@ pub struct Place<B, O> {
 
 impl<B: Send + 'static, O: Send + 'static> Place<B, O> {
     /// Runs an exchange as a task. Its outcome is only told as an event.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
     pub fn launch(self, exchange: Exchange<B>) {
         self.launch_then(exchange, drop);
     }
 
     /// Runs an exchange as a task and calls `settled` with its outcome, unless the runtime is dropped first. A
     /// durable queue settles its claim here.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
     pub fn launch_then(self, exchange: Exchange<B>, settled: impl FnOnce(Outcome<O>) + Send + 'static) {
         let runtime = Handle::current();
         let task = Task::begin(Arc::clone(&self.intake.mounted.site));

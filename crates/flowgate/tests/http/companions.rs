@@ -190,7 +190,9 @@ async fn h7_an_accept_loop_passes_over_surplus_connections() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = listener.local_addr().unwrap();
     let mut clients = [Client::connect(server).await, Client::connect(server).await];
-    let (first, _) = soon(connections.accept(&listener)).await.unwrap();
+    let (mut first, _) = soon(connections.accept(&listener)).await.unwrap();
+    first.stream().set_nodelay(true).unwrap();
+    assert!(first.stream_mut().nodelay().unwrap(), "its options are at hand");
     assert!(soon(connections.accept(&listener)).now_or_never().is_none(), "there is no other that may stay");
     assert!(clients[1].is_closed().await);
     drop(first);
