@@ -19,7 +19,7 @@ use super::{
     sent::Sent,
 };
 use crate::{
-    message::{Destination, Given, Message, Target, name, without_halves},
+    message::{Destination, Given, Message, Target, from_json, name},
     office::{Desk, MOST_OF_A_REQUEST, Planned, Sending},
     workflow::RUN_ID,
 };
@@ -128,16 +128,11 @@ enum Shape {
 pub(super) fn read(body: &Bytes) -> Result<Vec<One>, Problem> {
     // Looked at by its first byte: to try one form after the other would read everything twice.
     let is_one = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-    let parse = |body: &[u8]| -> serde_json::Result<Vec<One>> {
-        match is_one {
-            true => serde_json::from_slice(body).map(|one| vec![one]),
-            false => serde_json::from_slice(body),
-        }
+    let batch: serde_json::Result<Vec<One>> = match is_one {
+        true => from_json(body).map(|one| vec![one]),
+        false => from_json(body),
     };
-    let whole = |error| without_halves(body).map_or(Err(error), |body| parse(&body));
-    let batch = parse(body)
-        .or_else(whole)
-        .map_err(|error| Problem::bad(format!("the body is not a batch ({error}); {FORM}")))?;
+    let batch = batch.map_err(|error| Problem::bad(format!("the body is not a batch ({error}); {FORM}")))?;
     if batch.len() > MOST {
         let text = format!("the batch has {} entries; send up to {MOST} at once", batch.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text));

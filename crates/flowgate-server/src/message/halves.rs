@@ -1,8 +1,25 @@
 //! Halves of letters: what JSON can say and text cannot have, one `\u` of a pair. JavaScript leaves them where it cuts an
 //! emoji in two, and sends them.
 
+use serde::de::{DeserializeOwned, Error as _};
+
+/// What JSON says; where nothing can be made of halves of letters, without them. What is kept as it is written keeps them, if
+/// the rest can be read.
+pub(crate) fn from_json<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
+    let whole = |error| without_halves(json).map_or(Err(error), |json| serde_json::from_slice(&json));
+    serde_json::from_slice(json).or_else(whole)
+}
+
+/// The same of an object: the fields of one in a list are none.
+pub(crate) fn from_json_object<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
+    match json.trim_ascii_start().first() {
+        Some(b'{') => from_json(json),
+        _ => Err(serde_json::Error::custom("expected an object")),
+    }
+}
+
 /// The same JSON with the sign for an unknown letter in their places, as other readers have it; `None`, if there is none.
-pub(crate) fn without_halves(json: &[u8]) -> Option<Vec<u8>> {
+fn without_halves(json: &[u8]) -> Option<Vec<u8>> {
     let mut whole: Option<Vec<u8>> = None;
     let mut at = 0;
     while at < json.len() {

@@ -34,7 +34,7 @@ pub(crate) use expression::Expression;
 pub(crate) use fault::Fault;
 pub(crate) use flow::Flow;
 pub(crate) use form::{Head, Message, Part, Role, Unreadable};
-pub(crate) use halves::without_halves;
+pub(crate) use halves::{from_json, from_json_object};
 pub(crate) use headers::{Given, MOST_RETRIES, canonical, read};
 pub(crate) use names::name;
 pub(crate) use number::{Numbers, put_decimal, put_hex};

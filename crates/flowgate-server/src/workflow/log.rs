@@ -255,7 +255,7 @@ impl RunLog<'_> {
     }
 
     fn waiting(&self, wait: &super::Wait) -> Value {
-        let mut view = wait.step.as_object().cloned().unwrap_or_default();
+        let mut view = wait.step.fields();
         let more = [
             ("state", json!("STEP_PROGRESS")),
             ("callType", json!("step")),

@@ -3,6 +3,7 @@
 //! Reading order:
 //! - [`ask`] reads which part of a run a request is about.
 //! - [`step`] reads steps and names them, so that each is stored once.
+//! - [`written`] keeps one until it has what it waits for.
 //! - [`run`] is what is kept of a run.
 //! - [`inherit`] gives later messages the settings the run was started with, and [`own_limits`] gives a step its
 //!   own limits.
@@ -20,6 +21,7 @@ mod run;
 mod slice;
 mod step;
 mod waiting;
+mod written;
 
 pub(crate) use ask::{Ask, Kind, RUN_ID, headers_of, run_id};
 pub(crate) use inherit::inherit;
@@ -29,3 +31,4 @@ pub(crate) use run::{CALLED, Failed, FailureCall, Invoker, RunHead, is_own_name,
 pub(crate) use slice::{SDK_INIT, Slice, from_init, is_superseded, slice};
 pub(crate) use step::{CallType, Kept, Step};
 pub(crate) use waiting::{StoredEvent, Wait, WaitAsk, event_data, event_id};
+pub(crate) use written::Written;

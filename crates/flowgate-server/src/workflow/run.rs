@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use flowgate_tasks::TaskId;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::{Step, StoredEvent, Wait};
+use super::{StoredEvent, Wait, Written};
 use crate::{message::Spec, office::Answered, traces::Above};
 
 /// A run's head: what it was started with, whom it waits for, and how it ended. Moments are milliseconds since the Unix epoch.
@@ -51,14 +50,13 @@ pub(crate) struct Invoker {
     /// The headers that its step is sent with.
     pub(crate) headers: Vec<(String, String)>,
     /// The step, without its result.
-    pub(crate) step: Value,
+    pub(crate) step: Written,
 }
 
 impl Invoker {
     /// The run and its step: it invokes once.
     pub(crate) fn origin(&self) -> String {
-        let step = serde_json::to_vec(&self.step).unwrap_or_default();
-        let name = Step::read(&step).map(|step| step.name()).unwrap_or_default();
+        let name = self.step.step().map(|step| step.name()).unwrap_or_default();
         format!("{}/{name}", self.run)
     }
 }

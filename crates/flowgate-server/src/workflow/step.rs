@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::message::Fault;
+use crate::message::{Fault, from_json_object};
 
 const FORM: &str =
     r#"a step like {"stepId": 1, "stepName": "charge", "stepType": "Run", "out": "…", "concurrent": 1}"#;
@@ -52,11 +52,10 @@ fn one() -> u64 {
 }
 
 impl Step {
-    /// A step is an object: its fields in a list are none, for what it brings is added to it later.
+    /// A step is an object: its fields in a list are none, for what it brings is added to it later. Its name may have halves of
+    /// letters: whoever is told of it here reads another sign for them, and its run gets it back as it is written.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Fault> {
-        let is_object = body.trim_ascii_start().first() == Some(&b'{');
-        let step: Option<Step> = is_object.then(|| serde_json::from_slice(body).ok()).flatten();
-        let step = step.ok_or_else(|| {
+        let step: Step = from_json_object(body).map_err(|_| {
             let start = &body[..body.len().min(400)];
             Fault::new("the step", &String::from_utf8_lossy(start), FORM)
         })?;

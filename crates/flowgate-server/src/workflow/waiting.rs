@@ -1,11 +1,12 @@
 //! Events, and those who wait for them.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{ask::headers_of, step::Step};
-use crate::message::{Destination, Fault, Given, read, span};
+use super::{Written, ask::headers_of};
+use crate::message::{Destination, Fault, Given, from_json_object, read, span};
 
 const FORM: &str =
     r#"{"url": "https://…", "timeout": "1d", "timeoutHeaders": {"Name": ["value"]}, "step": {"stepId": 1}}"#;
@@ -24,7 +25,7 @@ pub(crate) struct Wait {
     /// What the step is sent with.
     pub(crate) headers: Vec<(String, String)>,
     /// The step, without what the event brings.
-    pub(crate) step: Value,
+    pub(crate) step: Written,
     /// As the client wrote it.
     pub(crate) timeout: String,
     /// Milliseconds since the Unix epoch.
@@ -58,7 +59,7 @@ struct Body {
     timeout: Option<Value>,
     #[serde(default)]
     timeout_headers: Map<String, Value>,
-    step: Value,
+    step: Written,
 }
 
 impl WaitAsk {
@@ -66,8 +67,7 @@ impl WaitAsk {
         let event = event_id(event)?.to_owned();
         let wrong =
             |error: serde_json::Error| Fault::text(format!("the body is not a wait ({error}); send {FORM}"));
-        let map: Map<String, Value> = serde_json::from_slice(body).map_err(wrong)?;
-        let body: Body = serde_json::from_value(Value::Object(map)).map_err(wrong)?;
+        let body: Body = from_json_object(body).map_err(wrong)?;
         let url = Destination::url("url", &body.url)?;
         let timeout = match &body.timeout {
             None | Some(Value::Null) => DEFAULT.to_owned(),
@@ -78,8 +78,7 @@ impl WaitAsk {
         if !(1..=LONGEST).contains(&millis) {
             return Err(Fault::new("timeout", &timeout, "a span from 1ms to 366d, like 7d"));
         }
-        let step = serde_json::to_vec(&body.step).unwrap_or_default();
-        let name = Step::read(&step)?.name();
+        let name = body.step.step()?.name();
         let given = headers_of(&body.timeout_headers)?;
         // Whoever ends the wait cannot tell anybody that they cannot be.
         read(&given).map_err(|fault| Fault::text(format!("timeoutHeaders: {fault}")))?;
@@ -105,20 +104,21 @@ impl Wait {
     /// About how many bytes of it are text that the client chose.
     pub(crate) fn size(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        self.url.len() + headers + self.step.to_string().len()
+        self.url.len() + headers + self.step.text().len()
     }
 
     /// The step that an event makes, or that time makes where none came.
-    pub(crate) fn step_with(&self, data: Option<&str>) -> Value {
-        let mut step = self.step.as_object().cloned().unwrap_or_default();
-        step.insert("waitEventId".into(), json!(self.event));
-        step.insert("timeout".into(), json!(self.timeout));
-        step.insert("waitTimeoutDeadline".into(), json!(self.deadline));
-        match data {
-            Some(data) => step.insert("out".into(), json!(data)),
-            None => step.insert("waitTimeout".into(), json!(true)),
+    pub(crate) fn step_with(&self, data: Option<&str>) -> Bytes {
+        let brought = match data {
+            Some(data) => ("out", json!(data)),
+            None => ("waitTimeout", json!(true)),
         };
-        Value::Object(step)
+        self.step.with([
+            ("waitEventId", json!(self.event)),
+            ("timeout", json!(self.timeout)),
+            ("waitTimeoutDeadline", json!(self.deadline)),
+            brought,
+        ])
     }
 
     /// As the protocol tells it.
@@ -161,9 +161,10 @@ mod tests {
         let ask = WaitAsk::read("e", body, 1000).expect("a wait");
         assert_eq!((ask.timeout, ask.wait.deadline, ask.name.as_str()), (10_000, 11_000, "step/2"));
         assert_eq!(ask.wait.headers, [("upstash-label".to_owned(), "a".to_owned())]);
-        let woken = ask.wait.step_with(Some("aGk="));
+        let with = |data| serde_json::from_slice::<Value>(&ask.wait.step_with(data)).expect("JSON");
+        let woken = with(Some("aGk="));
         assert_eq!((&woken["out"], &woken["waitEventId"]), (&json!("aGk="), &json!("e")));
-        let late = ask.wait.step_with(None);
+        let late = with(None);
         assert_eq!((late.get("out"), &late["waitTimeout"]), (None, &json!(true)));
     }
 

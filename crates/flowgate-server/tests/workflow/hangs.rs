@@ -67,8 +67,12 @@ async fn told(server: &Server, endpoint: &Endpoint, id: &str) -> Value {
 
 /// The text of a body of a callback.
 fn body(told: &Value) -> String {
+    text(&told["body"])
+}
+
+fn text(base64: &Value) -> String {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
-    String::from_utf8(STANDARD.decode(told["body"].as_str().unwrap()).unwrap()).unwrap()
+    String::from_utf8(STANDARD.decode(base64.as_str().unwrap()).unwrap()).unwrap()
 }
 
 /// A call of a run to this URL, whose answer goes to the workflow.
@@ -85,6 +89,47 @@ async fn call_with(server: &Server, to: &str, back: &str, id: &str, headers: &[(
 }
 
 on_every_store! {
+    #[test]
+    async fn f5_a_step_with_half_a_letter_in_its_name_comes_back_to_the_letter(kit: &Kit) {
+        // Seen to fail: with a step read as it is, 422 was answered, by which a run fails; with another sign in place of the half
+        // in what is stored, the client refused its own step for another name ("Incompatible step name").
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let url = endpoint.url("/ok/run");
+        begin(&server, &endpoint, "wfr_1", &[]).await;
+        let own = [("Upstash-Workflow-RunId", "wfr_1")];
+        let step = |number: u64| {
+            format!(r#"{{"stepId":{number},"stepName":"cut \ud83d","stepType":"Run","concurrent":1}}"#)
+        };
+
+        // JSON within JSON: there the half is no half, but its spelling.
+        let batch = json!([{ "destination": url, "headers": { "Upstash-Workflow-RunId": "wfr_1" }, "body": step(1) }]);
+        let ran = server.ask(Method::POST, "/v2/batch", &[], &batch.to_string()).await;
+        assert_eq!(ran.status, StatusCode::OK, "{ran:?}");
+        let body = format!(r#"{{"url":"{url}","timeout":"1h","step":{}}}"#, step(2));
+        let waits = server.ask(Method::POST, "/v2/wait/ev", &own, &body).await;
+        assert_eq!(waits.status, StatusCode::OK, "{waits:?}");
+        let path = "/v2/workflows/events?workflowRunId=wfr_1";
+        let shown = server.get(path).await.to_string();
+        assert_eq!(shown.matches("cut \u{fffd}").count(), 2, "{shown}");
+        server.ask(Method::POST, "/v2/notify/ev", &[], "hello").await;
+        let invoke =
+            [("Upstash-Workflow-RunId", "wfr_2"), ("Upstash-Workflow-Init", "true"), ("Upstash-Workflow-Invoke", "true")];
+        let body = format!(
+            r#"{{"body":"cut \ud83d","workflowRunId":"wfr_1","workflowUrl":"{url}","step":{}}}"#,
+            step(3)
+        );
+        let path = format!("/v2/publish/{}", endpoint.url("/ok/child"));
+        let invoked = server.ask(Method::POST, &path, &invoke, &body).await;
+        assert_eq!(invoked.status, StatusCode::CREATED, "{invoked:?}");
+        server.ask(Method::DELETE, "/v2/workflows/runs/wfr_2?cancel=false", &[], "result").await;
+
+        let steps = server.until("/v2/workflows/runs/wfr_1", "all steps", |steps| steps[3].is_object()).await;
+        for (step, brings) in steps.as_array().unwrap()[1..].iter().zip(["Run", "aGVsbG8=", "result"]) {
+            let step = text(&step["body"]);
+            assert!(step.contains(r#""stepName":"cut \ud83d""#) && step.contains(brings), "{step}");
+        }
+    }
+
     #[test]
     async fn f5_a_run_that_is_full_fails_and_keeps_no_other_from_its_event(kit: &Kit) {
         // Seen to fail: with the refusals of one waiter for all, 412 was answered; without the failure, the run went on for ever.

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use flowgate_tasks::{
     NewTask, Retry, TaskId,
     store::{Cancelled, NewStep, RunOutcome, RunState, RunWrite, StoreError},
     worker::Failure,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{RunRefused, plan, refused::FULL};
 use crate::{
@@ -114,12 +113,12 @@ async fn resolve(desk: &Desk, child: &str) -> Result<(), StoreError> {
     if let Some(result) = head.result.filter(|_| run.state == RunState::Done) {
         out["body"] = json!(result);
     }
-    let mut step = invoker.step.as_object().cloned().unwrap_or_default();
-    step.insert("out".into(), json!(out.to_string()));
-    step.insert("invokedWorkflowRunId".into(), json!(run.id));
-    step.insert("invokedWorkflowUrl".into(), json!(head.url));
-    step.insert("invokedWorkflowCreatedAt".into(), json!(head.created));
-    let body = body_of(&Value::Object(step));
+    let body = invoker.step.with([
+        ("out", json!(out.to_string())),
+        ("invokedWorkflowRunId", json!(run.id)),
+        ("invokedWorkflowUrl", json!(head.url)),
+        ("invokedWorkflowCreatedAt", json!(head.created)),
+    ]);
     let read_step = match Step::read(&body) {
         Ok(step) => step,
         Err(fault) => return gone_on(desk, &invoker.run, BROUGHT, Err(fault.into())).await,
@@ -157,9 +156,4 @@ async fn sweep(desk: &Desk, name: &str, waits: &[String]) -> Result<(), StoreErr
         desk.forget_waits(event, name).await?;
     }
     Ok(())
-}
-
-/// A step's body as the log shows it.
-pub(super) fn body_of(step: &Value) -> Bytes {
-    Bytes::from(step.to_string())
 }

@@ -6,21 +6,23 @@ use flowgate_tasks::{
     store::{NewStep, Run, RunChange, RunOutcome, RunQuery, RunWrite},
 };
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::RunRefused;
 use crate::{
     clock,
     delivery::UNKNOWN_SDK,
-    message::{Destination, Fault, Given, Head, Message, Part, Role, Spec, read, without_halves},
+    message::{
+        Destination, Fault, Given, Head, Message, Part, Role, Spec, from_json, from_json_object, read,
+    },
     office::{
         Desk, Sending, posting, random_text,
         traced::{above, below},
     },
     traces::Above,
     workflow::{
-        Ask, CallType, Invoker, Kept, Kind, RunHead, SDK_INIT, Step, check_own_limits, headers_of, inherit,
-        own_limits, own_name, run_id,
+        Ask, CallType, Invoker, Kept, Kind, RunHead, SDK_INIT, Step, Written, check_own_limits, headers_of,
+        inherit, own_limits, own_name, run_id,
     },
 };
 
@@ -72,14 +74,14 @@ struct Invoked {
 #[serde(rename_all = "camelCase")]
 struct Invocation {
     #[serde(default)]
-    body: Option<String>,
+    body: Option<Box<RawValue>>,
     #[serde(default)]
     headers: Map<String, Value>,
     workflow_run_id: String,
     #[serde(default)]
     workflow_run_created_at: Option<f64>,
     workflow_url: String,
-    step: Value,
+    step: Written,
 }
 
 impl Desk {
@@ -220,12 +222,10 @@ impl Desk {
     async fn invocation(&self, body: &Bytes) -> Result<Invoked, RunRefused> {
         let wrong =
             |error| Fault::text(format!("the body is not an invocation ({error}); send {INVOCATION}"));
-        let parse = |body: &[u8]| serde_json::from_slice::<Map<String, Value>>(body);
-        let whole = |error| without_halves(body).map_or(Err(error), |body| parse(&body));
-        let map = parse(body).or_else(whole).map_err(wrong)?;
-        let body: Invocation = serde_json::from_value(Value::Object(map)).map_err(wrong)?;
-        let step = serde_json::to_vec(&body.step).unwrap_or_default();
-        Step::read(&step)?;
+        let body: Invocation = from_json_object(body).map_err(wrong)?;
+        let payload = body.body.map(|text| from_json::<String>(text.get().as_bytes()));
+        let payload = payload.transpose().map_err(wrong)?.unwrap_or_default();
+        body.step.step()?;
         let url = Destination::url("workflowUrl", &body.workflow_url)?;
         let headers = headers_of(&body.headers)?;
         // Whoever brings the result cannot tell anybody that they cannot be.
@@ -240,7 +240,7 @@ impl Desk {
             step: body.step,
         };
         let origin = invoker.origin();
-        Ok(Invoked { invoker, payload: body.body.unwrap_or_default().into(), origin, above: head.above })
+        Ok(Invoked { invoker, payload: payload.into(), origin, above: head.above })
     }
 
     /// A message of a run, without its body.

@@ -14,7 +14,7 @@ use flowgate_tasks::{
 };
 use serde_json::{Value, json};
 
-use super::{Chore, RunRefused, chore::body_of, plan};
+use super::{Chore, RunRefused, plan};
 use crate::{
     message::{Role, read},
     office::Desk,
@@ -246,7 +246,7 @@ impl Desk {
         data: Option<&str>,
     ) -> Result<Option<(TaskId, bool)>, RunRefused> {
         let Some(run) = self.run_alone(name).await? else { return Ok(None) };
-        let body = body_of(&wait.step_with(data));
+        let body = wait.step_with(data);
         // They were read when the wait was taken in.
         let own = read(&wait.given()).unwrap_or_default();
         let spec = inherit(own, &head.spec, Step::read(&body)?.next());
@@ -318,8 +318,7 @@ fn kind(event: &str) -> String {
 }
 
 fn step_name(wait: &Wait) -> String {
-    let step = serde_json::to_vec(&wait.step).unwrap_or_default();
-    Step::read(&step).map(|step| step.name()).unwrap_or_default()
+    wait.step.step().map(|step| step.name()).unwrap_or_default()
 }
 
 /// Nothing but the head.

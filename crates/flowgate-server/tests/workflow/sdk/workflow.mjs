@@ -27,6 +27,17 @@ const host = createWorkflow(async (context) => {
   return invoked;
 });
 
+// Half of an emoji in each name, as `slice` leaves it where it cuts one in two. The client holds a name that comes back
+// against the one it knows.
+const cut = createWorkflow(async (context) => {
+  const ran = await context.run("run \ud83d", () => context.requestPayload.text);
+  await context.sleep("sleep \ud83d", "1s");
+  const { eventData } = await context.waitForEvent("wait \ud83d", "cut", { timeout: "1m" });
+  const invoked = await context.invoke("invoke \ud83d", { workflow: greet, body: { name: ran } });
+  const all = await Promise.all([context.run("one \ud83d", () => 1), context.run("two \ud83d", () => 2)]);
+  return { ran, eventData, hello: invoked.body.hello, all };
+});
+
 const site = await endpoint((app) => {
   app.use(
     "/two",
@@ -152,7 +163,7 @@ const site = await endpoint((app) => {
     }),
   );
   app.post("/plain", (_, response) => response.json({ no: "workflow" }));
-  app.use("/many", serveMany({ greet, host }));
+  app.use("/many", serveMany({ greet, host, cut }));
 });
 const start = (path, options = {}) => client.trigger({ url: `${site.url}${path}`, ...options });
 const names = (run) => run.steps.flatMap((group) => group.steps.map((step) => step.stepName));
@@ -253,6 +264,15 @@ const tests = {
     assert.equal(runs[0].flowControlKey, "invoked");
     const { stepType, invokedWorkflowRunId, invokedWorkflowUrl, invokedWorkflowCreatedAt } = run.steps[1].steps[0];
     assert.deepEqual([stepType, invokedWorkflowRunId, invokedWorkflowUrl, invokedWorkflowCreatedAt], ["Invoke", runs[0].workflowRunId, runs[0].workflowUrl, runs[0].workflowRunCreatedAt]);
+  },
+  async "names that are cut in the middle of a letter"() {
+    const { workflowRunId } = await start("/many/cut", { body: { text: "cut \ud83d" } });
+    await until("it waits", async () => (await client.getWaiters({ eventId: "cut" })).length > 0);
+    await client.notify({ eventId: "cut", eventData: { has: "\ud83d" } });
+    const run = await reached(workflowRunId, "RUN_SUCCESS");
+    assert.deepEqual(answer(run), { ran: "cut \ud83d", eventData: { has: "\ud83d" }, hello: "cut \ud83d", all: [1, 2] });
+    const shown = ["run", "sleep", "wait", "invoke", "one", "two"].map((name) => `${name} \ufffd`);
+    assert.deepEqual(names(run), ["init", ...shown]);
   },
   async "events"() {
     const event = "order/1 paid";
