@@ -22,7 +22,7 @@ use crate::{
     clock,
     message::{Callback, Dedupe, Message, Role, Space, Spaces},
     metrics::Outcome,
-    office::{Answered, CHORE, Desk, Entry, Errand, Stage, TICK, Tick},
+    office::{Answered, CHORE, Desk, Entry, Errand, RestOf, Stage, TICK, Tick},
     traces::{self, Above, Kind, Span},
 };
 
@@ -240,13 +240,16 @@ impl Courier {
     /// between repeats the attempt and loses none.
     async fn tell(&self, parcel: &Parcel, attempt: &Attempt) -> Result<(), Failure> {
         let spec = &parcel.message.head.spec;
+        let id = || self.desk.numbers.message(parcel.task);
         if let Some(callback) = &spec.callback {
-            Box::pin(self.call_back(parcel, attempt, callback, "callback")).await?;
+            let rest = RestOf::Callback(id(), attempt.retried);
+            Box::pin(self.call_back(parcel, attempt, callback, rest)).await?;
         }
         self.write_down(parcel, attempt).await;
         match &spec.failure_callback {
             Some(callback) if attempt.verdict == Verdict::Failed => {
-                Box::pin(self.call_back(parcel, attempt, callback, "failure")).await
+                let rest = RestOf::Failure(id(), attempt.retried);
+                Box::pin(self.call_back(parcel, attempt, callback, rest)).await
             }
             _ => Ok(()),
         }
@@ -302,7 +305,7 @@ impl Courier {
         &Parcel { task, ref message, .. }: &Parcel,
         attempt: &Attempt,
         callback: &Callback,
-        kind: &str,
+        rest: RestOf,
     ) -> Result<(), Failure> {
         let id = self.desk.numbers.message(task);
         let dead = self.desk.numbers.dead(task);
@@ -311,18 +314,18 @@ impl Courier {
             message,
             retried: attempt.retried,
             answer: &attempt.answer,
-            dead: (kind == "failure").then_some(dead.as_str()),
+            dead: matches!(rest, RestOf::Failure(..)).then_some(dead.as_str()),
             more: serde_json::Map::new(),
         };
         let mut callback = callback::message(callback, &told, clock::now(), self.desk.callbacks);
         callback.head = self.desk.traced(&attempt.above(message), callback.head);
-        let name = format!("{kind}/{id}/{}", attempt.retried);
-        let held = self.hold_queue(message, &callback, &name).await?;
-        let is_own_id = callback.head.spec.dedupe.is_none();
-        callback.head.holds.clone_from(&held);
-        callback.head.spec.dedupe = callback.head.spec.dedupe.or(Some(Dedupe::Own(name)));
-        let accepted = self.desk.accept(callback).await;
-        self.hold_for_what_comes(held, &accepted, is_own_id).await?;
+        let accepted = match message.head.queue.clone() {
+            Some(queue) => self.accept_in_order(queue, callback, rest).await?,
+            None => {
+                callback.head.spec.dedupe.get_or_insert_with(|| Dedupe::Own(rest.name()));
+                self.desk.accept(callback).await
+            }
+        };
         match accepted {
             // What cannot be stored now cannot be stored later: the delivery itself is not to be made again for that.
             Err(StoreError::Option(error)) => {

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::{
         message::Head,
-        office::{Errand, queue_key},
+        office::{Errand, RestOf, queue_key},
     };
 
     const AN_HOUR: Duration = Duration::from_secs(3600);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     async fn rest(desk: &Desk, id: TaskId) {
-        let change = KeyChange::Rest { by: Queue::retry_number(id), lasting: AN_HOUR };
+        let change = KeyChange::Rest { by: RestOf::Retry(id).number(), lasting: AN_HOUR };
         desk.store.change_key(queue_key("q"), change).await.expect("a store");
     }
 

@@ -40,7 +40,7 @@ pub(crate) use groups::{Endpoint, Group};
 pub(crate) use journal::{Journal, Tally};
 pub(crate) use note::{Answered, Entry, Stage};
 pub(crate) use posting::{once, queue_key};
-pub(crate) use queues::{Queue, QueueRest};
+pub(crate) use queues::{Queue, QueueRest, RestOf};
 pub(crate) use recent::Recent;
 pub(crate) use runs::{
     CHORE, Errand, FULL, Failing, Gather, InRun, Notified, Overrides, Planned, RunFilter, RunRefused, Telling,

@@ -26,6 +26,37 @@ const EARLIER: u32 = 0;
 /// A rest of a queue: the queue, and the number that it ends by.
 pub(crate) type QueueRest = (String, u32);
 
+/// What a queue rests for. A message and an attempt at it have one callback of each kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RestOf {
+    /// A message of the queue, until it is tried again. Whoever cancels it ends this.
+    Retry(TaskId),
+    /// The callback of an attempt, by the message's id and how many had failed before. It begins together with what it is for,
+    /// and that ends it, whatever becomes of the message.
+    Callback(String, u32),
+    /// The same, where no attempt is left.
+    Failure(String, u32),
+}
+
+impl RestOf {
+    /// Nobody else's.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            RestOf::Retry(task) => format!("retry/{task}"),
+            RestOf::Callback(message, retried) => format!("callback/{message}/{retried}"),
+            RestOf::Failure(message, retried) => format!("failure/{message}/{retried}"),
+        }
+    }
+
+    /// The number that the rest ends by. It follows from the name, so whatever is made again after a crash wants no rest of its
+    /// own; and it is nobody else's, so whoever ends it when its time has come ends no other.
+    pub(crate) fn number(&self) -> u32 {
+        let digest = digest(&SHA256, self.name().as_bytes());
+        let number = digest.as_ref().iter().take(4).fold(0, |number, byte| number << 8 | u32::from(*byte));
+        number.max(EARLIER + 1)
+    }
+}
+
 /// A queue. Moments are milliseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Queue {
@@ -149,22 +180,9 @@ impl Queue {
         Ok(found.and_then(|found| Some((serde_json::from_slice(&found.body).ok()?, found.version))))
     }
 
-    /// The number of the rest for what has this name. It follows from the name, so whatever is made again after a crash wants no
-    /// rest of its own; and it is nobody else's, so whoever ends it when its time has come ends no other.
-    pub(crate) fn rest_number(name: &str) -> u32 {
-        let digest = digest(&SHA256, name.as_bytes());
-        let number = digest.as_ref().iter().take(4).fold(0, |number, byte| number << 8 | u32::from(*byte));
-        number.max(EARLIER + 1)
-    }
-
-    /// The same, for a message of a queue that is tried again.
-    pub(crate) fn retry_number(id: TaskId) -> u32 {
-        Self::rest_number(&format!("retry/{id}"))
-    }
-
-    /// What may rest for this message: its own queue, and the one that waits for a callback.
+    /// What may rest for this message: its own queue, and, if it is a callback, the one that waits for it.
     pub(crate) fn rests_for(id: TaskId, message: &Message) -> Vec<QueueRest> {
-        let own = message.head.queue.clone().map(|queue| (queue, Self::retry_number(id)));
+        let own = message.head.queue.clone().map(|queue| (queue, RestOf::Retry(id).number()));
         own.into_iter().chain(message.head.holds.clone()).collect()
     }
 
