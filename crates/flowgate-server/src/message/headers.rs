@@ -248,13 +248,17 @@ fn callback(given: &Given, field: &str, prefix: &str, depth: usize) -> Result<Op
 fn forwarded(given: &Given) -> Result<Vec<(String, String)>, Fault> {
     let all = given.last("upstash-header-forward").map(|text| boolean("Upstash-Header-Forward", text));
     let is_all = all.transpose()?.unwrap_or(false);
+    let type_at = type_at(given);
     let mut headers = Vec::new();
-    for (name, value) in &given.0 {
+    for (index, (name, value)) in given.0.iter().enumerate() {
         let (target, is_named) = match name.strip_prefix(FORWARD) {
             Some(target) => (target, true),
             None => (name.as_str(), false),
         };
-        let is_wanted = is_named || target == "content-type" || is_all && is_forwarded_with_all(target);
+        let is_wanted = match target {
+            "content-type" => type_at == Some(index),
+            _ => is_named || is_all && is_forwarded_with_all(target),
+        };
         if !is_wanted || NEVER_FORWARDED.contains(&target) {
             continue;
         }
@@ -268,17 +272,13 @@ fn forwarded(given: &Given) -> Result<Vec<(String, String)>, Fault> {
             return Err(Fault::text("more than 256 headers to forward; send fewer"));
         }
     }
-    // What is named goes before what came along.
-    if headers.iter().filter(|(name, _)| name == "Content-Type").count() > 1 {
-        let first = headers.iter().position(|(name, _)| name == "Content-Type");
-        headers = headers
-            .into_iter()
-            .enumerate()
-            .filter(|(index, (name, _))| name != "Content-Type" || Some(*index) == first)
-            .map(|(_, header)| header)
-            .collect();
-    }
     Ok(headers)
+}
+
+/// Where the one type stands that a body has. What is named goes before what came along: a sender's own client adds that.
+fn type_at(given: &Given) -> Option<usize> {
+    let at = |wanted: &str| given.0.iter().position(|(name, _)| name == wanted);
+    at("upstash-forward-content-type").or_else(|| at("content-type"))
 }
 
 /// Whether a message is made of it.
@@ -471,6 +471,19 @@ mod tests {
         assert!(spec(&[("Upstash-Forward-X-One", &large), ("Cookie", &large)]).is_ok(), "it goes no further");
         let all = [("Upstash-Header-Forward", "true"), ("X-One", &large), ("X-Two", &large)];
         assert!(spec(&all).is_err());
+    }
+
+    #[test]
+    fn f7_a_type_that_is_named_goes_before_one_that_came_along_in_any_order() {
+        // Seen to fail: with the first of them taken, "a" went out where it came first.
+        let (along, named) = (("Content-Type", "a"), ("Upstash-Forward-Content-Type", "b"));
+        for pairs in [&[along, named][..], &[named, along], &[along, named, along]] {
+            assert_eq!(spec(pairs).expect("fine").headers, [("Content-Type".to_owned(), "b".to_owned())]);
+        }
+        for alone in [along, named] {
+            let forwarded = spec(&[alone]).expect("fine").headers;
+            assert_eq!(forwarded, [("Content-Type".to_owned(), alone.1.to_owned())]);
+        }
     }
 
     #[test]
