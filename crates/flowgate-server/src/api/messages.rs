@@ -187,11 +187,12 @@ fn is_meant(desk: &Desk, filter: &Filter, look: &TaskLook) -> bool {
 
 /// Cancels these, and says how many had not ended before.
 async fn cancel_each(desk: &Desk, looks: Vec<TaskLook>) -> Result<u64, Problem> {
-    let mut cancels = Cancels::default();
+    let mut doomed = Vec::with_capacity(looks.len());
     for look in looks {
-        cancels.doom(desk, &look).await?;
+        doomed.extend(doom(desk, &look).await?);
     }
-    cancels.call_off(desk).await?;
+    let mut cancels = Cancels::default();
+    cancels.call_off(desk, doomed).await?;
     cancels.end(desk).await
 }
 
@@ -202,20 +203,20 @@ async fn cancel_named(desk: &Desk, mut ids: Vec<TaskId>) -> Result<u64, Problem>
     ids.dedup();
     let mut cancels = Cancels::default();
     for some in ids.chunks(AT_ONCE) {
+        let mut doomed = Vec::with_capacity(some.len());
         for id in some {
             if let Some(look) = desk.store.look_at_task(*id).await? {
-                cancels.doom(desk, &look).await?;
+                doomed.extend(doom(desk, &look).await?);
             }
         }
-        cancels.call_off(desk).await?;
+        cancels.call_off(desk, doomed).await?;
     }
     cancels.end(desk).await
 }
 
-/// Cancels: what is about to be called off, how many are done, and what is still being stopped.
+/// Cancels: how many are done, and what is still being stopped.
 #[derive(Default)]
 struct Cancels {
-    doomed: Vec<Doomed>,
     done: u64,
     stopping: Vec<(TaskId, Box<Message>)>,
 }
@@ -229,28 +230,35 @@ struct Doomed {
     rests: Vec<QueueRest>,
 }
 
-impl Cancels {
-    /// What comes before a cancel. Of what has ended nothing is to be cancelled.
-    async fn doom(&mut self, desk: &Desk, look: &TaskLook) -> Result<(), Problem> {
-        let Some(message) = desk.message_of(look) else { return Ok(()) };
-        let has_ended = matches!(look.state, TaskState::Done { .. } | TaskState::Dead { .. });
-        if has_ended || message.head.part.as_ref().is_some_and(|part| part.role == Role::Letter) {
-            return Ok(());
-        }
-        // First: a crash behind it leaves messages that are swept away, and one before leaves all as it was. The other way round
-        // it would leave a run that waits for what is gone.
-        let is_of_ended_run = end_its_run(desk, &message).await?;
-        let mut rests = Queue::rests_for(look.id, &message);
-        if look.attempt > 0 && !matches!(look.state, TaskState::Held { .. }) {
-            rests.extend(Queue::earlier_rest_for(&message));
-        }
-        self.doomed.push(Doomed { id: look.id, message: message.without_body(), is_of_ended_run, rests });
-        Ok(())
-    }
+/// What became of a message that was asked to stop.
+enum Fate {
+    Stopping(Box<Message>),
+    /// Whether it was cancelled.
+    Ended(bool),
+    /// It failed in between and would be tried again.
+    Waiting(Doomed),
+}
 
+/// What comes before a cancel. `None`: it has ended, and nothing is to be cancelled.
+async fn doom(desk: &Desk, look: &TaskLook) -> Result<Option<Doomed>, Problem> {
+    let Some(message) = desk.message_of(look) else { return Ok(None) };
+    let has_ended = matches!(look.state, TaskState::Done { .. } | TaskState::Dead { .. });
+    if has_ended || message.head.part.as_ref().is_some_and(|part| part.role == Role::Letter) {
+        return Ok(None);
+    }
+    // First: a crash behind it leaves messages that are swept away, and one before leaves all as it was. The other way round
+    // it would leave a run that waits for what is gone.
+    let is_of_ended_run = end_its_run(desk, &message).await?;
+    let mut rests = Queue::rests_for(look.id, &message);
+    if look.attempt > 0 && !matches!(look.state, TaskState::Held { .. }) {
+        rests.extend(Queue::earlier_rest_for(&message));
+    }
+    Ok(Some(Doomed { id: look.id, message: message.without_body(), is_of_ended_run, rests }))
+}
+
+impl Cancels {
     /// Cancels them as they were looked at: what has begun or ended since is told by the cancel itself.
-    async fn call_off(&mut self, desk: &Desk) -> Result<(), Problem> {
-        let doomed = mem::take(&mut self.doomed);
+    async fn call_off(&mut self, desk: &Desk, doomed: Vec<Doomed>) -> Result<(), Problem> {
         if doomed.is_empty() {
             return Ok(());
         }
@@ -307,10 +315,15 @@ impl Cancels {
     /// A worker stops what is under way, unless an answer came first: then it was delivered, and is not counted.
     async fn count(mut self, desk: &Desk) -> Result<u64, Problem> {
         for _ in 0..MOMENTS {
+            let mut doomed = Vec::new();
             for (id, message) in mem::take(&mut self.stopping) {
-                self.look(desk, id, message).await?;
+                match fate(desk, id, message).await? {
+                    Fate::Stopping(message) => self.stopping.push((id, message)),
+                    Fate::Ended(was_cancelled) => self.done += u64::from(was_cancelled),
+                    Fate::Waiting(again) => doomed.push(again),
+                }
             }
-            self.call_off(desk).await?;
+            self.call_off(desk, doomed).await?;
             if self.stopping.is_empty() {
                 return Ok(self.done);
             }
@@ -319,29 +332,27 @@ impl Cancels {
         // Whoever has these is slow, or gone: they were asked to stop, will not start again, and are buried later.
         Ok(self.done + self.stopping.len() as u64)
     }
+}
 
-    /// What became of a message that was asked to stop.
-    async fn look(&mut self, desk: &Desk, id: TaskId, message: Box<Message>) -> Result<(), Problem> {
-        // Whatever became of it, its run has ended.
-        let is_of_run = message.head.part.as_ref().is_some_and(|part| part.role != Role::Failure);
-        let look = desk.store.look_at_task(id).await?;
-        match look.map(|look| look.state) {
-            Some(TaskState::Held { .. }) => self.stopping.push((id, message)),
-            Some(state) if was_stopped(&state) => {
-                desk.bury(id, *message).await?;
-                self.done += 1;
-            }
-            Some(TaskState::Done { .. } | TaskState::Dead { .. }) => self.done += u64::from(is_of_run),
-            // It was delivered; or it was stopped, and whoever looks after it was quicker to bury it.
-            None => self.done += u64::from(is_of_run || was_cancelled(&logged(desk, id).await?)),
-            // It failed in between and would be tried again.
-            Some(_) => {
-                let rests = Queue::rests_for(id, &message);
-                self.doomed.push(Doomed { id, message: *message, is_of_ended_run: is_of_run, rests });
-            }
+/// What became of it. One that has stopped is buried.
+async fn fate(desk: &Desk, id: TaskId, message: Box<Message>) -> Result<Fate, Problem> {
+    // Whatever became of it, its run has ended.
+    let is_of_run = message.head.part.as_ref().is_some_and(|part| part.role != Role::Failure);
+    let look = desk.store.look_at_task(id).await?;
+    Ok(match look.map(|look| look.state) {
+        Some(TaskState::Held { .. }) => Fate::Stopping(message),
+        Some(state) if was_stopped(&state) => {
+            desk.bury(id, *message).await?;
+            Fate::Ended(true)
         }
-        Ok(())
-    }
+        Some(TaskState::Done { .. } | TaskState::Dead { .. }) => Fate::Ended(is_of_run),
+        // It was delivered; or it was stopped, and whoever looks after it was quicker to bury it.
+        None => Fate::Ended(is_of_run || was_cancelled(&logged(desk, id).await?)),
+        Some(_) => {
+            let rests = Queue::rests_for(id, &message);
+            Fate::Waiting(Doomed { id, message: *message, is_of_ended_run: is_of_run, rests })
+        }
+    })
 }
 
 /// A run that has lost one of its messages would never end: it is cancelled with it. `false`: there is none, or it had ended.
