@@ -9,8 +9,8 @@ use flowgate_core::Limits;
 use flowgate_tasks::{
     NewTask, When,
     store::{
-        Ahead, Claimed, End, KeyChange, NewStep, NewWorker, Postgres, RunChange, RunWrite, Sent, Settle,
-        Shelf, Store, StoreError, Turn, Want, WorkerId,
+        Ahead, Claimed, End, KeyChange, NewStep, NewWorker, Postgres, QueueLimits, RunChange, RunWrite, Sent,
+        Settle, Shelf, Store, StoreError, Turn, Want, WorkerId,
     },
 };
 use tokio::time::timeout;
@@ -259,6 +259,54 @@ async fn t1_a_change_for_all_keys_waits_for_turns_before_it_locks_anything() {
     turn.batch_execute("UPDATE cluster SET in_use = in_use; COMMIT").await.expect("nobody has it");
     timeout(DEADLINE, changing).await.expect("in time").expect("no panic").expect("and well");
     assert_eq!(scene.count("keys WHERE latest").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s4_a_cap_that_cannot_be_set_for_a_locked_key_stops_no_turn() {
+    // Seen to fail: with nothing said of how long a change waits, the other worker's turn stood behind it and did not end.
+    let scene = start("stuck_key").await;
+    scene.store.send(vec![keyed("stuck", 1)]).await.expect("sent");
+    let ended = |task| Settle { task, end: End::Done { result: Vec::new() } };
+    let settles = scene.claim_all(1).await.into_iter().map(ended).collect();
+    let holder = connect(&scene.url).await;
+    holder.batch_execute("BEGIN; SELECT FROM keys FOR UPDATE").await.expect("it has it, and says no more");
+    let turn = {
+        let (store, worker) = (Arc::clone(&scene.store), scene.worker);
+        tokio::spawn(async move { store.turn(worker, Turn { settles, ..Turn::default() }).await })
+    };
+    scene.until_it_waits(&turn, &holder).await;
+
+    let other = Arc::new(Postgres::connect(&scene.url).await.expect("a store"));
+    let worker = register(&other).await;
+    let want = Some(Want { slots: 1, per_queue: 1, with_locks: true });
+    let turn_of_other = async || {
+        let claiming = async {
+            let turn = || other.turn(worker, Turn { want, ..Turn::default() });
+            while turn().await.expect("a turn").claimed.is_empty() {}
+        };
+        timeout(DEADLINE, claiming).await.expect("tasks of other keys run");
+    };
+    other.send(vec![keyed("one", 1), keyed("two", 1)]).await.expect("sent");
+    turn_of_other().await;
+    let queue = QueueLimits { name: "default".to_owned(), priority: 0, max: Some(5) };
+    let setting = {
+        let (store, queue) = (Arc::clone(&other), queue.clone());
+        tokio::spawn(async move { store.set_queue(queue).await })
+    };
+    let is_asked =
+        "pg_locks WHERE relation = 'leases'::regclass AND mode = 'ShareRowExclusiveLock' AND NOT granted";
+    while !setting.is_finished() && scene.count(is_asked).await == 0 {}
+    turn_of_other().await;
+    timeout(DEADLINE, other.queues()).await.expect("whoever looks is not kept waiting").expect("a look");
+
+    let told = timeout(DEADLINE, setting).await.expect("it does not wait for ever").expect("no panic");
+    let told = told.expect_err("somebody has the key").to_string();
+    let holds: i32 = holder.query_one("SELECT pg_backend_pid()", &[]).await.expect("its process").get(0);
+    assert!(told.contains(&format!("process {holds} of the database server")), "{told}");
+    holder.batch_execute("ROLLBACK").await.expect("it goes on");
+    timeout(DEADLINE, turn).await.expect("so does the turn").expect("no panic").expect("settled");
+    other.set_queue(queue).await.expect("a cap");
+    scene.check().await;
 }
 
 /// Locks the lane, lets the work lock the key and wait for the lane, and then asks for the key: of the two, it is the

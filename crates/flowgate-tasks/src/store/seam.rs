@@ -57,6 +57,14 @@ pub enum StoreError {
         /// What became of each that was to be cancelled, in their order. `None`: it is one of those.
         became: Vec<Option<Cancelled>>,
     },
+    /// Limits could not be changed: that waits for turns under way, and one of them, or the change, for somebody's lock.
+    #[error(
+        "{by} has something locked for which this change would have to wait; nothing was changed: try again when that is over"
+    )]
+    HeldUp {
+        /// Who that seems to be, in words.
+        by: String,
+    },
     /// A task waits for another one that waits for its slot.
     #[error(
         "RC5026: re-entrant: task {awaited} waits for a slot of {place} that task {holding} holds, which would wait for it; \
@@ -462,7 +470,8 @@ pub trait Store: Send + Sync + 'static {
     /// rest is over. Gives how long the next lane still rests.
     fn wake_rested(&self) -> Reply<'_, Option<Duration>>;
 
-    /// Sets how many tasks may be claimed or running in all.
+    /// Sets how many tasks may be claimed or running in all. As with the next two, no claim is under way meanwhile; where one
+    /// does not end, [`StoreError::HeldUp`] tells why.
     fn set_cluster_cap(&self, cap: Option<u32>) -> Reply<'_, ()>;
 
     /// For keys that have no rule of their own: the newest limits sent govern all that wait (`true`), or each waits under its

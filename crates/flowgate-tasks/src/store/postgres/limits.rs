@@ -1,11 +1,15 @@
 //! Limits change live.
 //!
-//! A cap counts from the moment it is set: whoever sets one has the leases to itself while it counts.
+//! A cap counts from the moment it is set: whoever sets one has the leases to itself while it counts. Turns that come
+//! meanwhile stand behind it, so it waits for those under way for a moment at a time, and lets the others on before it tries
+//! again: one of them may wait for a key that somebody has for hours.
+
+use std::{sync::Arc, time::Duration};
 
 use super::{
     connect::{Line, Postgres},
     rows,
-    session::{Tries, failed},
+    session::{Tries, failed, is_locked},
 };
 use crate::{
     store::{KeyChange, QueueLimits, StoreError, pins},
@@ -14,11 +18,21 @@ use crate::{
 
 /// Nobody claims or settles until the transaction ends.
 const ALONE: &str = "LOCK TABLE leases IN SHARE ROW EXCLUSIVE MODE";
+/// So long one waits for that, and for whatever it needs then: a turn takes milliseconds, a slow one a second. Between two tries
+/// all others have as long.
+const WAITS_MS: [u64; 4] = [250, 500, 1000, 2000];
+/// Who holds them up: of those that have something which others wait for, or leases or keys, and wait for nothing themselves,
+/// the one that has been at it for longest.
+const CULPRIT: &str = "WITH waiting AS MATERIALIZED (SELECT DISTINCT pid FROM pg_locks WHERE NOT granted) \
+    SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::bigint FROM pg_stat_activity \
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM waiting) \
+    AND (pid IN (SELECT unnest(pg_blocking_pids(pid)) FROM waiting) OR pid IN (SELECT pid FROM pg_locks \
+    WHERE relation IN ('leases'::regclass, 'keys'::regclass) AND mode <> 'AccessShareLock')) ORDER BY xact_start LIMIT 1";
 
 impl Postgres {
     pub(super) async fn cap_cluster(&self, cap: Option<u32>) -> Result<(), StoreError> {
         let cap = cap.map(|cap| i32::try_from(cap).unwrap_or(i32::MAX));
-        self.change(move |transaction| {
+        self.change_alone(move |transaction| {
             Box::pin(async move {
                 transaction.batch_execute(ALONE).await?;
                 let set = "UPDATE cluster SET cap = $1, in_use = CASE WHEN $1::int IS NULL THEN 0 ELSE \
@@ -31,7 +45,7 @@ impl Postgres {
     }
 
     pub(super) async fn choose_latest(&self, is_latest: bool) -> Result<(), StoreError> {
-        self.change(move |transaction| {
+        self.change_alone(move |transaction| {
             Box::pin(async move {
                 // Every server says so when it starts: where it is so already, nobody has to wait.
                 let is_so = "SELECT latest = $1 AND NOT EXISTS (SELECT FROM keys WHERE NOT chosen AND latest <> $1) FROM cluster";
@@ -54,7 +68,7 @@ impl Postgres {
     }
 
     pub(super) async fn change_queue(&self, queue: QueueLimits) -> Result<(), StoreError> {
-        self.change(move |transaction| {
+        self.change_alone(move |transaction| {
             let queue = queue.clone();
             Box::pin(async move {
                 let max = queue.max.map(|max| i32::try_from(max).unwrap_or(i32::MAX));
@@ -72,7 +86,7 @@ impl Postgres {
     }
 
     pub(super) async fn stop_queue(&self, name: String, is_paused: bool) -> Result<bool, StoreError> {
-        self.change(move |transaction| {
+        self.change(None, move |transaction| {
             let name = name.clone();
             Box::pin(async move {
                 let set = "UPDATE queues SET paused = $2 WHERE name = $1";
@@ -91,7 +105,7 @@ impl Postgres {
             // What cannot be pinned is refused here; what can goes with what is pinned already.
             pins::changed(None, *max, *rate)?;
         }
-        self.change(move |transaction| {
+        self.change(None, move |transaction| {
             let (key, change) = (key.clone(), change.clone());
             Box::pin(async move {
                 // One that is there is locked, so that it is not swept away before it is changed.
@@ -142,18 +156,45 @@ impl Postgres {
         .await
     }
 
+    /// A change for which all turns have to wait: a few tries, each on a connection that others have in between.
+    async fn change_alone<F>(&self, work: F) -> Result<(), StoreError>
+    where
+        F: for<'a> Fn(&'a tokio_postgres::Client) -> Changing<'a, ()> + Send + Sync + 'static,
+    {
+        let (work, mut pause, mut in_vain) = (Arc::new(work), Duration::ZERO, Ok(()));
+        for wait in WAITS_MS.map(Duration::from_millis) {
+            tokio::time::sleep(pause).await;
+            let work = Arc::clone(&work);
+            match self.change(Some(wait), move |client| work(client)).await {
+                Err(error) if is_locked(&error) => (pause, in_vain) = (wait, Err(error)),
+                changed => return changed,
+            }
+        }
+        let culprit = self.job(Line::Rest, |_, session| async move {
+            let found = session.client().query_opt(CULPRIT, &[]).await;
+            found.map_err(failed("looking for who holds up a change"))
+        });
+        match culprit.await.ok().flatten() {
+            Some(row) => Err(StoreError::HeldUp { by: told(row.get(0), row.get(1)) }),
+            None => in_vain,
+        }
+    }
+
     /// One transaction, after which everybody looks again, and whoever has something at hand of the key it tells, or of
-    /// any, hands it back. Told to give way to another one, it tries again.
-    async fn change<T, F>(&self, work: F) -> Result<T, StoreError>
+    /// any, hands it back. Told to give way to another one, it tries again. It waits so long for each of others' locks, or as
+    /// long as they last.
+    async fn change<T, F>(&self, patience: Option<Duration>, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: for<'a> Fn(&'a tokio_postgres::Client) -> Changing<'a, T> + Send + 'static,
     {
         self.job(Line::Rest, move |_, mut session| async move {
             let mut tries = Tries::default();
+            let set = |wait: Duration| format!("BEGIN; SET LOCAL lock_timeout TO '{}ms'", wait.as_millis());
+            let begin = patience.map_or_else(|| "BEGIN".to_owned(), set);
             loop {
                 session.begin();
-                session.run("BEGIN").await?;
+                session.run(&begin).await?;
                 match work(session.client()).await {
                     Ok((value, key)) => {
                         let key = key.map(|key: i64| key.to_string()).unwrap_or_default();
@@ -176,6 +217,12 @@ impl Postgres {
         })
         .await
     }
+}
+
+/// Who holds up a change, and for how many seconds, in words.
+fn told(process: i32, open: Option<i64>) -> String {
+    let age = open.map_or_else(String::new, |open| format!(", in a transaction that is {open} s old,"));
+    format!("process {process} of the database server{age}")
 }
 
 /// Writes what is kept of a key's rates and rests after this change.

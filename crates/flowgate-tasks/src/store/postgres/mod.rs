@@ -21,12 +21,13 @@
 //! and counters that only go down come last. So no two turns can wait for each other.
 //!
 //! A transaction that changes what all turns read (a cap, the rule for all keys) waits for them first, by the
-//! table of leases. A transaction that makes a lane shares its key, and a sweep takes only keys that nobody
-//! has: so no lane is without its key. A turn of one statement waits for the rows of its worker, of the keys
-//! that it settles and of its own leases, in this order, and for nothing after that. Should two transactions
-//! wait for each other all the same, the one that is told to give way tries again. A cancellation takes tasks,
-//! lanes and leases only where nobody else has them, and looks again for the others with no lock in its hands;
-//! so does upkeep for what expires.
+//! table of leases, for a moment at a time: turns that begin meanwhile stand behind it. A transaction that
+//! makes a lane shares its key, and a sweep takes only keys that nobody has: so no lane is without its key. A
+//! turn of one statement waits for the rows of its worker, of the keys that it settles and of its own leases,
+//! in this order, and for nothing after that. Should two transactions wait for each other all the same, the
+//! one that is told to give way tries again. A cancellation takes tasks, lanes and leases only where nobody
+//! else has them, and looks again for the others with no lock in its hands; so does upkeep
+//! for what expires.
 //!
 //! A send locks the keys whose newest limits it changes, in the order of their ids, then the idle lanes it
 //! fills, in theirs. A send that claims for a worker goes on as a turn that waits for nobody: the cluster's
