@@ -230,7 +230,7 @@ fn worker(
     let worker = Worker::new(desk.store.clone(), courier.handlers(), worker)?;
     // A store that fails is told by whoever is asked, and dead letters are listed.
     Ok(worker.listen(|news| {
-        if let News::Unread(_) = news {
+        if let News::Unread(_) | News::Unheard { .. } = news {
             say(&news.to_string());
         }
     }))

@@ -91,11 +91,11 @@ async fn work(store: Arc<dyn Store>, config: &Config, words: &[OsString]) -> Res
     };
     tokio::select! {
         ending = worker.run(async { drop(stopped.await) }) => {
-            let ending = ending?;
             let is_hurried = second.get().copied();
             if is_hurried.is_none() {
                 pool.close().await;
             }
+            let ending = ending?;
             say(&farewell(&ending, if is_hurried.is_some() { "at once" } else { "by the deadline" }));
             is_hurried.map_or(Ok(()), |stop| Err(Failure::Interrupted(stop)))
         }

@@ -64,6 +64,12 @@ pub enum News {
         /// What was waited for in vain.
         error: StoreError,
     },
+    /// The worker has ended, and the store did not hear that it leaves. It holds nothing any more, or what it lost with its
+    /// lease.
+    Unheard {
+        /// Why.
+        error: StoreError,
+    },
     /// Limits of a key cannot be read. Tasks that wait under them are passed over, and only those. Told once.
     Unread(Unread),
     /// A task failed here and will run again.
@@ -123,6 +129,10 @@ impl fmt::Display for News {
                 }
                 f.write_str("; retrying until it succeeds")
             }
+            News::Unheard { error } => write!(
+                f,
+                "the store did not hear that this worker has ended, and finds out when its lease is over: {error}"
+            ),
             News::Unread(Unread { key, text }) => write!(
                 f,
                 "the limits of key {key} cannot be read: {text:?}; work under them keeps waiting, and everything else \
@@ -234,6 +244,14 @@ impl Teller {
         *times = times.saturating_add(1);
         if *times == BEHIND && news.try_send(told).is_err() {
             *times = BEHIND - 1;
+        }
+    }
+
+    /// The store did not hear that the worker leaves.
+    pub(super) fn unheard(&self, error: StoreError) {
+        if let Some((news, _)) = &self.way {
+            // One who is that far behind is told of something else.
+            let _ = news.try_send(News::Unheard { error });
         }
     }
 

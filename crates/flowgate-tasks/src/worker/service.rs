@@ -37,7 +37,8 @@ use crate::{
 /// The shortest and the longest wait before asking again for what others have locked, or of a store that failed.
 const SOON: Duration = Duration::from_millis(1);
 pub(super) const LATE: Duration = Duration::from_millis(100);
-/// How long a store has to hear that a worker leaves: one that does not answer finds out when its lease is over.
+/// How long a store has to hear that a worker leaves: one that does not answer finds out when its lease is over, and that
+/// is told.
 const GOODBYE: Duration = Duration::from_secs(5);
 
 /// What a worker did, from its start to its end.
@@ -92,25 +93,35 @@ impl Worker {
 
     /// Works until `shutdown` completes. Then it claims nothing more, lets running tasks end until the drain
     /// deadline, stops the rest, and records how everything ended. If the store does not answer, now or later, the
-    /// worker waits for it.
+    /// worker waits for it, for as long as it has something to record. Then it says that it leaves: a store that does not
+    /// hear that finds out when the lease is over ([`News::Unheard`]).
     ///
     /// # Cancel safety
     /// Dropped, it stops everything at once; its tasks run again when its lease ends.
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Ending, StoreError> {
-        let (teller, telling) = Teller::start(self.listener, &self.store);
+    pub async fn run(mut self, shutdown: impl Future<Output = ()> + Send) -> Result<Ending, StoreError> {
+        let (teller, telling) = Teller::start(self.listener.take(), &self.store);
+        let ended = self.work(shutdown, teller).await;
+        telling.end().await;
+        ended
+    }
+
+    async fn work(
+        self,
+        shutdown: impl Future<Output = ()> + Send,
+        teller: Teller,
+    ) -> Result<Ending, StoreError> {
         let tells = teller.clone();
         let upkeep = keep_up_telling(Arc::clone(&self.store), move |kept| tells.kept(kept));
         let upkeep = OnDrop(tokio::spawn(upkeep).abort_handle());
         let mut wakes = self.store.wakes();
         let mut shutdown = std::pin::pin!(shutdown);
-        let (mut at_once, mut is_hurried) = (self.at_once, false);
+        let (mut at_once, mut is_open, mut is_hurried) = (self.at_once, true, false);
         let taken = tokio::select! {
             taken = Lease::take_when_there(&self.store, &self.options, &teller) => taken?,
             () = &mut shutdown => return Ok(Ending::default()),
             () = &mut at_once => return Ok(Ending::default()),
         };
         let mut desk = Desk::open(self.store, self.handlers, self.options, taken, teller);
-        let mut is_open = true;
         loop {
             if desk.is_out && is_open {
                 tokio::select! {
@@ -159,10 +170,8 @@ impl Worker {
             }
         }
         drop(upkeep);
-        desk.leave().await?;
-        let ending = desk.end();
-        telling.end().await;
-        Ok(ending)
+        desk.leave().await;
+        Ok(desk.end())
     }
 }
 

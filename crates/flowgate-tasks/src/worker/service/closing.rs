@@ -34,7 +34,8 @@ impl Desk {
         self.ending.stopped_dead.extend(dead);
     }
 
-    pub(super) async fn leave(&mut self) -> Result<(), StoreError> {
+    /// Says goodbye. Nothing is lost if the store does not hear it: what ended here is settled.
+    pub(super) async fn leave(&mut self) {
         let left = async {
             if self.is_unsure && !self.is_out {
                 // It holds nothing, so what the store has of it never started: that goes back as it was. If this fails, it
@@ -43,9 +44,10 @@ impl Desk {
             }
             self.store.leave(self.worker).await
         };
-        let left = timeout(GOODBYE, left).await;
-        left.unwrap_or_else(|_| {
-            Err(StoreError::Database { doing: "removing a worker", why: "it does not answer".to_owned() })
-        })
+        let late =
+            || StoreError::Database { doing: "removing a worker", why: "it does not answer".to_owned() };
+        if let Err(error) = timeout(GOODBYE, left).await.unwrap_or_else(|_| Err(late())) {
+            self.teller.unheard(error);
+        }
     }
 }

@@ -215,7 +215,7 @@ async fn t7_what_a_worker_does_not_know_that_it_claimed_goes_back_as_it_was_when
     assert_eq!(turned.claimed.len(), 1);
     desk.is_unsure = true;
     assert!(desk.is_done());
-    desk.leave().await.expect("it leaves");
+    desk.leave().await;
     let look = store.look_at_task(id).await.expect("a look").expect("it is there");
     assert_eq!((look.state, look.attempt), (State::Waiting { ahead: 0 }, 0));
 }
