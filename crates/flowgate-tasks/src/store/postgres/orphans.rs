@@ -3,7 +3,7 @@
 //! Each lease is ended by a turn of its own. It waits for others' locks as long as upkeep does, and no longer.
 
 use std::{
-    collections::HashSet,
+    collections::{HashSet, VecDeque},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -38,6 +38,10 @@ const ORPHAN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, r
 const UNKNOWN: &str = "SELECT id, worker, ids, lanes, attempts, weights, goods, records, done, ahead_until IS NOT NULL \
     AS is_ahead FROM leases \
     WHERE worker = $1 AND id <> ALL($2)";
+/// Which of these leases have something left of these keys. What it is, which may be much, is not read.
+const BEHIND: &str = "SELECT id FROM leases WHERE id = ANY($1) \
+    AND EXISTS (SELECT FROM unnest(ids, leases.lanes) AS held (id, lane) \
+    WHERE held.id <> ALL(done) AND held.lane = ANY(ARRAY(SELECT lanes.id FROM lanes WHERE key = ANY($2))))";
 /// Turns of a worker share its row until they are over. One may be under way still, though its connection broke and nobody waits
 /// for its answer: what it claims is seen by a statement behind this one.
 /// A [statement](super::straight) that is on its way and has not begun finds another era.
@@ -45,7 +49,7 @@ const AWAIT_TURNS: &str = "WITH own AS MATERIALIZED (SELECT id FROM workers WHER
     UPDATE workers SET era = era + 1 FROM own WHERE workers.id = own.id RETURNING era";
 const LANES: &str = "SELECT id, queue, key FROM lanes WHERE id = ANY($1)";
 
-pub(super) const STATEMENTS: &[&str] = &[ORPHANS, ORPHAN, UNKNOWN, AWAIT_TURNS, LANES];
+pub(super) const STATEMENTS: &[&str] = &[ORPHANS, ORPHAN, UNKNOWN, BEHIND, AWAIT_TURNS, LANES];
 
 /// Whether a process has to look for leases whose workers are gone: while a transaction is open elsewhere, to find that there
 /// are none leads over all that were settled since it began. So those that are known are not looked for again.
@@ -119,23 +123,25 @@ impl Postgres {
 
     async fn recover_all(&self, is_due: bool, known: Vec<i64>, round: &mut Round) -> Result<u32, StoreError> {
         let leases = if is_due { self.orphans(known).await? } else { known };
-        let (mut recovered, mut leases) = (0, leases.into_iter());
+        let (mut recovered, mut leases) = (0, VecDeque::from(leases));
         while round.times < MOST_IN_VAIN {
-            let Some(lease) = leases.next() else { break };
+            let Some(lease) = leases.pop_front() else { break };
             let left = self.job(Line::Upkeep, move |_, session| async move {
                 let lease = session.query(ORPHAN, [&lease]).await?;
                 settles(&session, &lease, &End::Lost).await
             });
             // Somebody else may have taken it back by now.
             let Some(left) = left.await?.pop() else { continue };
-            if round.shares_a_key(&left) {
-                round.left.push(lease);
-                continue;
-            }
             let keys = left.keys();
             match self.end(left, round.patience()).await {
                 Ok(ended) => recovered += ended,
-                Err(error) if is_locked(&error) => round.add(lease, keys, error),
+                Err(error) if is_locked(&error) => {
+                    round.add(lease, error);
+                    let behind = self.behind(leases.iter().copied().collect(), keys).await?;
+                    let (same, others) = leases.into_iter().partition(|lease| behind.contains(lease));
+                    round.left.extend::<VecDeque<i64>>(same);
+                    leases = others;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -159,6 +165,19 @@ impl Postgres {
         found.retain(|lease| !were_known.contains(lease));
         found.append(&mut known);
         Ok(found)
+    }
+
+    /// Those of these leases that share one of the keys.
+    async fn behind(&self, leases: Vec<i64>, keys: Vec<i64>) -> Result<HashSet<i64>, StoreError> {
+        if leases.is_empty() || keys.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let found =
+            self.job(
+                Line::Upkeep,
+                move |_, session| async move { session.query(BEHIND, [&leases, &keys]).await },
+            );
+        Ok(found.await?.iter().map(|row| row.get("id")).collect())
     }
 
     /// Ends what is left of a lease, and tells how many tasks that were.
@@ -212,7 +231,6 @@ impl Left {
 struct Round {
     was_held_up: bool,
     times: usize,
-    keys: HashSet<i64>,
     error: Option<StoreError>,
     left: Vec<i64>,
 }
@@ -222,9 +240,8 @@ impl Round {
         Round { was_held_up, ..Round::default() }
     }
 
-    fn add(&mut self, lease: i64, keys: Vec<i64>, error: StoreError) {
+    fn add(&mut self, lease: i64, error: StoreError) {
         self.times += 1;
-        self.keys.extend(keys);
         self.error = Some(error);
         self.left.push(lease);
     }
@@ -232,10 +249,6 @@ impl Round {
     /// How long the next one waits for others' locks. `None`: as long as its connection does.
     fn patience(&self) -> Option<Duration> {
         (self.was_held_up || self.times > 0).then_some(SHORT_PATIENCE)
-    }
-
-    fn shares_a_key(&self, left: &Left) -> bool {
-        left.keys().iter().any(|key| self.keys.contains(key))
     }
 }
 
@@ -272,7 +285,7 @@ mod tests {
         let mut round = Round::after(false);
         assert_eq!(round.patience(), None, "nobody knows of a lock");
         let error = StoreError::Database { doing: "waiting", why: "in vain (55P03)".to_owned() };
-        round.add(1, vec![7], error);
+        round.add(1, error);
         assert_eq!(round.patience(), Some(SHORT_PATIENCE));
         assert_eq!(Round::after(true).patience(), Some(SHORT_PATIENCE), "the first of a later round");
     }
