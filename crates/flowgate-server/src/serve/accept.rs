@@ -1,7 +1,7 @@
 //! The server's own connections.
 //!
-//! Owns how many there are at once, how long a connection may be open without a request, and how they end: a
-//! connection with a request under way gets its answer first.
+//! Owns how many there are at once, how long a connection may be open without a request or without taking its answer,
+//! and how they end: a connection with a request under way gets its answer first.
 
 use std::{io, net::SocketAddr, pin::pin, time::Duration};
 
@@ -21,6 +21,7 @@ use tower_service::Service as _;
 use super::{
     linger::{Left, Lingering},
     run::until,
+    stall::Stalling,
 };
 
 /// Nothing can be accepted, for want of files or memory: others need a moment to give some back.
@@ -30,7 +31,7 @@ const BREATHER: Duration = Duration::from_millis(100);
 pub(super) struct Accepting {
     listener: TcpListener,
     places: Gate,
-    /// How long the head of the next request may take.
+    /// How long the head of the next request may take, and how long a client may read nothing of what it is sent.
     idle_timeout: Duration,
 }
 
@@ -95,7 +96,7 @@ async fn connection(
     closed: watch::Receiver<bool>,
 ) {
     let left = Left::default();
-    let stream = Lingering::new(stream, left.clone());
+    let stream = Lingering::new(Stalling::new(stream, idle_timeout), left.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(|body| Body::new(left.watch(body)));
         request.extensions_mut().insert(ConnectInfo(peer));

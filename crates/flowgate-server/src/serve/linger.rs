@@ -23,6 +23,8 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
+use super::stall::Stalling;
+
 /// How long a client may go on sending what nobody reads.
 const PATIENCE: Duration = Duration::from_secs(5);
 const SCRATCH: usize = 16 * 1024;
@@ -77,14 +79,14 @@ impl Drop for Watched {
 
 /// A connection that ends so.
 pub(super) struct Lingering {
-    stream: TcpStream,
+    stream: Stalling<TcpStream>,
     left: Left,
     /// Set as soon as nothing more is said.
     end: Option<Pin<Box<Sleep>>>,
 }
 
 impl Lingering {
-    pub(super) fn new(stream: TcpStream, left: Left) -> Self {
+    pub(super) fn new(stream: Stalling<TcpStream>, left: Left) -> Self {
         Lingering { stream, left, end: None }
     }
 }

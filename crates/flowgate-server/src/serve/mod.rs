@@ -1,7 +1,8 @@
 //! `flowgate serve`: the flow-control server, with the gateway beside it.
 //!
-//! Reading order: [`run`] starts and stops everything; [`accept`] has its connections, and [`linger`] how one ends
-//! whose client is still sending; [`store_at`] opens the store; [`greeting`] is what it says on the terminal.
+//! Reading order: [`run`] starts and stops everything; [`accept`] has its connections, [`linger`] how one ends
+//! whose client is still sending, and [`stall`] one whose client does not read; [`store_at`] opens the store; [`greeting`]
+//! is what it says on the terminal.
 
 mod accept;
 mod failure;
@@ -9,6 +10,7 @@ mod greeting;
 mod linger;
 mod parts;
 mod run;
+mod stall;
 mod store_at;
 
 pub(crate) use failure::Failure;

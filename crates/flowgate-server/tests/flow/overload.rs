@@ -12,7 +12,7 @@ use flowgate_tasks::{NewTask, SERVER_QUEUE};
 use http::Method;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
@@ -160,6 +160,28 @@ async fn s4_connections_that_say_nothing_are_closed_and_no_more_are_taken_than_m
     let [silent, slow, kept, other] = [end(silent).await, end(slow).await, end(kept).await, end(other).await];
     assert!(silent.is_empty() && !slow.starts_with("HTTP/1.1 2"), "{silent:?} {slow:?}");
     assert!([kept, other, last].iter().all(|said| said.contains("well")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s4_a_client_that_reads_nothing_loses_its_connection() {
+    // Seen to fail: with no time for what is to be sent, the only place was never given back, and nobody else was answered.
+    let kit = Kit::sqlite();
+    let server = kit.server_after("[server]\nmax_connections = 1\nidle_timeout = \"1s\"\n");
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut deaf = socket.connect(server.address).await.unwrap();
+    // More than the system takes for a client that reads nothing.
+    let request = "GET /console/assets/style.css HTTP/1.1\r\nhost: x\r\n\r\n";
+    deaf.write_all(request.repeat(1000).as_bytes()).await.unwrap();
+    let mut other = TcpStream::connect(server.address).await.unwrap();
+    other.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut said = String::new();
+    timeout(DEADLINE, other.read_to_string(&mut said))
+        .await
+        .expect("there is a place for it in time")
+        .unwrap();
+    assert!(said.contains("well"), "{said}");
+    drop(deaf);
 }
 
 /// What the system has of a connection at this moment: what was said, and whether it is closed.

@@ -33,10 +33,10 @@ pub(crate) static SERVER: Section = Section {
             name: "idle_timeout",
             kind: Kind::Text("time"),
             default: Default::Value("\"60s\""),
-            about: "How long a connection may take until the head of its next request has arrived.",
-            why: "Long enough to spare clients a new connection for each request; a client that sends a byte at a time \
-                to hold a connection \
-                  loses it.",
+            about: "How long a connection may take until the head of its next request has arrived, and how long its client \
+                may read nothing of what it is sent.",
+            why: "Long enough to spare clients a new connection for each request; a client that sends a byte at a time, \
+                or never reads, to hold a connection loses it.",
         },
         Opt {
             name: "flow_control_mode",
