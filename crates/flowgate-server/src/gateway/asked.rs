@@ -64,10 +64,8 @@ impl Head for Parts {
 pub(super) struct Asked<'r> {
     /// In lower case, without a port. As bytes: what may be in it is ASCII, and there is nothing more to find out about it.
     pub(super) host: Cow<'r, [u8]>,
-    /// In its normal form, or as a lenient upstream reads it.
+    /// In its normal form.
     pub(super) path: Cow<'r, str>,
-    /// Whether nothing in the path is encoded any more.
-    pub(super) is_decoded: bool,
 }
 
 impl<'r> Asked<'r> {
@@ -91,7 +89,7 @@ impl<'r> Asked<'r> {
         let is_upper = host.iter().any(u8::is_ascii_uppercase);
         let host = if is_upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) };
         let path = normal(head.path()).ok_or(Fault::Request(DOUBTFUL_DOTS))?;
-        Ok(Asked { host, path, is_decoded: false })
+        Ok(Asked { host, path })
     }
 }
 

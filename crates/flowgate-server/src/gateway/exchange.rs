@@ -136,10 +136,11 @@ pub(super) fn find<'t, 'h>(
 ) -> Result<Found<'t, 'h>, Failed<'t>> {
     let form = &table.answer;
     let failed = |form| move |fault| Failed { fault, form };
-    let mut asked = Asked::of(head).map_err(failed(form))?;
-    let (plan, limit) = match table.way(&mut asked, head) {
-        Way::Route(route) => (&route.plan, route.limit.as_ref()),
-        Way::Unlisted(plan) => (plan, None),
+    let asked = Asked::of(head).map_err(failed(form))?;
+    let (plan, limit, lenient) = match table.way(&asked, head) {
+        Way::Route(route) => (&route.plan, route.limit.as_ref(), None),
+        Way::Lenient(route, path) => (&route.plan, route.limit.as_ref(), Some(path)),
+        Way::Unlisted(plan) => (plan, None, None),
         Way::Doubtful => return Err(failed(form)(Fault::Request(DOUBTFUL_KEY))),
         Way::None => return Err(failed(form)(Fault::NoRoute)),
     };
@@ -148,7 +149,7 @@ pub(super) fn find<'t, 'h>(
         return Err(failed(form)(Fault::TooLarge));
     }
     let Some(limit) = limit else { return Ok(Found { plan, limit: None, form }) };
-    let key = limit.key(head, &asked, (&table.identity, peer)).map_err(failed(form))?;
+    let key = limit.key(head, (&asked, lenient.as_deref()), (&table.identity, peer)).map_err(failed(form))?;
     Ok(Found { plan, limit: Some((limit, key)), form })
 }
 

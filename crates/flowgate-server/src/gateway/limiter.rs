@@ -133,18 +133,21 @@ impl Limiter {
         }
     }
 
-    /// The key of a request, where there is more than one lane.
+    /// The key of a request, where there is more than one lane. `lenient` is its path where its route was found by that one: in it
+    /// nothing is encoded any more.
     pub(super) fn key<'h>(
         &self,
         head: &'h impl Head,
-        asked: &Asked<'h>,
+        (asked, lenient): (&Asked<'h>, Option<&str>),
         (identity, peer): (&Identity, SocketAddr),
     ) -> Result<Option<Cow<'h, str>>, Fault> {
         let key = match &self.key {
             Source::Constant => return Ok(None),
             Source::Client => identity.key_of(peer, |header| head.values(header)).into(),
-            Source::Path(part) if asked.is_decoded => part.of(&asked.path).to_owned().into(),
-            Source::Path(part) => as_key(part.of(&asked.path)).into_owned().into(),
+            Source::Path(part) => match lenient {
+                Some(path) => part.of(path).to_owned().into(),
+                None => as_key(part.of(&asked.path)).into_owned().into(),
+            },
             // The target may name another one than the header, and then that is what goes on.
             Source::Host(missing) => match (text_of(&asked.host)?, missing) {
                 (host, MissingKey::Refuse) if host.is_empty() => return Err(Fault::Request(NO_KEY)),

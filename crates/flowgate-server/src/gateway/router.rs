@@ -32,6 +32,8 @@ struct Node {
 #[derive(Debug)]
 struct Leaf {
     methods: Methods,
+    /// Whether HEAD is GET, where no other route of the path takes it.
+    has_head: bool,
     route: usize,
 }
 
@@ -50,10 +52,10 @@ impl Router {
         methods: &Methods,
         route: usize,
     ) {
-        self.node(host).add(path.segments(), Leaf { methods: methods.clone(), route });
+        self.node(host).add(path.segments(), Leaf { methods: methods.clone(), has_head: false, route });
     }
 
-    /// The same for paths in their lenient form and in lower case, whether they end in a slash or not.
+    /// The same for paths in their lenient form and in lower case, whether they end in a slash or not, and for HEAD as for GET.
     pub(super) fn add_lenient(
         &mut self,
         host: Option<&HostPattern>,
@@ -69,7 +71,7 @@ impl Router {
             return;
         }
         let node = self.node(host);
-        let leaf = || Leaf { methods: methods.clone(), route };
+        let leaf = || Leaf { methods: methods.clone(), has_head: true, route };
         node.add(&segments, leaf());
         if !matches!(segments.last(), Some(Segment::Rest(_))) {
             segments.push(end);
@@ -163,7 +165,10 @@ impl Node {
 }
 
 fn taken(leaves: &[Leaf], method: &Method) -> Option<usize> {
-    leaves.iter().find(|leaf| leaf.methods.contains(method)).map(|leaf| leaf.route)
+    let leaf = leaves.iter().find(|leaf| leaf.methods.contains(method));
+    let as_get = || leaves.iter().find(|leaf| leaf.has_head && leaf.methods.contains(&Method::GET));
+    let leaf = if *method == Method::HEAD { leaf.or_else(as_get) } else { leaf };
+    leaf.map(|leaf| leaf.route)
 }
 
 impl Part {

@@ -62,9 +62,11 @@ pub(super) struct Plan {
 }
 
 /// What becomes of a request.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Way<'t> {
+#[derive(Clone, Debug)]
+pub(super) enum Way<'t, 'r> {
     Route(&'t Route),
+    /// By its path as a lenient upstream reads it.
+    Lenient(&'t Route, Cow<'r, str>),
     /// It passes without a limit.
     Unlisted(&'t Plan),
     /// Its key is a part of its path, which may be another one for its upstream.
@@ -131,22 +133,26 @@ impl Table {
         self.routes.iter().filter_map(|route| Some((&*route.name, route.limit.as_ref()?)))
     }
 
-    /// What becomes of a request; its path is the one by which its route was found.
-    pub(super) fn way<'r>(&self, asked: &mut Asked<'r>, head: &'r impl Head) -> Way<'_> {
-        if let Some(number) = self.router.find(&asked.host, &asked.path, head.method()) {
-            let route = &self.routes[number];
-            let part = route.limit.as_ref().and_then(Limiter::part);
-            let is_doubtful = part.is_some_and(|part| self.is_doubtful((number, part), asked, head));
+    /// What becomes of a request. None passes without a limit that a lenient upstream may read as one of a limited route.
+    pub(super) fn way<'t, 'r>(&'t self, asked: &Asked<'r>, head: &'r impl Head) -> Way<'t, 'r> {
+        let found = self.router.find(&asked.host, &asked.path, head.method());
+        let found = found.map(|number| (number, &self.routes[number]));
+        if let Some((number, route)) = found
+            && let Some(limit) = &route.limit
+        {
+            let is_doubtful = limit.part().is_some_and(|part| self.is_doubtful((number, part), asked, head));
             return if is_doubtful { Way::Doubtful } else { Way::Route(route) };
         }
-        let Some(unlisted) = &self.unlisted else { return Way::None };
+        let as_written = match (found, &self.unlisted) {
+            (Some((_, route)), _) => Way::Route(route),
+            (None, Some(unlisted)) => Way::Unlisted(unlisted),
+            (None, None) => return Way::None,
+        };
         let path = lenient(head.path());
-        match self.find_lenient(asked, &path, head) {
-            Some(number) => {
-                (asked.path, asked.is_decoded) = (path, true);
-                Way::Route(&self.routes[number])
-            }
-            None => Way::Unlisted(unlisted),
+        let meant = self.find_lenient(asked, &path, head).map(|number| &self.routes[number]);
+        match meant.filter(|route| found.is_none() || route.limit.is_some()) {
+            Some(route) => Way::Lenient(route, path),
+            None => as_written,
         }
     }
 
@@ -159,13 +165,16 @@ impl Table {
         found.is_some_and(|other| other != number || part.of(&path) != as_key(part.of(&asked.path)))
     }
 
-    /// The route that a lenient upstream may find by this path, as it reads it. Many of those take a method in any case, and
-    /// HEAD for GET.
+    /// The route that a lenient upstream may find by this path, as it reads it. Many of those take a method in any case.
     fn find_lenient(&self, asked: &Asked<'_>, path: &str, head: &impl Head) -> Option<usize> {
-        let lower = path.to_ascii_lowercase();
-        let meant = Method::from_bytes(head.method().as_str().to_ascii_uppercase().as_bytes()).ok()?;
-        let find = |method| self.lenient.find(&asked.host, &lower, method);
-        find(&meant).or_else(|| (meant == Method::HEAD).then(|| find(&Method::GET))?)
+        let (path, method) = (in_lower_case(path), head.method());
+        match method.as_str().bytes().any(|byte| byte.is_ascii_lowercase()) {
+            true => {
+                let meant = Method::from_bytes(method.as_str().to_ascii_uppercase().as_bytes()).ok()?;
+                self.lenient.find(&asked.host, &path, &meant)
+            }
+            false => self.lenient.find(&asked.host, &path, method),
+        }
     }
 
     /// Whether what this peer says of whom it speaks for is believed.
@@ -175,6 +184,13 @@ impl Table {
             Clients::Hops(_) => true,
             Clients::Trusted(networks) => networks.iter().any(|network| network.contains(peer)),
         }
+    }
+}
+
+fn in_lower_case(text: &str) -> Cow<'_, str> {
+    match text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => Cow::Owned(text.to_ascii_lowercase()),
+        false => Cow::Borrowed(text),
     }
 }
 
