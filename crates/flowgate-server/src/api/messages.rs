@@ -73,7 +73,7 @@ pub(super) async fn logged(desk: &Desk, id: TaskId) -> Result<Vec<Entry>, Proble
 pub(super) async fn cancel(State(desk): State<Desk>, Path(name): Path<String>) -> Answer {
     let missing = || Problem::missing("cancellable message", &name);
     let id = desk.numbers.read_message(&name).ok_or_else(missing)?;
-    if cancel_named(&desk, vec![id]).await? == 0 {
+    if cancel_named(&desk, vec![id], &Filter::default(), u64::MAX).await? == 0 {
         return Err(missing());
     }
     ok(json!({ "cancelled": 1 }))
@@ -90,6 +90,8 @@ struct Body {
 pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, sent: Sent) -> Answer {
     asked.only(&[&["messageIds", "messageId", "count", "all"], &filter::NAMES[..]].concat())?;
     asked.means_what_it_names()?;
+    let filter = Filter::read(&asked)?;
+    let most = asked.bound()?.filter(|count| *count != SAID_BY_CLIENTS).unwrap_or(u64::MAX);
     let mut names = asked.all("messageIds");
     names.extend(asked.all("messageId"));
     let mut is_named = !names.is_empty();
@@ -100,11 +102,9 @@ pub(super) async fn cancel_many(State(desk): State<Desk>, asked: Asked, sent: Se
     }
     if is_named {
         let named = names.iter().filter_map(|name| desk.numbers.read_message(name)).collect();
-        let cancelled = cancel_named(&desk, named).await?;
+        let cancelled = cancel_named(&desk, named, &filter, most).await?;
         return ok(json!({ "cancelled": cancelled }));
     }
-    let filter = Filter::read(&asked)?;
-    let most = asked.bound()?.filter(|count| *count != SAID_BY_CLIENTS).unwrap_or(u64::MAX);
     let bulk = Bulk { filter: &filter, newest: desk.store.newest_task().await?, most };
     let cancelled = match filter.line() {
         Some(key) => bulk.cancel_line(&desk, &key).await?,
@@ -146,7 +146,7 @@ impl Bulk<'_> {
         let left = u32::try_from(self.most - cancelled).unwrap_or(u32::MAX);
         let held = desk.store.holders(Of::Key(key.to_owned()), left).await?;
         let held = held.into_iter().map(|holder| holder.id).filter(|id| *id <= self.newest);
-        Ok(cancelled + cancel_named(desk, held.collect()).await?)
+        Ok(cancelled + cancel_named(desk, held.collect(), &Filter::default(), u64::MAX).await?)
     }
 
     /// Cancels the first of those that are meant, and says how many were, with those before.
@@ -196,16 +196,20 @@ async fn cancel_each(desk: &Desk, looks: Vec<TaskLook>) -> Result<u64, Problem> 
     cancels.end(desk).await
 }
 
-/// The same, by their numbers. They are looked at one after the other: a message can be large. The newest come first: what
-/// waits is gone before what it waits for has stopped.
-async fn cancel_named(desk: &Desk, mut ids: Vec<TaskId>) -> Result<u64, Problem> {
+/// The same, by their numbers: those of them that are meant, and no more than `most`. They are looked at one after the other: a
+/// message can be large. The newest come first: what waits is gone before what it waits for has stopped.
+async fn cancel_named(desk: &Desk, mut ids: Vec<TaskId>, filter: &Filter, most: u64) -> Result<u64, Problem> {
     ids.sort_unstable_by(|one, other| other.cmp(one));
     ids.dedup();
     let mut cancels = Cancels::default();
     for some in ids.chunks(AT_ONCE) {
         let mut doomed = Vec::with_capacity(some.len());
         for id in some {
-            if let Some(look) = desk.store.look_at_task(*id).await? {
+            if cancels.begun() + doomed.len() as u64 >= most {
+                break;
+            }
+            let look = desk.store.look_at_task(*id).await?;
+            if let Some(look) = look.filter(|look| filter.is_empty() || is_meant(desk, filter, look)) {
                 doomed.extend(doom(desk, &look).await?);
             }
         }
@@ -257,6 +261,11 @@ async fn doom(desk: &Desk, look: &TaskLook) -> Result<Option<Doomed>, Problem> {
 }
 
 impl Cancels {
+    /// How many are cancelled, or may be.
+    fn begun(&self) -> u64 {
+        self.done + self.stopping.len() as u64
+    }
+
     /// Cancels them as they were looked at: what has begun or ended since is told by the cancel itself.
     async fn call_off(&mut self, desk: &Desk, doomed: Vec<Doomed>) -> Result<(), Problem> {
         if doomed.is_empty() {

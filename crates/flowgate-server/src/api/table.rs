@@ -111,8 +111,9 @@ pub(super) const ROUTES: [Route; 47] = [
     route(
         "delete",
         "/v2/messages",
-        "Cancel many messages, by id or by filter; with neither, all of them. `count` limits how many, except that 100 \
-         means no limit, because the JavaScript client sends it to mean all. A filter without a value is 400.",
+        "Cancel many messages, by id or by filter; with neither, all of them, and with both, those that both mean. `count` \
+         limits how many, except that 100 means no limit, because the JavaScript client sends it to mean all. A filter \
+         without a value is 400.",
         CANCEL_FILTERS,
         Body::None,
         "Cancelled",

@@ -63,6 +63,29 @@ on_every_store! {
     }
 
     #[test]
+    async fn f7_of_the_messages_that_are_named_those_are_cancelled_that_the_rest_of_the_query_means(kit: &Kit) {
+        // Seen to fail: with the rest not looked at where messages are named, the first call cancelled both, and what is no date
+        // was accepted.
+        let (server, endpoint) = (kit.server(), Endpoint::start().await);
+        let mut ids = Vec::new();
+        for label in ["staging", "production", "production"] {
+            let later = [("Upstash-Label", label), ("Upstash-Delay", "1h")];
+            ids.push(server.publish(&endpoint.url("/ok/x"), &later).await);
+        }
+        let path = |ids: &[String], rest: &str| format!("/v2/messages?messageIds={}&{rest}", ids.join(","));
+        let cancel = async |path: &str, body: &str| server.ask(Method::DELETE, path, &[], body).await;
+        assert_eq!(cancel(&path(&ids[..2], "label=staging"), "").await.json()["cancelled"], 1);
+        for rest in ["fromDate=rubbish", "count=none"] {
+            let refused = cancel(&path(&ids[1..], rest), "").await;
+            assert_eq!(refused.status, 400, "{rest}: {refused:?}");
+        }
+        let body = json!({ "messageIds": ids }).to_string();
+        assert_eq!(cancel("/v2/messages?label=staging", &body).await.json()["cancelled"], 0);
+        assert_eq!(cancel(&path(&ids, "count=1"), "").await.json()["cancelled"], 1);
+        assert_eq!(cancel("/v2/messages", &body).await.json()["cancelled"], 1);
+    }
+
+    #[test]
     async fn f7_a_letter_is_sent_again_with_the_settings_that_come_with_it(kit: &Kit) {
         // Seen to fail: with four of the settings taken over and the others ignored.
         let (server, endpoint) = (kit.server(), Endpoint::start().await);
