@@ -1,4 +1,4 @@
-//! `POST /v2/batch`: many messages, of which all are taken in or none.
+//! `POST /v2/batch`: many messages, of which all are taken in or none, but for what the store refuses of runs.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 

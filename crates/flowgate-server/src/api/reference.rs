@@ -8,7 +8,7 @@ const HEAD: &str = "\
 What the server answers, at the address it prints. Every request needs `Authorization: Bearer <token>`, except webhooks and
 `GET /openapi.json`, which is this page for programs. Made by `cargo xtask docs`.
 
-An invalid request gets a 4xx with `{\"error\": \"…\"}`, and changes nothing.
+An invalid request gets a 4xx with `{\"error\": \"…\"}`, and changes nothing, unless its row says more.
 
 | request | what it does | query |
 |---|---|---|

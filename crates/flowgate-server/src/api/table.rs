@@ -98,7 +98,16 @@ pub(super) const ROUTES: [Route; 47] = [
         Body::Any,
         "published",
     ),
-    route("post", "/v2/batch", "Publish many messages: all of them, or none.", NONE, Body::Json, "batch"),
+    route(
+        "post",
+        "/v2/batch",
+        "Publish many messages. If one cannot be read, none is stored. If a step or a start of a run is refused only as it is \
+         stored (400: its run has ended), no message outside of runs is stored, but other steps and starts may be; sent again \
+         without it, those with run ids of the sender's are not stored twice.",
+        NONE,
+        Body::Json,
+        "batch",
+    ),
     route(
         "get",
         "/v2/messages/{id}",
