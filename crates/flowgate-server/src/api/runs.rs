@@ -26,7 +26,8 @@ const STATES: [RunState; 4] = [RunState::Live, RunState::Done, RunState::Failed,
 const DEFAULT_COUNT: usize = 10;
 const MOST: usize = 1000;
 const PAGE: u32 = 200;
-/// So many runs that a filter means are cancelled by a call that does not say how many: what the clients promise theirs.
+/// So many runs that a filter in the query means are cancelled by a call that does not say how many: what the clients promise
+/// theirs. A URL in the body means all of its runs: so older clients ask, which say no bound, and ask once.
 const CANCELLED: u64 = 100;
 /// So many runs are looked at for one page; then the cursor goes on from there.
 const LOOKED_AT: usize = 10_000;

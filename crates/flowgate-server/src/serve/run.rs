@@ -152,6 +152,7 @@ async fn open(options: &ServeOptions, config: &Config, at: &StoreAt) -> Result<O
         store.set_latest(mode == FlowControlMode::Latest).await?;
     }
     let (desk, log) = Desk::open(Arc::clone(&store), options.dev).await?;
+    let desk = desk.with_deliveries(options.deliveries);
     let token = token(options, &desk).await?;
     Ok(Opened { store, desk, log, token })
 }
@@ -216,7 +217,6 @@ fn worker(
         proxy: config.server.egress_proxy.clone(),
         trusted: config.server.egress_ca.clone(),
     };
-    let desk = desk.clone().with_deliveries(options.deliveries);
     let courier = Courier::new(desk.clone(), Egress::new(&outward)?, closed.clone());
     let worker = WorkerOptions {
         // In a fleet, each has its own.

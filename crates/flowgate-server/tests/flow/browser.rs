@@ -87,7 +87,7 @@ async fn fill(shelf: &dyn Shelf) {
 on_every_store! {
     #[test]
     async fn f6_an_operator_sees_and_steers_the_keys_in_a_browser(kit: &Kit) {
-        // Seen to fail: with a resume button that pauses again.
+        // Seen to fail: with a resume button that pauses again; with the `500m` of `500ms` read as minutes.
         run(&kit.server_with(&[]), "walk.mjs", &[]);
     }
 

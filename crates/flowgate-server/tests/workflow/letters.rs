@@ -93,3 +93,31 @@ async fn f5_a_letter_that_did_not_end_its_run_begins_none() {
     let gone = server.ask(Method::DELETE, &format!("/v2/dlq/{name}"), &[], "").await;
     assert_eq!(gone.status, StatusCode::OK, "{gone:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f7_a_failure_that_is_told_once_more_takes_its_share_of_the_deliveries_that_there_are() {
+    // Seen to fail: with the deliveries said to the courier's desk alone, the share was 250 of eight.
+    let kit = Kit::sqlite();
+    let server = kit.server_with(&["--dev", "--deliveries", "8"]);
+    let endpoint = Endpoint::start().await;
+    let (url, told) = (endpoint.url("/final/run"), endpoint.url("/hold/told"));
+    let headers = [
+        ("Upstash-Workflow-RunId", "wfr_1"),
+        ("Upstash-Workflow-Init", "true"),
+        ("Upstash-Workflow-Url", url.as_str()),
+        ("Upstash-Failure-Callback", told.as_str()),
+    ];
+    server.ask(Method::POST, &format!("/v2/publish/{url}"), &headers, "1").await.json();
+    endpoint.holds("told", 1).await;
+    endpoint.release(1);
+    let path = format!("/v2/events?url={told}&state=DELIVERED");
+    server.until(&path, "it was told", |found| found["events"][0].is_object()).await;
+    let found = server.until("/v2/dlq", "a letter", |found| !letters(found).is_empty()).await;
+    let name = letters(&found)[0]["dlqId"].as_str().unwrap();
+    server.post(&format!("/v2/workflows/dlq/callback/{name}")).await;
+    endpoint.holds("told", 1).await;
+    let host = endpoint.url("").trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let key = kit.open().await.look_at_key(format!("queue//callbacks/{host}")).await.unwrap().unwrap();
+    assert_eq!(key.sent.and_then(|limits| limits.max()), Some(2), "a quarter of eight");
+    endpoint.release(1);
+}

@@ -77,7 +77,7 @@ export function runsPage({ go, link }) {
   };
 }
 
-const UNITS = { s: 1000, m: 60000, h: 3600000, d: 86400000 };
+const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000 };
 
 // When a sleep that began at this moment is over: `90`, `"1m30s"`; for a sleep until, seconds of the epoch or a date.
 export function wakesAt(step) {
@@ -87,7 +87,7 @@ export function wakesAt(step) {
   }
   const seconds = Number(step.sleepFor);
   if (Number.isFinite(seconds)) return step.createdAt + seconds * 1000;
-  const parts = [...String(step.sleepFor).matchAll(/(\d+)([smhd])/g)];
+  const parts = [...String(step.sleepFor).matchAll(/(\d+)(ms|[smhd])/g)];
   return step.createdAt + parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit], 0);
 }
 

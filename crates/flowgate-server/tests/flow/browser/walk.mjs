@@ -123,6 +123,8 @@ await browse(async (page) => {
   const spans = await page.$$eval(".timeline .span", (bars) => bars.map((bar) => bar.getBoundingClientRect()).map(({ left, right }) => [left, right]));
   assert.ok(spans[5][0] >= Math.max(...spans.slice(2, 5).map(([, right]) => right)) - 1, "the sleep begins when all three have ended");
   assert.ok(spans[5][1] - spans[5][0] > spans[1][1] - spans[1][0], "and is longer than the first step");
+  const wakes = await page.evaluate(async () => (await import("/console/assets/page-runs.js")).wakesAt({ createdAt: 5, sleepFor: "2s500ms" }));
+  assert.equal(wakes, 2505, "a sleep may have milliseconds");
   const failed = await shop.trigger({ order: 4712, fails: true });
   await go(page, "runs");
   await reads(page, "the other has failed", row(failed), /failed/);
