@@ -133,8 +133,8 @@ impl Limiter {
         }
     }
 
-    /// The key of a request, where there is more than one lane. `lenient` is its path where its route was found by that one: in it
-    /// nothing is encoded any more.
+    /// The key of a request, where there is more than one lane. `lenient` is its path where its route was found by that one: in
+    /// it nothing is encoded any more.
     pub(super) fn key<'h>(
         &self,
         head: &'h impl Head,
