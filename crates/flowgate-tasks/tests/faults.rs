@@ -263,11 +263,15 @@ async fn t1_a_change_for_all_keys_waits_for_turns_before_it_locks_anything() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s4_a_cap_that_cannot_be_set_for_a_locked_key_stops_no_turn() {
-    // Seen to fail: with nothing said of how long a change waits, the other worker's turn stood behind it and did not end.
+    // Seen to fail: with nothing said of how long a change waits, the other worker's turn stood behind it and did not end;
+    // with all of them in the order of their transactions, the one who is told of is the bystander.
     let scene = start("stuck_key").await;
     scene.store.send(vec![keyed("stuck", 1)]).await.expect("sent");
     let ended = |task| Settle { task, end: End::Done { result: Vec::new() } };
     let settles = scene.claim_all(1).await.into_iter().map(ended).collect();
+    // For longer, but nobody waits for it.
+    let bystander = connect(&scene.url).await;
+    bystander.batch_execute("BEGIN; LOCK TABLE keys IN ROW SHARE MODE").await.expect("it has keys");
     let holder = connect(&scene.url).await;
     holder.batch_execute("BEGIN; SELECT FROM keys FOR UPDATE").await.expect("it has it, and says no more");
     let turn = {

@@ -100,3 +100,22 @@ fn g3_who_came_as_no_alarm_could_be_set_has_its_place_and_its_time() {
     drop(passes);
     assert_eq!((gate.look().in_use, keyed.look().in_use), (0, 0));
 }
+
+#[test]
+fn g3_a_check_sets_the_alarm_that_could_not_be_set_for_another_key() {
+    // Seen to fail: with `is_unset` not asked in `check_brisk`, nobody set it, and the rate of `a` never refilled.
+    let (second, clock) = (Duration::from_secs(1), FakeClock::new());
+    let unwinding = Arc::new(Unwinding { clock: clock.clone(), panics: AtomicBool::new(false) });
+    let gate = Gate::builder().rate(2, "1s").queue(1).keyed().max_keys(1_000);
+    let gate = gate.clock(unwinding.clone()).build().unwrap();
+    // So many that some of them share its desk.
+    let others: Vec<String> = (0..500).map(|number| format!("other {number}")).collect();
+    others.iter().for_each(|other| gate.check_key(other).unwrap());
+    (0..2).for_each(|_| gate.check_key("a").unwrap());
+    unwinding.panics.store(true, Ordering::SeqCst);
+    let mut waiting = Driven::pending(gate.enter_key("a"));
+    unwinding.panics.store(false, Ordering::SeqCst);
+    others.iter().for_each(|other| gate.check_key(other).unwrap());
+    clock.advance(second);
+    drop(waiting.ready().unwrap());
+}

@@ -69,6 +69,8 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Option(error) => Problem::bad(error.to_string()),
+            // It is well, and says who is in the way.
+            StoreError::HeldUp { .. } => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             error => {
                 store_failed(&error);
                 let text = "the store failed or cannot be reached; try again (the server's log says why)";

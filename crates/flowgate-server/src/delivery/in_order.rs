@@ -101,7 +101,8 @@ impl Courier {
         rest: RestOf,
     ) -> Result<Result<Accepted, StoreError>, Failure> {
         let courier = self.clone();
-        // Bounded by the deliveries, of which each waits for its own.
+        // One for each delivery. That of one which was cancelled is waited for by nobody, not even by a stop; it ends by itself,
+        // with its two writes. Cut off between them, it leaves what a crash there leaves: a rest that lasts until its own end.
         let storing = tokio::spawn(async move {
             let held = courier.hold_queue(queue, &callback, &rest).await?;
             let is_own_id = callback.head.spec.dedupe.is_none();

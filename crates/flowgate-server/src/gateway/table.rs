@@ -96,13 +96,18 @@ impl Table {
         let mut routes = Vec::with_capacity(config.routes.len());
         for (number, route) in config.routes.iter().enumerate() {
             router.add(route.host.as_ref(), &route.path, &route.methods, number);
-            lenient.add_lenient(route.host.as_ref(), &route.path, &route.methods, number);
             let before = before.get(&*route.name).copied();
             let limit = route.limit.as_ref();
             let limit = limit
                 .map(|limit| Limiter::build(&route.name, &route.path, limit, before, notes))
                 .transpose()?;
             routes.push(Route { name: Arc::clone(&route.name), plan: numbers.plan(&route.forward), limit });
+        }
+        // Those with a limit first: where two are read as the same, it holds.
+        let (limited, free): (Vec<_>, Vec<_>) =
+            config.routes.iter().enumerate().partition(|(_, route)| route.limit.is_some());
+        for (number, route) in limited.into_iter().chain(free) {
+            lenient.add_lenient(route.host.as_ref(), &route.path, &route.methods, number);
         }
         for (route, config) in routes.iter().zip(&config.routes) {
             if let (Some(limit), Some(config)) = (&route.limit, &config.limit) {
@@ -133,7 +138,8 @@ impl Table {
         self.routes.iter().filter_map(|route| Some((&*route.name, route.limit.as_ref()?)))
     }
 
-    /// What becomes of a request. None passes without a limit that a lenient upstream may read as one of a limited route.
+    /// What becomes of a request. None passes without a limit that its upstream, being lenient, may read as one of a limited
+    /// route of its own.
     pub(super) fn way<'t, 'r>(&'t self, asked: &Asked<'r>, head: &'r impl Head) -> Way<'t, 'r> {
         let found = self.router.find(&asked.host, &asked.path, head.method());
         let found = found.map(|number| (number, &self.routes[number]));
@@ -150,7 +156,11 @@ impl Table {
         };
         let path = lenient(head.path());
         let meant = self.find_lenient(asked, &path, head).map(|number| &self.routes[number]);
-        match meant.filter(|route| found.is_none() || route.limit.is_some()) {
+        let is_meant = |route: &&Route| match found {
+            Some((_, written)) => route.limit.is_some() && route.plan.upstreams == written.plan.upstreams,
+            None => true,
+        };
+        match meant.filter(is_meant) {
             Some(route) => Way::Lenient(route, path),
             None => as_written,
         }

@@ -15,7 +15,8 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A connection that ends so. One that is slow, but takes something now and then, does not.
+/// A connection that ends so. One that is slow does not, as long as the system has room for more in time: it says so when
+/// about a third of what it holds for the client is gone.
 pub(super) struct Stalling<S> {
     stream: S,
     patience: Duration,

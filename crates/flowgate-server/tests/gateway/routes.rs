@@ -133,6 +133,30 @@ fn w1_a_listed_route_without_a_limit_is_no_way_past_one_that_has_one() {
 }
 
 #[test]
+fn w1_another_way_to_write_a_path_leads_to_no_other_upstream_and_finds_the_limit_in_any_order() {
+    // Seen to fail: with the upstreams not compared, the first three went to those of `search`; with the lenient router in the
+    // order of the file, those of `actions` that are written like `free` had no limit.
+    let (upstream, other) = (Service::new(), Service::new());
+    let table = format!(
+        "[[gateway.route]]\nname = \"rest\"\npath = \"/{{*rest}}\"\nlimit = false\n\
+         [[gateway.route]]\nname = \"search\"\npath = \"/search\"\nmethods = [\"GET\"]\nmax = 1\n\
+         upstreams = [\"http://{}\"]\n\
+         [[gateway.route]]\nname = \"free\"\npath = \"/Actions\"\nlimit = false\n\
+         [[gateway.route]]\nname = \"actions\"\npath = \"/actions\"\nmax = 1\n",
+        other.address
+    );
+    let program = Program::before(upstream.address, "", &table);
+    for (method, target) in [("GET", "/search/"), ("GET", "//Search"), ("HEAD", "/search")] {
+        let mut client = program.client();
+        client.ask(method, target, "");
+        assert_eq!(client.read_head().status(), 200, "{method} {target}");
+        assert!(other.seen().is_empty(), "{method} {target}");
+    }
+    let _one = upstream.hold(&program, "/actions", "");
+    assert_eq!(one_more(&program, "/Actions", ""), 429);
+}
+
+#[test]
 fn w1_a_path_whose_dots_lead_to_different_places_goes_nowhere() {
     // Seen to fail: with `has_doubtful_dots` always false: the first two were one lane for each name, and to some servers all of
     // them are the path of `Acme`; the last one is that to a server that merges slashes and leaves a `;` where it is.

@@ -108,7 +108,7 @@ impl State {
     /// changes, and nothing comes to be due.
     #[inline]
     pub(super) fn check_brisk(&mut self, key: &Name<'_>, hash: u32) -> bool {
-        if self.is_paused || self.closing.is_some() {
+        if self.is_paused || self.is_unset || self.closing.is_some() {
             return false;
         }
         let Some(index) = self.lanes.find(hash, key.as_bytes()) else { return false };

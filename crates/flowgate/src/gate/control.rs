@@ -32,6 +32,7 @@ impl State {
             is_paused: false,
             closing: None,
             is_orphan: false,
+            is_unset: false,
             lone: Lone::new(),
             lanes: Lanes::new(),
             line: Line::new(),

@@ -8,7 +8,10 @@
 //! counted one (which would cost half as much again as the whole entry), and there is no moment at which a late exit could
 //! touch freed memory.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use flowgate_core::{Lane, Outcome, Tick};
 
@@ -392,10 +395,17 @@ impl Desk {
         let Some(meta) = &state.owner else { return };
         // A clock may be code of others. If it panics, the panic hook tells of it, and whoever is here goes on: one who has
         // joined the line has yet to be told its place.
-        match catch_unwind(AssertUnwindSafe(|| meta.time.wake_at(due, self))) {
-            Ok(true) => state.armed = due,
-            // The next step tries again, so it takes the long way.
-            _ => state.brisk = None,
+        let set = catch_unwind(AssertUnwindSafe(|| meta.time.wake_at(due, self)));
+        // Nor is what it panics with dropped here, under the lock: that is theirs, too.
+        let is_set = set.unwrap_or_else(|panic| {
+            mem::forget(panic);
+            false
+        });
+        state.is_unset = !is_set;
+        if is_set {
+            state.armed = due;
+        } else {
+            state.brisk = None;
         }
     }
 }

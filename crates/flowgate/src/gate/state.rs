@@ -51,6 +51,8 @@ pub(crate) struct State {
     pub(super) is_codel: bool,
     /// No handle is left: when the last pass is back, the desk can serve another gate.
     pub(crate) is_orphan: bool,
+    /// Whether an alarm could not be set: the next step tries again, so it takes the long way.
+    pub(super) is_unset: bool,
     /// While `spare` is one of these, what other desks look for is as it was shown to them.
     pub(super) shown: Range<u32>,
     /// The gate this desk belongs to; `None` while it waits in the pool for one.

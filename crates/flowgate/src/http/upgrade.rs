@@ -152,7 +152,7 @@ impl Waiting {
 impl Wake for Waiting {
     fn wake(self: Arc<Self>) {
         let wakers = std::mem::take(&mut *lock(&self.wakers));
-        wakers.into_iter().flatten().for_each(Waker::wake);
+        wakers.into_iter().flatten().for_each(crate::gate::wake);
     }
 }
 

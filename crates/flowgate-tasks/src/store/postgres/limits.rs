@@ -21,13 +21,15 @@ const ALONE: &str = "LOCK TABLE leases IN SHARE ROW EXCLUSIVE MODE";
 /// So long one waits for that, and for whatever it needs then: a turn takes milliseconds, a slow one a second. Between two tries
 /// all others have as long.
 const WAITS_MS: [u64; 4] = [250, 500, 1000, 2000];
-/// Who holds them up: of those that have something which others wait for, or leases or keys, and wait for nothing themselves,
-/// the one that has been at it for longest.
-const CULPRIT: &str = "WITH waiting AS MATERIALIZED (SELECT DISTINCT pid FROM pg_locks WHERE NOT granted) \
+/// Who holds them up: one that has something which others wait for, or else leases or keys, and waits for nothing itself; of
+/// several, the one that has been at it for longest.
+const CULPRIT: &str = "WITH waiting AS MATERIALIZED (SELECT DISTINCT pid FROM pg_locks WHERE NOT granted), \
+    blocking AS MATERIALIZED (SELECT unnest(pg_blocking_pids(pid)) AS pid FROM waiting) \
     SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::bigint FROM pg_stat_activity \
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM waiting) \
-    AND (pid IN (SELECT unnest(pg_blocking_pids(pid)) FROM waiting) OR pid IN (SELECT pid FROM pg_locks \
-    WHERE relation IN ('leases'::regclass, 'keys'::regclass) AND mode <> 'AccessShareLock')) ORDER BY xact_start LIMIT 1";
+    AND (pid IN (SELECT pid FROM blocking) OR pid IN (SELECT pid FROM pg_locks \
+    WHERE relation IN ('leases'::regclass, 'keys'::regclass) AND mode <> 'AccessShareLock')) \
+    ORDER BY pid IN (SELECT pid FROM blocking) DESC, xact_start LIMIT 1";
 
 impl Postgres {
     pub(super) async fn cap_cluster(&self, cap: Option<u32>) -> Result<(), StoreError> {

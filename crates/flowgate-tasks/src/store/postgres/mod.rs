@@ -33,7 +33,8 @@
 //! fills, in theirs. A send that claims for a worker goes on as a turn that waits for nobody: the cluster's
 //! row, queues, keys and tasks are taken only where nobody else has them. Lanes it writes last are of keys
 //! that it has, and were ready when it began: whoever had filled one of them and waited for a lane of ours
-//! would have to have begun before us and after us.
+//! would have to have begun before us and after us. One of a single statement shares its lane and then its
+//! worker: whoever has the row of one to himself waits for nothing of the other.
 
 mod ahead;
 mod balance;
