@@ -313,6 +313,35 @@ async fn s4_a_cap_that_cannot_be_set_for_a_locked_key_stops_no_turn() {
     scene.check().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s4_a_key_that_somebody_has_keeps_nobody_else_waiting() {
+    // Seen to fail: with a change that waits on its connection for as long as the key is locked, whoever looks waits behind it.
+    let scene = start("held_key").await;
+    scene.store.send(vec![keyed("held", 1)]).await.expect("sent");
+    let holder = connect(&scene.url).await;
+    holder
+        .batch_execute("BEGIN; SELECT FROM keys, queues FOR UPDATE")
+        .await
+        .expect("it has them, and says no more");
+    let pausing = {
+        let store = Arc::clone(&scene.store);
+        tokio::spawn(async move { store.change_key("held".to_owned(), KeyChange::Pause).await })
+    };
+    scene.until_it_waits(&pausing, &holder).await;
+    let stopping = {
+        let store = Arc::clone(&scene.store);
+        tokio::spawn(async move { store.pause_queue("default".to_owned(), true).await })
+    };
+    for _ in 0..3 {
+        timeout(DEADLINE, scene.store.queues()).await.expect("a look waits for neither").expect("a look");
+    }
+    assert!(!pausing.is_finished() && !stopping.is_finished());
+    holder.batch_execute("ROLLBACK").await.expect("it goes on");
+    timeout(DEADLINE, pausing).await.expect("so does the change").expect("no panic").expect("paused");
+    assert!(timeout(DEADLINE, stopping).await.expect("and the other").expect("no panic").expect("paused"));
+    scene.check().await;
+}
+
 /// Locks the lane, lets the work lock the key and wait for the lane, and then asks for the key: of the two, it is the
 /// work that is told to give way.
 async fn in_a_circle<T: Send + 'static>(scene: &Scene, work: tokio::task::JoinHandle<T>) -> T {

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     connect::{Line, Postgres},
     rows,
-    session::{Tries, failed, is_locked},
+    session::{Tries, failed, is_locked, waited_in_vain},
 };
 use crate::{
     store::{KeyChange, QueueLimits, StoreError, pins},
@@ -21,6 +21,8 @@ const ALONE: &str = "LOCK TABLE leases IN SHARE ROW EXCLUSIVE MODE";
 /// So long one waits for that, and for whatever it needs then: a turn takes milliseconds, a slow one a second. Between two tries
 /// all others have as long.
 const WAITS_MS: [u64; 4] = [250, 500, 1000, 2000];
+/// So long a change waits for its own rows, and as long between two tries.
+const A_MOMENT: Duration = Duration::from_millis(500);
 /// Who holds them up: one that has something which others wait for, or else leases or keys, and waits for nothing itself; of
 /// several, the one that has been at it for longest.
 const CULPRIT: &str = "WITH waiting AS MATERIALIZED (SELECT DISTINCT pid FROM pg_locks WHERE NOT granted), \
@@ -88,7 +90,7 @@ impl Postgres {
     }
 
     pub(super) async fn stop_queue(&self, name: String, is_paused: bool) -> Result<bool, StoreError> {
-        self.change(None, move |transaction| {
+        self.change_rows(move |transaction| {
             let name = name.clone();
             Box::pin(async move {
                 let set = "UPDATE queues SET paused = $2 WHERE name = $1";
@@ -107,7 +109,7 @@ impl Postgres {
             // What cannot be pinned is refused here; what can goes with what is pinned already.
             pins::changed(None, *max, *rate)?;
         }
-        self.change(None, move |transaction| {
+        self.change_rows(move |transaction| {
             let (key, change) = (key.clone(), change.clone());
             Box::pin(async move {
                 // One that is there is locked, so that it is not swept away before it is changed.
@@ -167,7 +169,7 @@ impl Postgres {
         for wait in WAITS_MS.map(Duration::from_millis) {
             tokio::time::sleep(pause).await;
             let work = Arc::clone(&work);
-            match self.change(Some(wait), move |client| work(client)).await {
+            match self.change(wait, move |client| work(client)).await {
                 Err(error) if is_locked(&error) => (pause, in_vain) = (wait, Err(error)),
                 changed => return changed,
             }
@@ -182,18 +184,33 @@ impl Postgres {
         }
     }
 
+    /// A change that waits for its own rows only, as long as whoever has them likes; but for a moment at a time, for on the same
+    /// connection logs are written and everything is looked at.
+    async fn change_rows<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'a> Fn(&'a tokio_postgres::Client) -> Changing<'a, T> + Send + Sync + 'static,
+    {
+        let work = Arc::new(work);
+        loop {
+            let work = Arc::clone(&work);
+            match self.change(A_MOMENT, move |client| work(client)).await {
+                Err(error) if waited_in_vain(&error) => tokio::time::sleep(A_MOMENT).await,
+                changed => return changed,
+            }
+        }
+    }
+
     /// One transaction, after which everybody looks again, and whoever has something at hand of the key it tells, or of
-    /// any, hands it back. Told to give way to another one, it tries again. It waits so long for each of others' locks, or as
-    /// long as they last.
-    async fn change<T, F>(&self, patience: Option<Duration>, work: F) -> Result<T, StoreError>
+    /// any, hands it back. Told to give way to another one, it tries again. It waits so long for each of others' locks.
+    async fn change<T, F>(&self, patience: Duration, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: for<'a> Fn(&'a tokio_postgres::Client) -> Changing<'a, T> + Send + 'static,
     {
         self.job(Line::Rest, move |_, mut session| async move {
             let mut tries = Tries::default();
-            let set = |wait: Duration| format!("BEGIN; SET LOCAL lock_timeout TO '{}ms'", wait.as_millis());
-            let begin = patience.map_or_else(|| "BEGIN".to_owned(), set);
+            let begin = format!("BEGIN; SET LOCAL lock_timeout TO '{}ms'", patience.as_millis());
             loop {
                 session.begin();
                 session.run(&begin).await?;

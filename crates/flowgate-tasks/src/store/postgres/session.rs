@@ -89,10 +89,15 @@ const SLOWEST: usize = 250_000;
 /// So long upkeep waits for a lock that somebody has: a transaction that is open elsewhere may have it for hours.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether a statement waited for a lock in vain: for as long as we wait, or as the administrator lets a statement last.
+/// Whether a statement waited for a lock in vain, for as long as we wait.
+pub(super) fn waited_in_vain(error: &StoreError) -> bool {
+    matches!(error, StoreError::Database { why, .. } if why.ends_with("(55P03)"))
+}
+
+/// The same, or for as long as the administrator lets a statement last.
 pub(super) fn is_locked(error: &StoreError) -> bool {
-    let is_told = |why: &str| why.ends_with("(55P03)") || why.ends_with("(57014)");
-    matches!(error, StoreError::Database { why, .. } if is_told(why))
+    let is_cut = |why: &str| why.ends_with("(57014)");
+    waited_in_vain(error) || matches!(error, StoreError::Database { why, .. } if is_cut(why))
 }
 
 /// How the plans of a connection's statements are made.
