@@ -7,8 +7,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, http::StatusCode, response::Response};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
-use tokio::task::JoinSet;
 
 use super::{
     answer::{Problem, json},
@@ -33,13 +33,12 @@ pub(super) async fn load(
     burst: Burst,
 ) -> Result<Response, Problem> {
     let _pass = app.loads.try_enter().map_err(|refusal| Problem::Refused(refusal, None))?;
-    let mut under_way = JoinSet::new();
-    for _ in 0..burst.requests {
-        under_way.spawn(request(Arc::clone(&app), burst.clone()));
-    }
+    // In this one task: in tasks of their own they would be dropped one after the other, and those in line be let in meanwhile.
+    let all = (0..burst.requests).map(|_| request(Arc::clone(&app), burst.clone()));
+    let mut under_way: FuturesUnordered<_> = all.collect();
     let mut answers = BTreeMap::new();
-    while let Some(answer) = under_way.join_next().await {
-        *answers.entry(answer.unwrap_or("panicked")).or_default() += 1;
+    while let Some(answer) = under_way.next().await {
+        *answers.entry(answer).or_default() += 1;
     }
     Ok(json(StatusCode::OK, &Made { requests: burst.requests, answers }))
 }

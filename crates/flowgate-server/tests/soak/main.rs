@@ -86,7 +86,12 @@ async fn survive(what: &'static str, kit: Kit, servers: usize, cluster: Option<A
         Err(going) => {
             runs.holds();
             let log = fleet.ask(&format!("/v2/workflows/events?workflowRunId={}", going[0])).await;
-            panic!("{going:?} never ended; {burnt}; {}\n{log:#}", runs.told());
+            // What holds it: its message, and the keys.
+            let last = log["runs"][0]["steps"].as_array().and_then(|steps| steps.last());
+            let message = last.and_then(|last| last["steps"][0]["messageId"].as_str()).unwrap_or_default();
+            let why = fleet.ask(&format!("/v2/messages/{message}/explain")).await;
+            let keys = fleet.ask("/v2/flowControl").await;
+            panic!("{going:?} never ended; {burnt}; {}\n{log:#}\n{why:#}\n{keys:#}", runs.told());
         }
     }
     for lane in &LANES {
