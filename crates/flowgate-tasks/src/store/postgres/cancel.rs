@@ -162,10 +162,9 @@ mod tests {
         store::{
             Cancelled, Claimed, End, Leaving, Settle, State, Store as _, StoreError,
             postgres::{
-                identity::Known,
-                session::{Plans, Session},
+                beside::{DEADLINE, HAS_LOOKED, WAITS, other, until},
+                session::Session,
                 swap::tests::{Busy, task},
-                tls::Address,
             },
         },
         task::{NewTask, Retry, TaskId},
@@ -180,8 +179,7 @@ mod tests {
     async fn first_runs(tasks: Vec<NewTask>) -> (Busy, Claimed, Session) {
         let mut busy = Busy::with(tasks, Some(2)).await;
         let held = busy.running.remove(0);
-        let address = Address::parse(&busy.url).expect("an address");
-        let other = Session::open(&address, &Known::default(), &[], Plans::Any).await.expect("a connection");
+        let other = other(&busy.url).await;
         (busy, held, other)
     }
 
@@ -190,24 +188,6 @@ mod tests {
         let end = End::Failed { error: "no".to_owned(), retry_after: Duration::ZERO };
         let turned = busy.turn(vec![Settle { task: held.clone(), end }], 0).await;
         assert_eq!(turned.lost, [], "it was the worker's");
-    }
-
-    /// Nothing here takes so long.
-    const DEADLINE: Duration = Duration::from_secs(30);
-    /// What is known of a connection that waits for a lock, and of one that looked for a task among those that run.
-    const WAITS: &str = "wait_event_type = 'Lock'";
-    const HAS_LOOKED: &str = "state = 'idle' AND query LIKE 'WITH seen%'";
-
-    /// Until there is a connection of which this is true.
-    async fn until(other: &Session, is_so: &str) {
-        let count =
-            format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {is_so}");
-        let is_none = async || {
-            // It is in a transaction, which else would see the same ones for as long as it lasts.
-            other.run("SELECT pg_stat_clear_snapshot()").await.expect("another look");
-            other.client().query_one(&count, &[]).await.expect("a count").get::<_, i64>(0) == 0
-        };
-        timeout(DEADLINE, async { while is_none().await {} }).await.expect("it is so in time");
     }
 
     /// Whoever settles has the lease, and has to wait until this is over.
@@ -285,8 +265,7 @@ mod tests {
     async fn f4_a_cancellation_that_is_told_to_give_way_is_made_again() {
         let busy = Busy::with(vec![task(), task()], Some(2)).await;
         let ids: Vec<TaskId> = busy.running.iter().map(|held| held.id).collect();
-        let address = Address::parse(&busy.url).expect("an address");
-        let other = Session::open(&address, &Known::default(), &[], Plans::Any).await.expect("a connection");
+        let other = other(&busy.url).await;
         // Whoever waits looks once whether it waits for itself: this one later, as a rule.
         other.run("SET deadlock_timeout TO '30s'").await.expect("it is patient");
         let note = |of: TaskId| format!("INSERT INTO cancels VALUES ({of}, 0)");

@@ -78,8 +78,6 @@ pub(super) fn stuck(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use flowgate_core::Limits;
     use tokio::{sync::broadcast::Receiver, time::timeout};
 
@@ -87,19 +85,14 @@ mod tests {
         store::{
             Cancelled, KeyChange, Settle, Store as _, Turned, Wake,
             postgres::{
-                identity::Known,
-                session::{Plans, Session},
+                beside::{DEADLINE, HAS_LOOKED, WAITS, other, until},
+                session::Session,
                 swap::tests::{Busy, done, task},
-                tls::Address,
             },
         },
         task::{NewTask, TaskId},
     };
 
-    /// Nothing here takes so long.
-    const DEADLINE: Duration = Duration::from_secs(30);
-    const WAITS: &str = "wait_event_type = 'Lock'";
-    const HAS_LOOKED: &str = "state = 'idle' AND query LIKE 'WITH seen%'";
     /// Whoever puts a task anywhere or takes one away has to wait, from before it looks; who only looks does not.
     const HOLD_TAKERS: &str = "BEGIN; LOCK TABLE tasks IN SHARE MODE";
     /// Whoever writes what is counted of a key has to wait, before anything is said of a lane.
@@ -128,20 +121,8 @@ mod tests {
         let busy = Busy::with(tasks(run), None).await;
         assert_eq!(busy.running.len(), run.len(), "they run");
         busy.store.send(tasks(wait)).await.expect("sent");
-        let address = Address::parse(&busy.url).expect("an address");
-        let other = Session::open(&address, &Known::default(), &[], Plans::Any).await.expect("a connection");
+        let other = other(&busy.url).await;
         (busy, other)
-    }
-
-    /// Until there is a connection of which this is true.
-    async fn until(other: &Session, is_so: &str) {
-        let count =
-            format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {is_so}");
-        let is_none = async || {
-            other.run("SELECT pg_stat_clear_snapshot()").await.expect("another look");
-            other.client().query_one(&count, &[]).await.expect("a count").get::<_, i64>(0) == 0
-        };
-        timeout(DEADLINE, async { while is_none().await {} }).await.expect("it is so in time");
     }
 
     /// A turn that has made its plan, and takes when this has happened.

@@ -38,6 +38,8 @@
 
 mod ahead;
 mod balance;
+#[cfg(test)]
+mod beside;
 mod cancel;
 mod columns;
 mod connect;

@@ -156,9 +156,10 @@ mod tests {
             NewWorker, NoteQuery, Offer, Postgres, QueueLimits, Settle, Shelf as _, Store as _, Turn, Turned,
             WorkerId,
             postgres::{
+                beside::behind,
                 connect::Line,
                 lanes::LaneName,
-                swap::tests::{behind, done, task},
+                swap::tests::{done, task},
             },
         },
         task::{NewTask, TaskId, When},

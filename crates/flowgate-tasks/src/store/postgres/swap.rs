@@ -200,7 +200,7 @@ pub(super) async fn swap(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::{cell::Cell, time::Duration};
+    use std::time::Duration;
 
     use flowgate_core::Limits;
 
@@ -208,12 +208,7 @@ pub(super) mod tests {
     use crate::{
         store::{
             Claimed, End, NewWorker, Postgres, QueueLimits, Settle, Store as _, Turn, Turned, Want, WorkerId,
-            postgres::{
-                connect::Line,
-                identity::Known,
-                session::{Plans, Session},
-                tls::Address,
-            },
+            postgres::{beside::behind, connect::Line},
         },
         task::NewTask,
     };
@@ -417,29 +412,6 @@ pub(super) mod tests {
         busy.go_on().await;
         busy.run("UPDATE flowgate.leases SET ahead_until = 1; UPDATE flowgate.cluster SET in_use = 0").await;
         assert_eq!(busy.swap(&[&busy.running[0]], 1).await, None, "it was claimed ahead, and counts nowhere");
-    }
-
-    /// What comes of this question, which has to wait for what somebody else is about to do.
-    pub(in super::super) async fn behind<T>(url: &str, change: &str, question: impl Future<Output = T>) -> T {
-        let address = Address::parse(url).expect("an address");
-        let other = Session::open(&address, &Known::default(), &[], Plans::Any).await.expect("a connection");
-        other.run(&format!("BEGIN; {change}")).await.expect("it is about to happen");
-        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let is_over = Cell::new(false);
-        let happen = async {
-            while !is_over.get()
-                && other.client().query_one(waits, &[]).await.expect("a count").get::<_, i64>(0) == 0
-            {
-            }
-            other.run("COMMIT").await.expect("it has happened");
-        };
-        let answered = async {
-            let answer = question.await;
-            is_over.set(true);
-            answer
-        };
-        let (answer, ()) = tokio::join!(answered, happen);
-        answer
     }
 
     /// Whether a swap finds nothing to do that had to wait for this.
